@@ -1,0 +1,1 @@
+"""Nouns that operator and runtime share. Imports nothing but pydantic and the standard library."""

@@ -1,0 +1,24 @@
+"""What every type of the API has in common."""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class ApiModel(BaseModel):
+    """A part of an API object: frozen, camelCase on the wire, deaf to fields of newer schemas.
+
+    Unknown fields are ignored because the API server already refused what its schema does not know,
+    and an older operator must still serve an object written under a newer CRD.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class WireModel(BaseModel):
+    """A message between operator and runtime: as `ApiModel`, but an unknown field is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )

@@ -1,0 +1,98 @@
+"""The live limits and the state report that operator and runtime exchange (DESIGN, section 3)."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock_api.base import WireModel
+
+MAX_BATCH_SIZE = 4096
+MAX_QUEUE_DEPTH = 1_000_000
+MAX_QUEUE_DELAY_MILLISECONDS = 60_000
+
+BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)]
+QueueDepth = Annotated[int, Field(ge=1, le=MAX_QUEUE_DEPTH)]
+QueueDelayMilliseconds = Annotated[int, Field(ge=0, le=MAX_QUEUE_DELAY_MILLISECONDS)]
+Generation = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Discipline(StrEnum):
+    """The order in which waiting requests are served."""
+
+    FIRST_IN_FIRST_OUT = "FirstInFirstOut"
+    PRIORITY = "Priority"
+    EARLIEST_DEADLINE_FIRST = "EarliestDeadlineFirst"
+
+
+class Limits(WireModel):
+    """What a running pod obeys, changed without a restart. Batch sizes are rows, depth is requests."""
+
+    max_batch_size: BatchSize
+    max_queue_depth: QueueDepth
+    max_queue_delay_milliseconds: QueueDelayMilliseconds
+    discipline: Discipline
+
+
+class LimitsUpdate(Limits):
+    """The body of `PATCH /control/v1/limits` and of the settings file: limits under a generation."""
+
+    generation: Generation
+
+    def limits(self) -> Limits:
+        """Return the limits without their generation."""
+        return Limits(**self.model_dump(exclude={"generation"}))
+
+
+class Range(WireModel):
+    """Inclusive bounds of one limit."""
+
+    min: int
+    max: int
+
+
+class Envelope(WireModel):
+    """What this pod can accept; values outside are answered 422 with the field's name."""
+
+    max_batch_size: Range
+    max_queue_depth: Range
+    max_queue_delay_milliseconds: Range
+
+
+class Load(WireModel):
+    """What a pod holds now, in requests."""
+
+    waiting: Annotated[int, Field(ge=0)]
+    running: Annotated[int, Field(ge=0)]
+
+
+class CurveSums(WireModel):
+    """Sums over settled batches of cost `b` (rows, padded) and time `t` (seconds).
+
+    `seconds = a + c * cost_units` follows by least squares from the difference of two reports of one epoch.
+    """
+
+    epoch: int = 0
+    batches: float = 0.0
+    cost_units: float = 0.0
+    cost_units_squared: float = 0.0
+    seconds: float = 0.0
+    cost_unit_seconds: float = 0.0
+    seconds_squared: float = 0.0
+
+
+class State(WireModel):
+    """The answer to `GET /control/v1/state`, and to an accepted `PATCH /control/v1/limits`."""
+
+    generation: Generation
+    limits: Limits
+    envelope: Envelope
+    effective_max: BatchSize
+    """The largest cap this pod's memory allows: `maxBatchSize` above it is clamped to it, not refused."""
+    converging: bool
+    """Whether a batch formed under an older generation still runs."""
+    load: Load
+    curve: CurveSums
+    model: str
+    backend: str
+    """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""

@@ -1,0 +1,98 @@
+"""Every name that crosses a process boundary, each once."""
+
+from typing import Final
+
+GROUP: Final = "penstock.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+POOL_KIND: Final = "InferencePool"
+POOL_PLURAL: Final = "inferencepools"
+POOL_SHORT: Final = "pspool"
+POLICY_KIND: Final = "InferencePolicy"
+POLICY_PLURAL: Final = "inferencepolicies"
+POLICY_SHORT: Final = "pspolicy"
+
+FIELD_MANAGER: Final = "penstock"
+CHILD_SUFFIX: Final = "-penstock"
+"""Children are called `<pool>-penstock`, except the Service, which is called `<pool>`."""
+
+# Labels and annotations.
+LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"
+"""The one label that Deployment, Service, budget and `status.selector` select on, forever."""
+LABEL_POOL: Final = f"{GROUP}/pool"
+LABEL_APP_NAME: Final = "app.kubernetes.io/name"
+LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
+LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
+LABEL_APP_PART_OF: Final = "app.kubernetes.io/part-of"
+LABEL_APP_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+ANNOTATION_RESTARTED_AT: Final = f"{GROUP}/restartedAt"
+ANNOTATION_TEMPLATE_INPUTS: Final = f"{GROUP}/template-inputs"
+"""Hash of the inputs that a pinned template was rendered from (on the ControllerRevision)."""
+
+# Ports of a pool's pods.
+CLIENT_PORT: Final = 8000
+CLIENT_PORT_NAME: Final = "http"
+CLUSTER_PORT: Final = 8001
+CLUSTER_PORT_NAME: Final = "control"
+
+# The pod's files and environment (written by the operator's builders, read by the runtime's config).
+SETTINGS_FOLDER: Final = "/etc/penstock"
+"""Where the pool's settings ConfigMap is mounted."""
+LIMITS_FILE: Final = "limits.json"
+"""A key of that ConfigMap: a `LimitsUpdate` in JSON."""
+CONTROL_KEYS_FILE: Final = "control-keys.json"
+"""A key of that ConfigMap: `{kid: base64 of the raw 32-byte Ed25519 public key}`."""
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+ENV_POOL: Final = "PENSTOCK_POOL"
+ENV_NAMESPACE: Final = "PENSTOCK_NAMESPACE"
+ENV_POD_NAME: Final = "PENSTOCK_POD_NAME"
+ENV_POD_UID: Final = "PENSTOCK_POD_UID"
+ENV_MODEL: Final = "PENSTOCK_MODEL"
+"""`ModelSpec` in JSON, with the name filled in and `persistentVolumeClaim.path` made absolute."""
+ENV_DRAIN_DEADLINE_SECONDS: Final = "PENSTOCK_DRAIN_DEADLINE_SECONDS"
+MODEL_FOLDER: Final = "/models"
+"""Where a PersistentVolumeClaim source is mounted, read-only."""
+
+# Control API and probes, on the cluster port.
+PATH_STATE: Final = "/control/v1/state"
+PATH_LIMITS: Final = "/control/v1/limits"
+PATH_HEALTHZ: Final = "/healthz"
+PATH_READYZ: Final = "/readyz"
+PATH_METRICS: Final = "/metrics"
+
+# Metrics of the runtime (histograms end in `_bucket`, `_sum`, `_count` on the wire).
+METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"
+METRIC_REQUESTS_RUNNING: Final = "penstock_requests_running"
+METRIC_REQUESTS_RECEIVED: Final = "penstock_requests_received_total"
+METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
+METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
+METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
+METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"
+METRIC_TIME_IN_QUEUE: Final = "penstock_time_in_queue_seconds"
+METRIC_BATCH_SIZE: Final = "penstock_batch_size"
+METRIC_BATCH_DURATION: Final = "penstock_batch_duration_seconds"
+METRIC_BATCH_CAP: Final = "penstock_batch_cap"
+METRIC_BATCH_CAP_BOUND: Final = "penstock_batch_cap_bound"
+"""The largest cap that this pod's memory allows (its `effectiveMax`)."""
+METRIC_LIMITS_GENERATION: Final = "penstock_limits_generation"
+METRIC_OUT_OF_MEMORY_SPLITS: Final = "penstock_out_of_memory_splits_total"
+METRIC_POD_INFO: Final = "penstock_pod_info"  # label uid
+METRIC_GPU_UTILIZATION: Final = "penstock_gpu_utilization_ratio"  # label source: NVML | EngineBusyShare
+METRIC_GPU_MEMORY: Final = "penstock_gpu_memory_bytes"  # label kind: used | total
+METRIC_CURVE_BATCHES: Final = "penstock_curve_batches_total"  # sum of 1
+METRIC_CURVE_COST: Final = "penstock_curve_cost_units_total"  # sum of b
+METRIC_CURVE_COST_SQUARED: Final = "penstock_curve_cost_units_squared_total"  # sum of b^2
+METRIC_CURVE_SECONDS: Final = "penstock_curve_seconds_total"  # sum of t
+METRIC_CURVE_COST_SECONDS: Final = "penstock_curve_cost_unit_seconds_total"  # sum of b*t
+METRIC_CURVE_SECONDS_SQUARED: Final = "penstock_curve_seconds_squared_total"  # sum of t^2
+
+# Aliases that the Gateway API's endpoint picker reads.
+METRIC_VLLM_WAITING: Final = "vllm:num_requests_waiting"
+METRIC_VLLM_RUNNING: Final = "vllm:num_requests_running"
+METRIC_VLLM_CACHE: Final = "vllm:kv_cache_usage_perc"
+
+# Environment, files: the operator's own objects in its own namespace.
+SIGNING_KEY_SECRET: Final = "penstock-control-signing-key"
+LEASE_NAME: Final = "penstock-operator"

@@ -1,0 +1,90 @@
+"""What should be: the one value that `decide/` hands to `act/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from penstock_api.limits import LimitsUpdate
+from penstock_api.policy import PolicyStatus
+from penstock_api.status import PoolStatus
+
+
+class Write(StrEnum):
+    """How a child is written."""
+
+    CREATE = "Create"
+    """Plain create: it was absent. A conflict means somebody else was faster: look again."""
+    APPLY = "Apply"
+    """Server-side apply, with the resourceVersion it was computed from."""
+    DELETE = "Delete"
+    """With a precondition on the UID."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildWrite:
+    """One write of one child of a pool."""
+
+    write: Write
+    kind: str
+    manifest: Mapping[str, Any]
+    """For DELETE only `metadata` with namespace, name and uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Bring one pod to the wanted limits."""
+
+    pod_uid: str
+    ip: str
+    update: LimitsUpdate
+
+
+class EventType(StrEnum):
+    """As core/v1."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class EventNote:
+    """An Event on the pool: for replica, mode and bound changes, one per pool and reason a minute."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """What to do about one pool."""
+
+    uid: str
+    namespace: str
+    name: str
+    writes: tuple[ChildWrite, ...]
+    limits: LimitsUpdate | None
+    pushes: tuple[Push, ...]
+    status: PoolStatus
+    """Wanted status; `act/status.py` decides when samples are worth a write, never what they say."""
+    events: tuple[EventNote, ...]
+    law_state: object
+    active: bool
+    """Whether it is to be visited again at the fast tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPlan:
+    """The wanted status of one policy."""
+
+    name: str
+    status: PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything one pass wants."""
+
+    pools: tuple[PoolPlan, ...]
+    policies: tuple[PolicyPlan, ...]

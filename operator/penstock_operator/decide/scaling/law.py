@@ -1,0 +1,107 @@
+"""The shape of a control law: a pure step `(state, observed, now) -> (state', decision)`.
+
+A law reads samples, never objects; it decides a cap and a count, never a write. Modes (Auto, Recommend,
+Hold, Manual, Fixed) are applied outside, in `decision.py`, so that every law obeys them alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from penstock_operator.observed import DutySource, PoolSignals
+
+
+@dataclass(frozen=True, slots=True)
+class LawSettings:
+    """The effective live settings a law obeys (after defaults, spec and bounds)."""
+
+    objective_milliseconds: int | None
+    size_min: int
+    size_max: int
+    max_queue_delay_milliseconds: int
+    min_replicas: int
+    max_replicas: int
+    low_percent: int
+    high_percent: int
+    target_per_replica: int
+    stabilization_seconds: int
+    max_percent_per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class LawPod:
+    """A pod as a law sees it."""
+
+    uid: str
+    ready: bool
+    terminating: bool
+    acknowledged: bool
+    """Whether it obeys the published limits generation."""
+    cap_bound: int | None
+    """The pod's own memory bound on the cap, if it said one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LawInput:
+    """One tick of one pool."""
+
+    settings: LawSettings
+    signals: PoolSignals
+    pods: tuple[LawPod, ...]
+    replicas: int
+    """What the Deployment asks for now."""
+    cap: int | None
+    """The published cap, or None before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the law made of the signals; None is absent."""
+
+    duty: float | None
+    """Mean over Ready pods, 0 to 1."""
+    duty_source: DutySource | None
+    waiting: float | None
+    """Requests, summed over Ready pods."""
+    rows_per_second: float | None
+    """Received before admission, refusals counted."""
+    batch_p99_seconds: float | None
+    batch_target_seconds: float | None
+    """T = 0.45 * (D - window); None without an objective."""
+    predicted_next_seconds: float | None
+    """t(cap + 1) by the fitted service curve."""
+    signal_age_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a law wants, and why. `term` names (CamelCase) which part of the law bound."""
+
+    cap: int
+    replicas: int
+    cap_term: str
+    replicas_term: str
+    message: str
+    seen: Seen
+    metrics_available: bool
+    """False: the pool counts as absent this tick (CONTROL, Data)."""
+    hold_until: float | None = None
+
+
+State = TypeVar("State")
+
+
+class Law(Protocol[State]):
+    """A replaceable control law."""
+
+    name: str
+
+    def initial(self, now: float) -> State:
+        """Return the state of a pool just met (also after the operator restarts)."""
+
+    def step(self, state: State, observed: LawInput, now: float) -> tuple[State, Decision]:
+        """Return the next state and what to do; never raises, whatever the signals."""
+
+
+States = Mapping[str, object]
+"""Law states by pool UID, owned by the pass."""

@@ -1,0 +1,177 @@
+"""What is: the frozen values that `observe/` hands to `decide/`. Times are Unix seconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock_api.limits import CurveSums
+from penstock_api.policy import PolicySpec, PolicyStatus
+from penstock_api.pool import PoolSpec
+from penstock_api.status import PoolStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PoolObject:
+    """An `InferencePool` as last seen."""
+
+    uid: str
+    namespace: str
+    name: str
+    generation: int
+    resource_version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    deleting: bool
+    spec: PoolSpec
+    status: PoolStatus
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyObject:
+    """An `InferencePolicy` as last seen."""
+
+    uid: str
+    name: str
+    generation: int
+    spec: PolicySpec
+    status: PolicyStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ChildObject:
+    """A namespaced object under one of a pool's child names, whoever owns it."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    controller_uid: str | None
+    """UID of the controlling owner reference, or None."""
+    deleting: bool
+    manifest: Mapping[str, Any]
+    """The object as the API server gave it, without `status` and `metadata.managedFields`."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """The part of `status` that decisions read (Deployments only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodProblem:
+    """Why a pod is not serving, in Kubernetes' own words."""
+
+    reason: str
+    """CamelCase: `Unschedulable`, `ImagePullBackOff`, `ModelLoadFailed`, `OOMKilled`, ..."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodObject:
+    """A pod that belongs to a pool: its controller is a ReplicaSet of the pool's Deployment."""
+
+    uid: str
+    name: str
+    ip: str | None
+    created: float
+    scheduled: bool
+    unschedulable_since: float | None
+    ready: bool
+    ready_since: float | None
+    terminating: bool
+    host_network: bool
+    revision: str | None
+    """Name of the ControllerRevision its template came from (a pod label), if any."""
+    problem: PodProblem | None
+    restarts: int
+
+
+class SignalSource(StrEnum):
+    """Where this tick's samples came from."""
+
+    PROMETHEUS = "Prometheus"
+    PODS = "Pods"
+    NONE = "None"
+
+
+class DutySource(StrEnum):
+    """What measured GPU utilisation."""
+
+    DCGM = "Dcgm"
+    NVML = "Nvml"
+    ENGINE = "EngineBusyShare"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSample:
+    """What one pod reported: gauges as they stand, and raw counters that only grow.
+
+    NaN, negative and infinite values never get in here: the observer turns them into None.
+    None is absent, which is not zero.
+    """
+
+    uid: str
+    time: float
+    """When the store took it, by the store's own clock."""
+    waiting: float | None = None
+    running: float | None = None
+    requests_received: float | None = None
+    rows_received: float | None = None
+    curve: CurveSums | None = None
+    batch_duration_buckets: tuple[tuple[float, float], ...] = ()
+    """(upper bound in seconds, cumulative count) ascending; the last bound is infinity."""
+    out_of_memory_splits: float | None = None
+    batch_cap: float | None = None
+    batch_cap_bound: float | None = None
+    limits_generation: float | None = None
+    gpu_utilization: float | None = None
+    """0 to 1."""
+    duty_source: DutySource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSignals:
+    """All samples of one pool in one round, and how they were had."""
+
+    source: SignalSource
+    samples: tuple[PodSample, ...] = ()
+    problem: str = ""
+    """Why a better source was not used, in words; empty when it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The last answer of a pod's control API to this operator."""
+
+    generation: int | None
+    """None: it could not be reached, or refused."""
+    effective_max: int | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """Everything decisions read about one pool."""
+
+    pool: PoolObject
+    namespace_labels: Mapping[str, str]
+    children: Mapping[tuple[str, str], ChildObject]
+    """By (kind, name): the pool's child names that exist, whoever owns them."""
+    revisions: tuple[ChildObject, ...]
+    """ControllerRevisions controlled by the pool, oldest first."""
+    pods: tuple[PodObject, ...]
+    signals: PoolSignals
+    acknowledgements: Mapping[str, Acknowledgement]
+    """By pod UID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The cluster, as one pass sees it."""
+
+    pools: tuple[PoolView, ...]
+    policies: tuple[PolicyObject, ...]
+    policies_readable: bool
+    lease_transitions: int
+    control_keys: Mapping[str, str]
+    """Public keys for the pods' settings: kid -> base64 of the raw Ed25519 key."""

@@ -1,0 +1,49 @@
+"""What a model is to the engine. Rooms other than `models/` never import torch."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock_runtime.request import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output: name, Open Inference datatype (`FP32`), shape with -1 first (rows).
+
+    Further -1 are free dimensions: requests group by their actual value.
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model says of itself."""
+
+    name: str
+    platform: str
+    """As in Open Inference metadata: `pytorch_torch_export`, `pytorch_module`, `penstock_emulated_accelerator`."""
+    backend: str
+    """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    max_rows: int
+    """The largest batch the program itself accepts (a `.pt2` has one in its dynamic shape)."""
+
+
+class OutOfMemory(Exception):
+    """The device could not hold the batch; the engine splits it, retries, and lowers its bound."""
+
+
+class Model(Protocol):
+    """A loaded model: a pure function from a batch of rows to a batch of rows."""
+
+    info: ModelInfo
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the outputs for `inputs`, row for row; raise `OutOfMemory` or any error of the model's own."""
+
+    def memory_bound_rows(self) -> int:
+        """Return floor(0.8 * free / bytes per row) as measured on the device, at least 1."""

@@ -1,0 +1,71 @@
+"""A request, its deadline, its order, and its four possible ends. Times are seconds of one monotonic clock."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tensor = NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one client asked for: named tensors whose first axis is rows.
+
+    Every input has the same number of rows (>= 1); `group` is what must agree for requests to share a
+    batch: names, dtypes and shapes past the first axis.
+    """
+
+    id: str
+    inputs: dict[str, Tensor]
+    rows: int
+    group: tuple[tuple[str, str, tuple[int, ...]], ...]
+    arrived: float
+    deadline: float | None = None
+    """None: it may wait for ever."""
+    priority: int = 0
+    """1 is the highest; 0 is unset and counts as the lowest served class (Triton's convention)."""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Served."""
+
+    outputs: dict[str, Tensor]
+    queue_seconds: float
+    """From arrival to the start of its batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model, the engine or the drain failed it; the reason is told to the client."""
+
+    reason: str
+    retry_after_seconds: float | None = None
+    """Set: the client may try elsewhere (503); None: it is an error of the model (500)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Its deadline passed before its batch began."""
+
+    waited_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Its client went away."""
+
+
+End = Completed | Failed | Expired | Cancelled
+
+
+class Outcome(StrEnum):
+    """The label value of `penstock_requests_total`."""
+
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    EXPIRED = "Expired"
+    CANCELLED = "Cancelled"
