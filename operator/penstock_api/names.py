@@ -62,6 +62,10 @@ PATH_HEALTHZ: Final = "/healthz"
 PATH_READYZ: Final = "/readyz"
 PATH_METRICS: Final = "/metrics"
 
+# Headers of the runtime's answers, on the client port.
+HEADER_POD: Final = "X-Penstock-Pod"
+"""Name of the pod that answered: what a load generator counts shares by."""
+
 # Metrics of the runtime (histograms end in `_bucket`, `_sum`, `_count` on the wire).
 METRIC_REQUESTS_WAITING: Final = "penstock_requests_waiting"
 METRIC_REQUESTS_RUNNING: Final = "penstock_requests_running"
