@@ -150,6 +150,20 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejection:
+    """The API server's last refusal of a write of one child (quota, admission, validation).
+
+    Kept until a write of that child succeeds; decisions turn it into a condition, never into silence.
+    """
+
+    kind: str
+    name: str
+    reason: str
+    """The API server's own CamelCase reason: `Forbidden`, `Invalid`, ..."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """Everything decisions read about one pool."""
 
@@ -163,6 +177,17 @@ class PoolView:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
+    rejections: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLabels:
+    """What selectors of policies read of a pool, due or not."""
+
+    uid: str
+    namespace: str
+    namespace_labels: Mapping[str, str]
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +195,11 @@ class Observed:
     """The cluster, as one pass sees it."""
 
     pools: tuple[PoolView, ...]
+    """Only the pools that are due."""
     policies: tuple[PolicyObject, ...]
     policies_readable: bool
     lease_transitions: int
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: kid -> base64 of the raw Ed25519 key."""
+    all_pools: tuple[PoolLabels, ...] = ()
+    """Every pool that is not being deleted: `matchedPools` of a policy counts over these."""
