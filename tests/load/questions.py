@@ -1,0 +1,60 @@
+"""What is asked, and what a right answer is: the emulated accelerator's function, worked out apart from it."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+DIFFERENT = 64
+"""Questions prepared before the start; while it sends, the generator only compares."""
+HEADERS = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An Open Inference request body, and the numbers its answer must hold."""
+
+    body: bytes
+    expected: tuple[float, ...]
+    headers: dict[str, str] = field(default_factory=lambda: HEADERS)
+
+    def is_answered_by(self, body: bytes) -> bool:
+        """Say whether an answer's only output holds the expected values, within float32's precision."""
+        try:
+            (output,) = json.loads(body)["outputs"]
+            data: list[float] = output["data"]
+            return len(data) == len(self.expected) and all(
+                math.isclose(got, want, rel_tol=1e-4, abs_tol=1e-4)
+                for got, want in zip(data, self.expected, strict=True)
+            )
+        except (ValueError, KeyError, TypeError):
+            return False
+
+
+def questions(seed: int, rows: int, features: int) -> tuple[Question, ...]:
+    """Return `DIFFERENT` questions of `rows` x `features` random values each."""
+    random = Random(seed)  # noqa: S311 - test data
+    return tuple(question([_row(random, features) for _ in range(rows)]) for _ in range(DIFFERENT))
+
+
+def question(matrix: Sequence[Sequence[float]]) -> Question:
+    """Return the question that asks the emulated model about `matrix`."""
+    data = [value for row in matrix for value in row]
+    tensor = {
+        "name": "INPUT",
+        "datatype": "FP32",
+        "shape": [len(matrix), len(matrix[0])],
+        "data": data,
+    }
+    expected = tuple(value for row in matrix for value in answer(row))
+    return Question(json.dumps({"inputs": [tensor]}).encode(), expected)
+
+
+def _row(random: Random, features: int) -> list[float]:
+    return [round(random.uniform(-1, 1), 4) for _ in range(features)]
+
+
+def answer(row: Sequence[float]) -> list[float]:
+    """Return the emulated accelerator's answer to one row."""
+    return [math.tanh(value) for value in row]

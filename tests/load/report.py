@@ -1,0 +1,70 @@
+"""What the generator tells: one JSON line a second, and one at the end."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from tests.load.tally import Outcome, Tally, percentile
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Totals since the start, and latency in milliseconds over the last seconds (or all, at the end)."""
+
+    second: float
+    rate: float
+    sent: int
+    completed: int
+    refused: int
+    lost: int
+    wrong: int
+    in_flight: int
+    p50: float | None
+    p99: float | None
+    final: bool = False
+    pods: dict[str, int] = field(default_factory=dict)
+    """Answers by serving pod, any outcome."""
+    notes: tuple[str, ...] = ()
+    worst_send_lag: float = 0.0
+    """Milliseconds; a large one means that the generator was starved and its rate is not to be trusted."""
+
+    def to_line(self) -> str:
+        """Return one line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Self:
+        """Read what `to_line` wrote."""
+        values: dict[str, Any] = json.loads(line)
+        return cls(**{**values, "notes": tuple(values["notes"])})
+
+    def shares_since(self, earlier: "Report") -> dict[str, float]:
+        """Return each pod's share of the answers between two reports."""
+        counts = {pod: count - earlier.pods.get(pod, 0) for pod, count in self.pods.items()}
+        total = sum(counts.values())
+        return {pod: count / total for pod, count in counts.items()} if total else {}
+
+
+def report(tally: Tally, second: float, rate: float, now: float, *, final: bool = False) -> Report:
+    """Return the tally as it stands."""
+    latencies = tally.latencies if final else tally.recent(now)
+    return Report(
+        second=round(second, 3),
+        rate=rate,
+        sent=tally.sent,
+        completed=tally.outcomes[Outcome.COMPLETED],
+        refused=tally.outcomes[Outcome.REFUSED],
+        lost=tally.outcomes[Outcome.LOST],
+        wrong=tally.outcomes[Outcome.WRONG],
+        in_flight=tally.in_flight,
+        p50=_milliseconds(percentile(latencies, 50)),
+        p99=_milliseconds(percentile(latencies, 99)),
+        final=final,
+        pods=dict(tally.pods),
+        notes=tuple(tally.notes),
+        worst_send_lag=round(tally.worst_send_lag * 1000, 1),
+    )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

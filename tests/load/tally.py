@@ -1,0 +1,98 @@
+"""What became of the requests: counted once each, by the issue's own definition of lost."""
+
+from bisect import insort
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+WINDOW_SECONDS = 5.0
+"""Percentiles a second are taken over this much past, so that a slow second is not three requests."""
+NOTES_KEPT = 20
+
+
+class Outcome(StrEnum):
+    """How a request that was sent ended, seen by its client."""
+
+    COMPLETED = "completed"
+    REFUSED = "refused"
+    """429 or 503 with Retry-After: back-pressure, said properly."""
+    LOST = "lost"
+    """No answer, a connection error (nothing is sent twice), or a 5xx other than 503 with Retry-After."""
+    WRONG = "wrong"
+    """An answer, but not the one asked for: a wrong value, or a 4xx to a correct request."""
+
+
+def outcome_of(status: int, *, retry_after: bool, correct: bool) -> Outcome:
+    """Return the outcome of an answered request."""
+    if status == 200:
+        return Outcome.COMPLETED if correct else Outcome.WRONG
+    if status in (429, 503) and retry_after:
+        return Outcome.REFUSED
+    return Outcome.LOST if status >= 500 else Outcome.WRONG
+
+
+def percentile(ascending: Sequence[float], percent: float) -> float | None:
+    """Return the nearest-rank percentile, or None of nothing."""
+    if not ascending:
+        return None
+    rank = max(1, -(-len(ascending) * percent // 100))
+    return ascending[int(rank) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One ended request. Latency counts from the intended time, so a late generator hides nothing."""
+
+    intended: float
+    ended: float
+    outcome: Outcome
+    pod: str = ""
+    note: str = ""
+    """Why it was lost or wrong, in words."""
+
+    @property
+    def latency(self) -> float:
+        """Return seconds from the intended time to the end."""
+        return self.ended - self.intended
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running counts, and what the last seconds looked like."""
+
+    sent: int = 0
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    pods: Counter[str] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+    """Of completed requests, ascending."""
+    notes: list[str] = field(default_factory=list)
+    worst_send_lag: float = 0.0
+    _recent: deque[Ended] = field(default_factory=deque)
+
+    def send(self, lag: float) -> None:
+        """Count a request that leaves `lag` seconds after its intended time."""
+        self.sent += 1
+        self.worst_send_lag = max(self.worst_send_lag, lag)
+
+    def end(self, request: Ended) -> None:
+        """Count a request's end."""
+        self.outcomes[request.outcome] += 1
+        if request.pod:
+            self.pods[request.pod] += 1
+        if request.outcome is Outcome.COMPLETED:
+            insort(self.latencies, request.latency)
+            self._recent.append(request)
+        if request.note and len(self.notes) < NOTES_KEPT:
+            self.notes.append(f"{request.outcome} {request.pod} {request.note}".replace("  ", " "))
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many have not ended."""
+        return self.sent - self.outcomes.total()
+
+    def recent(self, now: float) -> list[float]:
+        """Return the ascending latencies of what completed in the last window."""
+        while self._recent and self._recent[0].ended < now - WINDOW_SECONDS:
+            self._recent.popleft()
+        return sorted(one.latency for one in self._recent)
