@@ -18,6 +18,7 @@ class Request:
     """
 
     id: str
+    """Unique among the requests an engine holds: made by the HTTP side, never the client's own."""
     inputs: dict[str, Tensor]
     rows: int
     group: tuple[tuple[str, str, tuple[int, ...]], ...]

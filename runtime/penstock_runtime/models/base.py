@@ -37,6 +37,17 @@ class OutOfMemory(Exception):
     """The device could not hold the batch; the engine splits it, retries, and lowers its bound."""
 
 
+class ModelLoadFailed(Exception):
+    """The model cannot be served; the message is one line naming the file or factory and the remedy."""
+
+
+def describe(error: BaseException, limit: int = 400) -> str:
+    """Return `Type: first line of its message`, at most `limit` characters: fit for a client or a status."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
 class Model(Protocol):
     """A loaded model: a pure function from a batch of rows to a batch of rows."""
 
