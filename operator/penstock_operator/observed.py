@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from penstock_api.limits import CurveSums
@@ -102,6 +103,17 @@ class DutySource(StrEnum):
     ENGINE = "EngineBusyShare"
 
 
+MEASURED_MAX = 1e15
+"""Above this a number is nobody's queue, counter or duration: it is absent."""
+
+
+def measured(value: float | None) -> float | None:
+    """Return `value` if it is a measurement: finite, not negative, not absurd. Else None, absent."""
+    if value is None or not isfinite(value) or not 0 <= value <= MEASURED_MAX:
+        return None
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class PodSample:
     """What one pod reported: gauges as they stand, and raw counters that only grow.
@@ -135,8 +147,11 @@ class PoolSignals:
 
     source: SignalSource
     samples: tuple[PodSample, ...] = ()
+    """In any order; a pod may have several, of different times."""
     problem: str = ""
     """Why a better source was not used, in words; empty when it was."""
+    asked: float | None = None
+    """The store's own clock when it was asked: ages are against it. None: the operator's clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class LawPod:
     """Whether it obeys the published limits generation."""
     cap_bound: int | None
     """The pod's own memory bound on the cap, if it said one."""
+    created: float | None = None
+    """When it was created: a pod this young has counters that began at 0."""
 
 
 @dataclass(frozen=True, slots=True)

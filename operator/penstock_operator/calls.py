@@ -1,0 +1,79 @@
+"""Every call from the operator to a pod or a Prometheus goes through here (DESIGN, section 3).
+
+No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no cookies, no decompression.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import aiohttp
+from yarl import URL
+
+CALL_SECONDS = 2.0
+CONNECTIONS = 64
+
+
+class CallFailed(Exception):
+    """No usable answer; the message says why in words that stay the same while the cause does."""
+
+
+def new_session() -> aiohttp.ClientSession:
+    """Return the session for all such calls; its owner closes it."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+        timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
+        headers={"Accept-Encoding": "identity", "User-Agent": "penstock-operator"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+def pod_url(ip: str, port: int, path: str) -> URL:
+    """Return the URL of a pod's endpoint; IPv6 addresses are bracketed by yarl."""
+    return URL.build(scheme="http", host=ip, port=port, path=path)
+
+
+async def call(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: URL,
+    *,
+    limit_bytes: int,
+    headers: Mapping[str, str] | None = None,
+    data: bytes | Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """Return (status, body); raises `CallFailed` for a redirect, an oversized or a missing answer."""
+    if url.scheme not in {"http", "https"}:
+        raise CallFailed(f"{url.scheme} is not http or https")
+    try:
+        async with session.request(
+            method,
+            url,
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
+        ) as response:
+            if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
+                raise CallFailed(f"answered {response.status}, a redirect, which is never followed")
+            return response.status, await _body(response, limit_bytes)
+    except TimeoutError as error:
+        raise CallFailed(f"did not answer within {CALL_SECONDS:g} s") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise CallFailed(f"could not be reached: {_cause(error)}") from error
+
+
+async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > limit_bytes:
+            raise CallFailed(f"answered more than {limit_bytes} bytes")
+    return bytes(body)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or type(error.os_error).__name__
+    return type(error).__name__
