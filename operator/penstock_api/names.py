@@ -29,6 +29,12 @@ LABEL_APP_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 ANNOTATION_RESTARTED_AT: Final = f"{GROUP}/restartedAt"
 ANNOTATION_TEMPLATE_INPUTS: Final = f"{GROUP}/template-inputs"
 """Hash of the inputs that a pinned template was rendered from (on the ControllerRevision)."""
+LABEL_REVISION: Final = f"{GROUP}/revision"
+"""On pods and their template: the name of the ControllerRevision it came from."""
+ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
+"""On children: hash of the manifest they were last written from."""
+ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
+"""On the settings ConfigMap: the policy defaults in force, kept while equal policies disagree."""
 
 # Ports of a pool's pods.
 CLIENT_PORT: Final = 8000

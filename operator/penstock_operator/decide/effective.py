@@ -1,0 +1,157 @@
+"""Pool and policies -> one effective spec: built-in < policy default < spec, then bounds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from penstock_api.limits import Discipline
+from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
+from penstock_api.policy import Bounds
+from penstock_api.pool import PoolSpec
+from penstock_api.status import BoundedField, PolicyReference
+from penstock_operator.decide import fields
+from penstock_operator.decide.defaults import Tie, policy_defaults
+from penstock_operator.decide.fields import Fields, Value
+from penstock_operator.decide.ranges import Layers, reconcile
+from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.selectors import matching, priority
+from penstock_operator.observed import PolicyObject, PoolObject
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSpec:
+    """What is in force for one pool's live class, and why it is not what was asked."""
+
+    law: LawSettings
+    algorithm: ScalingAlgorithm
+    scaling_mode: ScalingMode
+    batching_mode: BatchingMode
+    replicas: int
+    """`spec.replicas`, bounded: the count in modes Manual and Recommend."""
+    max_queue_depth: int
+    discipline: Discipline
+    bounded: tuple[BoundedField, ...]
+    policies: tuple[PolicyReference, ...]
+    replicas_bound: int | None = None
+    """The tightest policy's bound on replicas: no mode exceeds it, Hold neither."""
+    ties: tuple[Tie, ...] = ()
+    """Fields on which policies of equal priority disagree, whether or not the spec sets them."""
+    felt_ties: tuple[Tie, ...] = ()
+    """Those of `ties` that the pool's own spec does not settle."""
+    notes: tuple[str, ...] = ()
+    """Sentences: which defaults gave way to what the spec says."""
+    policy_defaults: Mapping[str, Value] | None = None
+    """The policies' values now in force, to be held on to when a tie appears."""
+
+
+def effective(
+    pool: PoolObject,
+    namespace_labels: Mapping[str, str],
+    policies: Iterable[PolicyObject],
+    held: Fields | None = None,
+) -> EffectiveSpec:
+    """Return what is in force; `held` are the policy defaults in force before (see `defaults.py`)."""
+    selected = matching(pool, namespace_labels, policies)
+    defaults = policy_defaults(selected, held or {})
+    spec = live_fields_of(pool.spec, defaults.values)
+    asked, notes = reconcile(Layers(spec.defaults, spec.spec))
+    mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
+    wishes = {"replicas": pool.spec.replicas, **asked}
+    granted, bounded = _bound(wishes, selected, scales=mode is not ScalingMode.MANUAL)
+    return EffectiveSpec(
+        law=_law(granted),
+        algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
+        scaling_mode=mode,
+        batching_mode=(pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO,
+        replicas=int(granted["replicas"]),
+        max_queue_depth=int(granted[fields.MAX_QUEUE_DEPTH]),
+        discipline=Discipline(str(granted[fields.DISCIPLINE])),
+        bounded=bounded,
+        policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
+        replicas_bound=min((b for b, _ in _bounds(selected, "replicas")), default=None),
+        ties=defaults.ties,
+        felt_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
+        notes=notes,
+        policy_defaults=dict(defaults.values),
+    )
+
+
+def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
+    """Return the two layers over the built-ins; `objectives: []` says that the pool wants none."""
+    own = fields.live_fields(spec)
+    if spec.objectives is not None:
+        defaults = {k: v for k, v in defaults.items() if not k.startswith(fields.OBJECTIVE)}
+    return Layers(defaults, own)
+
+
+_BOUNDS = {
+    "replicas": ("replicas", fields.MIN_REPLICAS, fields.MAX_REPLICAS),
+    "batch_size": (fields.SIZE_MIN, fields.SIZE_MAX),
+    "queue_depth": (fields.MAX_QUEUE_DEPTH,),
+}
+"""Which fields each bound lowers."""
+
+
+def _bounds(policies: Sequence[PolicyObject], name: str) -> list[tuple[int, str]]:
+    """Return (bound, policy) of every policy that sets the bound `name`."""
+    bounds = [(one.spec.bounds or Bounds(), one.name) for one in policies]
+    return [(bound.max, who) for each, who in bounds if (bound := getattr(each, name)) is not None]
+
+
+def _bound(
+    asked: Fields, policies: Sequence[PolicyObject], *, scales: bool
+) -> tuple[dict[str, Value], tuple[BoundedField, ...]]:
+    """Lower what is above the tightest bound; scaling's own fields are told of only where they act."""
+    granted, bounded = dict(asked), []
+    for name, lowered in _BOUNDS.items():
+        bounds = _bounds(policies, name)
+        for field in lowered if bounds else ():
+            most, policy = min(bounds)
+            wish = int(asked[field])
+            granted[field] = min(wish, most)
+            if wish > most and (scales or not field.startswith("scaling.")):
+                bounded.append(
+                    BoundedField(field=field, asked=str(wish), granted=str(most), policy=policy)
+                )
+    return granted, tuple(bounded)
+
+
+def _law(values: Fields) -> LawSettings:
+    objective = values.get(fields.OBJECTIVE + ObjectiveMetric.REQUEST_LATENCY.value)
+    return LawSettings(
+        objective_milliseconds=None if objective is None else int(objective),
+        size_min=int(values[fields.SIZE_MIN]),
+        size_max=int(values[fields.SIZE_MAX]),
+        max_queue_delay_milliseconds=int(values[fields.MAX_QUEUE_DELAY]),
+        min_replicas=int(values[fields.MIN_REPLICAS]),
+        max_replicas=int(values[fields.MAX_REPLICAS]),
+        low_percent=int(values[fields.LOW_PERCENT]),
+        high_percent=int(values[fields.HIGH_PERCENT]),
+        target_per_replica=int(values[fields.TARGET_PER_REPLICA]),
+        stabilization_seconds=int(values[fields.STABILIZATION_SECONDS]),
+        max_percent_per_minute=int(values[fields.MAX_PERCENT_PER_MINUTE]),
+    )
+
+
+def prometheus_url(
+    pool: PoolObject,
+    namespace_labels: Mapping[str, str],
+    policies: Iterable[PolicyObject],
+    default: str | None,
+    last: str | None = None,
+) -> str | None:
+    """Return where the pool's signals are: the highest priority's word, else `default`.
+
+    Policies of equal priority with different URLs apply neither: `last`, the URL that the pass used
+    before, stays. It is the pass's own memory, never something a pool's author can write.
+    """
+    selected = [
+        (one, one.spec.metrics.prometheus.url)
+        for one in matching(pool, namespace_labels, policies)
+        if one.spec.metrics and one.spec.metrics.prometheus
+    ]
+    if not selected:
+        return default
+    _, top = next(groupby(selected, key=lambda found: priority(found[0])))
+    urls = {url for _, url in top}
+    return urls.pop() if len(urls) == 1 else last or default

@@ -1,0 +1,71 @@
+"""The live class as a flat map, `scaling.minReplicas` -> 1, so that precedence is a union of maps.
+
+Paths are the wire's own, below `spec`; an objective is `objectives.<metric>` in milliseconds. Values are
+integers and enum strings, so that a map survives JSON.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock_api.live import Objective, ScalingAlgorithm
+from penstock_api.policy import PolicyDefaults
+from penstock_api.pool import PoolSpec
+
+Value = int | str
+Fields = Mapping[str, Value]
+
+OBJECTIVE = "objectives."
+MIN_REPLICAS = "scaling.minReplicas"
+MAX_REPLICAS = "scaling.maxReplicas"
+ALGORITHM = "scaling.algorithm"
+LOW_PERCENT = "scaling.gpuUtilization.lowPercent"
+HIGH_PERCENT = "scaling.gpuUtilization.highPercent"
+TARGET_PER_REPLICA = "scaling.queueDepth.targetPerReplica"
+STABILIZATION_SECONDS = "scaling.scaleDown.stabilizationSeconds"
+MAX_PERCENT_PER_MINUTE = "scaling.scaleDown.maxPercentPerMinute"
+SIZE_MIN = "batching.size.min"
+SIZE_MAX = "batching.size.max"
+MAX_QUEUE_DELAY = "batching.maxQueueDelayMilliseconds"
+MAX_QUEUE_DEPTH = "batching.maxQueueDepth"
+DISCIPLINE = "batching.discipline"
+
+BUILT_IN: Fields = {
+    MIN_REPLICAS: 1,
+    MAX_REPLICAS: 8,
+    ALGORITHM: ScalingAlgorithm.UTILIZATION_BAND.value,
+    LOW_PERCENT: 50,
+    HIGH_PERCENT: 90,
+    TARGET_PER_REPLICA: 4,
+    STABILIZATION_SECONDS: 300,
+    MAX_PERCENT_PER_MINUTE: 25,
+    SIZE_MIN: 1,
+    SIZE_MAX: 64,
+    MAX_QUEUE_DELAY: 5,
+    MAX_QUEUE_DEPTH: 2048,
+    DISCIPLINE: "Priority",
+}
+"""DESIGN, section 2: the sample's live values, without an objective."""
+
+_MODES = ("scaling.mode", "batching.mode")
+"""Never from a policy: one edit would flip every pool."""
+
+
+def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
+    """Return the live fields that `source` sets, modes and `replicas` apart."""
+    given = source.model_dump(
+        mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching"}
+    )
+    flat = {path: value for path, value in _walk("", given) if path not in _MODES}
+    return flat | _objectives(source.objectives or ())
+
+
+def _walk(prefix: str, tree: Mapping[str, Any]) -> list[tuple[str, Value]]:
+    found: list[tuple[str, Value]] = []
+    for key, value in tree.items():
+        nested = isinstance(value, dict)
+        found += _walk(f"{prefix}{key}.", value) if nested else [(prefix + key, value)]
+    return found
+
+
+def _objectives(objectives: tuple[Objective, ...]) -> dict[str, Value]:
+    return {OBJECTIVE + one.metric.value: one.milliseconds for one in objectives}

@@ -1,0 +1,71 @@
+"""Lower and upper limits that come from different hands and contradict each other.
+
+The schema refuses a contradiction within one object, but a policy's default or a built-in can still
+contradict a spec. The weaker source gives way; between equals the lower limit does, which spends less.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock_operator.decide import fields
+from penstock_operator.decide.fields import Fields, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Built-ins, policy defaults and spec, each over the one before."""
+
+    defaults: Fields
+    spec: Fields
+
+    def values(self) -> dict[str, Value]:
+        """Return the value of every field after precedence."""
+        return {**fields.BUILT_IN, **self.defaults, **self.spec}
+
+    def rank(self, field: str) -> int:
+        """Return 2 for a field of the spec, 1 for a policy's default, 0 for a built-in."""
+        return 2 if field in self.spec else int(field in self.defaults)
+
+
+_RANGES = (
+    (fields.MIN_REPLICAS, fields.MAX_REPLICAS, 0),
+    (fields.SIZE_MIN, fields.SIZE_MAX, 0),
+    (fields.LOW_PERCENT, fields.HIGH_PERCENT, 1),
+)
+"""(lower, upper, least distance)"""
+
+_NAMES = ("built-in", "policy default", "spec")
+
+
+def reconcile(layers: Layers) -> tuple[Mapping[str, Value], tuple[str, ...]]:
+    """Return all values without contradictions, and a sentence for each that gave way.
+
+    A built-in gives way silently: nobody asked for it.
+    """
+    values, notes = layers.values(), []
+    for lower, upper, distance in _RANGES:
+        low, high = int(values[lower]), int(values[upper])
+        if low + distance <= high:
+            continue
+        yields, stays = (
+            (upper, lower) if layers.rank(upper) < layers.rank(lower) else (lower, upper)
+        )
+        values[lower], values[upper] = _settled(low, high, distance, raise_upper=yields == upper)
+        if layers.rank(yields):
+            notes.append(_note(layers, yields, stays, values))
+    return values, tuple(notes)
+
+
+def _settled(low: int, high: int, distance: int, *, raise_upper: bool) -> tuple[int, int]:
+    if not raise_upper:
+        return high - distance, high
+    if distance and low + distance > 100:  # a band in percent ends at 100
+        return 100 - distance, 100
+    return low, low + distance
+
+
+def _note(layers: Layers, yields: str, stays: str, values: Fields) -> str:
+    return (
+        f"{yields} of the {_NAMES[layers.rank(yields)]} contradicts {stays} {values[stays]}"
+        f" of the {_NAMES[layers.rank(stays)]}: {values[yields]} is used"
+    )

@@ -1,0 +1,48 @@
+"""Which policies speak about which pools: label selectors as in meta/v1."""
+
+from collections.abc import Iterable, Mapping
+
+from penstock_api.policy import LabelSelector, SelectorOperator, SelectorRequirement
+from penstock_operator.observed import PolicyObject, PoolObject
+
+
+def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Tell whether `labels` satisfy every part of `selector`; None and empty select everything."""
+    if selector is None:
+        return True
+    wanted = selector.match_labels or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_meets(one, labels) for one in selector.match_expressions or ())
+
+
+def _meets(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    present = requirement.key in labels
+    listed = present and labels[requirement.key] in (requirement.values or ())
+    match requirement.operator:
+        case SelectorOperator.IN:
+            return listed
+        case SelectorOperator.NOT_IN:
+            return not listed  # an absent key is not in the list either (meta/v1)
+        case SelectorOperator.EXISTS:
+            return present
+        case SelectorOperator.DOES_NOT_EXIST:
+            return not present
+
+
+def matching(
+    pool: PoolObject, namespace_labels: Mapping[str, str], policies: Iterable[PolicyObject]
+) -> tuple[PolicyObject, ...]:
+    """Return the policies that select the pool, the highest priority first, then by name."""
+    selected = (
+        one
+        for one in policies
+        if matches(one.spec.namespace_selector, namespace_labels)
+        and matches(one.spec.pool_selector, pool.labels)
+    )
+    return tuple(sorted(selected, key=lambda one: (-priority(one), one.name)))
+
+
+def priority(policy: PolicyObject) -> int:
+    """Return the policy's priority; unset is 0."""
+    return policy.spec.priority or 0
