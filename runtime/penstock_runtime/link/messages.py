@@ -7,7 +7,6 @@ Every value is picklable, holds numpy arrays and plain data only, and never a ca
 from dataclasses import dataclass
 
 from penstock_api.limits import CurveSums, LimitsUpdate
-
 from penstock_runtime.request import End, Request
 
 

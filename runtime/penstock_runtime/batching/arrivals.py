@@ -1,0 +1,28 @@
+"""How fast rows arrive: an exponentially fading count, so the rate needs neither buckets nor a timer."""
+
+import math
+
+MEMORY_SECONDS = 1.0
+"""Long against a batch, short against a change of load worth noticing."""
+
+
+class ArrivalRate:
+    """Rows per second over about the last MEMORY_SECONDS."""
+
+    __slots__ = ("_counted", "_time")
+
+    def __init__(self) -> None:
+        self._counted = 0.0
+        self._time = 0.0
+
+    def note(self, rows: int, now: float) -> None:
+        """Count `rows` that arrived at `now`."""
+        self._counted = self._faded(now) + rows
+        self._time = now
+
+    def rows_per_second(self, now: float) -> float:
+        """Return the rate as of `now`."""
+        return self._faded(now) / MEMORY_SECONDS
+
+    def _faded(self, now: float) -> float:
+        return self._counted * math.exp(-max(0.0, now - self._time) / MEMORY_SECONDS)

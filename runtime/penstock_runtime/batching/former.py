@@ -1,0 +1,99 @@
+"""Which of the waiting share the next batch: a function of the queue's heads, limits and `now`.
+
+A group (requests of one shape) is *ripe*, i.e. may run at once, when any of these holds:
+
+- its rows fill a batch;
+- its window, which opened when the first of those still waiting arrived, has elapsed;
+- waiting longer would make its earliest deadline pass before it begins, with the batch's own predicted
+  time in hand;
+- waiting does not pay: fewer rows are expected to arrive while the batch would run than wait for it
+  already. (Holding `r` rows for a moment costs `r` times that moment; it saves each of the `rate * moment`
+  newcomers the `seconds(r)` that they would wait behind the batch. So it pays while
+  `rate * seconds(r) > r`.) An idle engine therefore serves a lone request at once.
+
+Of the ripe groups the one whose head has the best key runs, so no shape starves another.
+"""
+
+from dataclasses import dataclass
+
+from penstock_runtime.batching.service_time import ServiceTime
+from penstock_runtime.request import Request
+from penstock_runtime.waiting.queue import Head, WaitingRequests
+
+
+@dataclass(frozen=True, slots=True)
+class FormingLimits:
+    """What a batch must obey now."""
+
+    cap: int
+    """Rows of a batch; only a request that alone has more may exceed it, and it runs in slices of the cap."""
+    window_seconds: float
+    """How long the first waiting request of a group may be held for company."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is expected of the next moment."""
+
+    service_time: ServiceTime
+    rows_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Run these now; they no longer wait."""
+
+    requests: tuple[Request, ...]
+    rows: int
+    cap: int
+    """The cap in force when it was formed."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Nothing is ripe before `time`, unless something arrives or changes."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing waits."""
+
+
+Placement = Batch | WaitUntil | Idle
+
+
+def form(
+    waiting: WaitingRequests, limits: FormingLimits, outlook: Outlook, now: float
+) -> Placement:
+    """Return what a free engine should do; a returned batch's requests have left `waiting`.
+
+    Looks at no more than four heads, whatever waits; then takes one request after another.
+    """
+    heads = waiting.heads()
+    if not heads:
+        return Idle()
+    ripe = [head for head in heads if ripe_at(head, limits, outlook) <= now]
+    if not ripe and not waiting_pays(heads[0].rows, outlook):
+        ripe = [heads[0]]
+    if not ripe:
+        return WaitUntil(min(ripe_at(head, limits, outlook) for head in heads))
+    chosen = min(ripe, key=lambda head: head.key)
+    requests = waiting.take(chosen.shape, limits.cap)
+    return Batch(requests, sum(request.rows for request in requests), limits.cap)
+
+
+def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:
+    """Return when a group must be held no longer; its opening when it fills a batch already."""
+    if head.rows >= limits.cap or limits.window_seconds <= 0.0:
+        return head.opened
+    closes = head.opened + limits.window_seconds
+    if head.earliest_deadline is None:
+        return closes
+    return min(closes, head.earliest_deadline - outlook.service_time.seconds(head.rows))
+
+
+def waiting_pays(rows: int, outlook: Outlook) -> bool:
+    """Return whether more rows are expected during the run of a batch of `rows` than it holds."""
+    return outlook.rows_per_second * outlook.service_time.seconds(rows) > rows

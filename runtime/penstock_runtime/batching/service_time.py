@@ -1,0 +1,49 @@
+"""How long a batch takes, as a straight line fitted to the sums that the engine publishes."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import CurveSums
+
+_FLAT = 1e-12
+"""Below this share of spread the sizes were all alike, and no slope can be told from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTime:
+    """`seconds = fixed_seconds + row_seconds * rows`; both at least 0."""
+
+    fixed_seconds: float
+    row_seconds: float
+
+    def seconds(self, rows: float) -> float:
+        """Return the predicted time of one batch of `rows`."""
+        return self.fixed_seconds + self.row_seconds * rows
+
+    def seconds_for_all(self, rows: int, cap: int) -> float:
+        """Return the predicted time of `rows` in full batches of `cap`, one after another."""
+        return -(-rows // cap) * self.fixed_seconds + self.row_seconds * rows
+
+
+UNKNOWN = ServiceTime(0.0, 0.0)
+"""Before anything was measured: predicts no time, so that nothing is refused or held on a guess."""
+
+
+def fit(sums: CurveSums) -> ServiceTime:
+    """Return the least-squares line through `sums`, or their mean where the line would be absurd.
+
+    Absurd: batches all of one size (no slope), or bigger ones measured faster (a negative slope). A
+    negative intercept becomes the line through the origin.
+    """
+    n, b, t = sums.batches, sums.cost_units, sums.seconds
+    if n <= 0:
+        return UNKNOWN
+    spread = n * sums.cost_units_squared - b * b
+    if spread <= _FLAT * b * b:
+        return ServiceTime(t / n, 0.0)
+    slope = (n * sums.cost_unit_seconds - b * t) / spread
+    if slope <= 0.0:
+        return ServiceTime(t / n, 0.0)
+    fixed = (t - slope * b) / n
+    if fixed < 0.0:
+        return ServiceTime(0.0, sums.cost_unit_seconds / sums.cost_units_squared)
+    return ServiceTime(fixed, slope)

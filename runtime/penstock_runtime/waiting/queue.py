@@ -1,0 +1,160 @@
+"""All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads."""
+
+from dataclasses import dataclass
+from itertools import count
+
+from penstock_api.limits import Discipline
+from penstock_runtime.request import Request
+from penstock_runtime.waiting.disciplines import order_key
+from penstock_runtime.waiting.group import Group, Key
+from penstock_runtime.waiting.heap import LazyHeap
+
+Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What placement may know of a group without looking past its head."""
+
+    shape: Shape
+    key: Key
+    """Of the request that is served next."""
+    rows: int
+    """Of the whole group."""
+    opened: float
+    """When the first of those still waiting arrived: the batch window's beginning."""
+    earliest_deadline: float | None
+
+
+class WaitingRequests:
+    """Requests in the order of one discipline, at most one live change of which re-keys all of them.
+
+    Adding, removing, expiring one request and reading any head cost O(log n), amortised.
+    """
+
+    def __init__(self, discipline: Discipline) -> None:
+        self._discipline = discipline
+        self._groups: dict[Shape, Group] = {}
+        self._shape_of: dict[str, Shape] = {}
+        self._sequence = count()
+        self._by_key: LazyHeap[Key, Shape] = LazyHeap()
+        self._by_opening: LazyHeap[float, Shape] = LazyHeap()
+        self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
+        self._by_rows: LazyHeap[int, Shape] = LazyHeap()
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return len(self._shape_of)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._shape_of
+
+    def add(self, request: Request) -> None:
+        """Let `request` wait; its id must not be waiting already (ValueError)."""
+        if request.id in self._shape_of:
+            raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
+        group = self._groups.get(request.group)
+        if group is None:
+            group = self._groups[request.group] = Group()
+        group.add(request, (order_key(self._discipline, request), next(self._sequence)))
+        self._shape_of[request.id] = request.group
+        self.rows += request.rows
+        self._place(request.group, group)
+
+    def remove(self, id: str) -> Request | None:
+        """Return the request called `id`, which no longer waits, or None if it did not wait."""
+        shape = self._shape_of.get(id)
+        return None if shape is None else self._take(shape, id)
+
+    def take(self, shape: Shape, max_rows: int) -> tuple[Request, ...]:
+        """Remove and return the first requests of a group that fit in `max_rows`, at least one.
+
+        Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
+        larger than `max_rows` is returned alone.
+        """
+        group, taken, rows = self._groups[shape], list[Request](), 0
+        while len(group):
+            request = group.first()
+            if taken and rows + request.rows > max_rows:
+                break
+            self._forget(group, request.id)
+            taken.append(request)
+            rows += request.rows
+        self._place(shape, group)
+        return tuple(taken)
+
+    def expire(self, now: float) -> list[Request]:
+        """Remove and return those whose deadline is not after `now`, earliest first."""
+        expired = []
+        while (head := self._by_deadline.head()) is not None and head[0] <= now:
+            expired.append(self._take(head[1], self._groups[head[1]].first_to_expire()))
+        return expired
+
+    def next_expiry(self) -> float | None:
+        """Return the earliest deadline of all, or None when nobody has one."""
+        head = self._by_deadline.head()
+        return None if head is None else head[0]
+
+    def heads(self) -> tuple[Head, ...]:
+        """Return the groups that can matter next: the first by key, then by opening, deadline and rows.
+
+        At most four whatever waits, the first by key in front; empty when nothing waits.
+        """
+        tops = (
+            heap.head()
+            for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
+        )
+        shapes = dict.fromkeys(top[1] for top in tops if top is not None)
+        return tuple(self._head(shape) for shape in shapes)
+
+    def change_discipline(self, discipline: Discipline) -> None:
+        """Re-key everything that waits, once; ties keep the order of admission."""
+        if discipline == self._discipline:
+            return
+        self._discipline = discipline
+        for shape, group in self._groups.items():
+            group.change_keys(lambda request: order_key(discipline, request))
+            self._place(shape, group)
+
+    def in_order(self) -> list[Request]:
+        """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
+        keyed = [entry for group in self._groups.values() for entry in group.entries()]
+        return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
+
+    def _head(self, shape: Shape) -> Head:
+        group = self._groups[shape]
+        return Head(
+            shape=shape,
+            key=group.head()[0],
+            rows=group.rows,
+            opened=group.opened(),
+            earliest_deadline=group.earliest_deadline(),
+        )
+
+    def _take(self, shape: Shape, id: str) -> Request:
+        group = self._groups[shape]
+        request = self._forget(group, id)
+        self._place(shape, group)
+        return request
+
+    def _forget(self, group: Group, id: str) -> Request:
+        request = group.remove(id)
+        del self._shape_of[id]
+        self.rows -= request.rows
+        return request
+
+    def _place(self, shape: Shape, group: Group) -> None:
+        """Bring the heaps of groups up to date with one group."""
+        if not len(group):
+            del self._groups[shape]
+            for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
+                heap.discard(shape)
+            return
+        self._by_key.put(shape, group.head()[0])
+        self._by_opening.put(shape, group.opened())
+        self._by_rows.put(shape, -group.rows)
+        deadline = group.earliest_deadline()
+        if deadline is None:
+            self._by_deadline.discard(shape)
+        else:
+            self._by_deadline.put(shape, deadline)
