@@ -4,9 +4,12 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.limits import Generation
+
+MAX_MESSAGE = 2048
 
 
 class ConditionStatus(StrEnum):
@@ -20,23 +23,37 @@ class ConditionStatus(StrEnum):
 class Condition(ApiModel):
     """One Kubernetes condition (meta/v1, `Condition`); the reason is never empty."""
 
-    type: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"]
+        }
+    )
+    type: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+    """What the condition is about, in CamelCase."""
     status: ConditionStatus
-    reason: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
-    message: Annotated[str, Field(max_length=2048)] = ""
-    observed_generation: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+    """Why, in CamelCase, for programs."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """Why, for people."""
+    observed_generation: Generation = 0
+    """The generation of the spec that it was judged by."""
     last_transition_time: Annotated[
         str,
         Field(max_length=32, json_schema_extra={"format": "date-time"}),
     ] = "1970-01-01T00:00:00Z"
+    """When its status last changed."""
 
 
 def condition(
-    type: str, status: bool | Literal["Unknown"], reason: str, message: str = ""
+    type: str,
+    status: bool | Literal["Unknown"],  # noqa: FBT001  the value itself, not a switch
+    reason: str,
+    message: str = "",
 ) -> Condition:
     """Return a condition without times; `merge` gives it those."""
     value = ConditionStatus.UNKNOWN if status == "Unknown" else ConditionStatus(str(bool(status)))
-    return Condition(type=type, status=value, reason=reason, message=message[:2048])
+    return Condition(type=type, status=value, reason=reason, message=message[:MAX_MESSAGE])
 
 
 def merge(

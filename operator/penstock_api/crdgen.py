@@ -66,9 +66,7 @@ POOL = Kind(
         _column("GPUs", "integer", ".status.accelerators[0].used", "Devices that its pods hold."),
         _condition("Reason", "Ready", "reason", "Why it is Ready, or not."),
         _AGE,
-        _column(
-            "Desired", "integer", ".status.desiredReplicas", "What the loop wants.", wide=True
-        ),
+        _column("Desired", "integer", ".status.desiredReplicas", "What the loop wants.", wide=True),
         _column("Serving", "integer", ".status.readyReplicas", "Pods that are Ready.", wide=True),
         _column("Image", "string", ".status.template.image", "The pinned image.", wide=True),
     ),
@@ -184,7 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="penstock-crdgen", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where stale")
     parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="the repository's root (default: here)"
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the repository's root (default: here)",
     )
     options = parser.parse_args(arguments)
     old = stale(options.out)

@@ -14,7 +14,8 @@ MAX_QUEUE_DELAY_MILLISECONDS = 60_000
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)]
 QueueDepth = Annotated[int, Field(ge=1, le=MAX_QUEUE_DEPTH)]
 QueueDelayMilliseconds = Annotated[int, Field(ge=0, le=MAX_QUEUE_DELAY_MILLISECONDS)]
-Generation = Annotated[int, Field(ge=0, lt=2**63)]
+Generation = Annotated[int, Field(ge=0, lt=2**53)]
+"""Below 2**53, so that every JSON reader keeps it exact (a CRD's `maximum` is a double, too)."""
 
 
 class Discipline(StrEnum):

@@ -3,11 +3,11 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.fields import list_map, rule, rules
 from penstock_api.limits import BatchSize, Discipline, QueueDelayMilliseconds, QueueDepth
-from penstock_api.template import list_map, rule, rules
 
 MAX_REPLICAS = 1000
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
@@ -24,7 +24,9 @@ class Objective(ApiModel):
     """A latency that the pool is to keep; the law bounds batch time by it."""
 
     metric: ObjectiveMetric
+    """What is measured."""
     milliseconds: Annotated[int, Field(ge=1, le=3_600_000)]
+    """What it must stay below."""
 
 
 class BatchingMode(StrEnum):
@@ -38,32 +40,39 @@ class BatchingMode(StrEnum):
 class SizeRange(ApiModel):
     """The live clamp of the batch cap, in rows."""
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             rule(
                 "!has(self.min) || !has(self.max) || self.min <= self.max",
                 "'size.min ' + string(self.min) + ' is above size.max ' + string(self.max)"
                 " + ': lower min or raise max'",
             )
         )
-    }
+    )
     min: BatchSize | None = None
+    """The cap never falls below; unset, 1."""
     max: BatchSize | None = None
+    """The cap never rises above, and mode Fixed stays there; unset, 64."""
 
 
 class BatchingDefaults(ApiModel):
     """How requests become batches; the part that a policy can default."""
 
     size: SizeRange | None = None
+    """The live clamp of the batch cap; a pod's own memory bound clamps it further."""
     max_queue_delay_milliseconds: QueueDelayMilliseconds | None = None
+    """How long a batch may wait for company, from its first request on; unset, 5."""
     max_queue_depth: QueueDepth | None = None
+    """Waiting requests a pod may hold before it answers 429; unset, 2048."""
     discipline: Discipline | None = None
+    """The order in which waiting requests are served; unset, Priority."""
 
 
 class Batching(BatchingDefaults):
     """How requests become batches."""
 
     mode: BatchingMode | None = None
+    """Auto: the law moves the cap. Recommend: it only records. Fixed: the cap is size.max. Unset: Auto."""
 
 
 class ScalingMode(StrEnum):
@@ -84,56 +93,68 @@ class ScalingAlgorithm(StrEnum):
 class GpuUtilization(ApiModel):
     """The band in which GPU duty is left alone, in percent."""
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             rule(
                 "!has(self.lowPercent) || !has(self.highPercent) || self.lowPercent < self.highPercent",
                 "'gpuUtilization.lowPercent ' + string(self.lowPercent) + ' is not below highPercent '"
                 " + string(self.highPercent) + ': leave a band between them'",
             )
         )
-    }
+    )
     low_percent: Percent | None = None
+    """Below it the batch cap may grow; unset, 50."""
     high_percent: Percent | None = None
+    """Above it the batch cap may shrink where batch time breaks the objective; unset, 90."""
 
 
 class QueueDepthTarget(ApiModel):
     """Waiting requests that one Ready replica may hold before another is added."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Unset: 4."""
 
 
 class ScaleDown(ApiModel):
     """How carefully replicas are given back."""
 
     stabilization_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    """How long a lower count must have been enough; unset, 300."""
     max_percent_per_minute: Percent | None = None
+    """The share of replicas given back in a minute, at least one; unset, 25."""
 
 
 class ScalingDefaults(ApiModel):
     """How many replicas; the part that a policy can default."""
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             rule(
                 "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
                 "'minReplicas ' + string(self.minReplicas) + ' is above maxReplicas '"
                 " + string(self.maxReplicas) + ': lower minReplicas or raise maxReplicas'",
             )
         )
-    }
+    )
     algorithm: ScalingAlgorithm | None = None
+    """The control law; unset, UtilizationBand."""
     min_replicas: Replicas | None = None
+    """Auto never goes below; unset, 1."""
     max_replicas: Replicas | None = None
+    """Auto never goes above; unset, 8."""
     gpu_utilization: GpuUtilization | None = None
+    """The band in which GPU duty is left alone."""
     queue_depth: QueueDepthTarget | None = None
+    """Waiting requests a replica."""
     scale_down: ScaleDown | None = None
+    """How carefully replicas are given back."""
 
 
 class Scaling(ScalingDefaults):
     """How many replicas, and who decides."""
 
     mode: ScalingMode | None = None
+    """Auto: the law sets the count. Recommend: it only records. Hold: the live count stays. Manual: spec.replicas. Unset: Manual."""
 
 
 Objectives = Annotated[

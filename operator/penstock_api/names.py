@@ -89,7 +89,8 @@ METRIC_BATCH_CAP_BOUND: Final = "penstock_batch_cap_bound"
 METRIC_LIMITS_GENERATION: Final = "penstock_limits_generation"
 METRIC_OUT_OF_MEMORY_SPLITS: Final = "penstock_out_of_memory_splits_total"
 METRIC_POD_INFO: Final = "penstock_pod_info"  # label uid
-METRIC_GPU_UTILIZATION: Final = "penstock_gpu_utilization_ratio"  # label source: NVML | EngineBusyShare
+METRIC_GPU_UTILIZATION: Final = "penstock_gpu_utilization_ratio"
+"""Label source: NVML | EngineBusyShare."""
 METRIC_GPU_MEMORY: Final = "penstock_gpu_memory_bytes"  # label kind: used | total
 METRIC_CURVE_BATCHES: Final = "penstock_curve_batches_total"  # sum of 1
 METRIC_CURVE_COST: Final = "penstock_curve_cost_units_total"  # sum of b
@@ -104,5 +105,5 @@ METRIC_VLLM_RUNNING: Final = "vllm:num_requests_running"
 METRIC_VLLM_CACHE: Final = "vllm:kv_cache_usage_perc"
 
 # Environment, files: the operator's own objects in its own namespace.
-SIGNING_KEY_SECRET: Final = "penstock-control-signing-key"
+SIGNING_KEY_SECRET: Final = "penstock-control-signing-key"  # noqa: S105  its name, not its value
 LEASE_NAME: Final = "penstock-operator"

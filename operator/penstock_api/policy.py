@@ -3,13 +3,25 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
-from penstock_api.limits import BatchSize, QueueDepth
+from penstock_api.fields import (
+    ATOMIC_LIST,
+    SET_LIST,
+    Image,
+    LabelKey,
+    LabelMap,
+    LabelValue,
+    Name,
+    list_map,
+    rule,
+    rules,
+)
+from penstock_api.limits import BatchSize, Generation, QueueDepth
 from penstock_api.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults
-from penstock_api.template import LABEL_KEY, LabelMap, LabelValue, Name, list_map, rule, rules
+from penstock_api.status import Count
 
 
 class SelectorOperator(StrEnum):
@@ -24,57 +36,70 @@ class SelectorOperator(StrEnum):
 class SelectorRequirement(ApiModel):
     """As meta/v1."""
 
-    key: Annotated[str, Field(min_length=1, max_length=316, pattern=LABEL_KEY)]
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+                "'selector key ' + self.key + ' with operator ' + self.operator + (self.operator in"
+                " ['In', 'NotIn'] ? ' has no values: add values' : ' has values: drop them')",
+            )
+        )
+    )
+    key: LabelKey
+    """The label's key."""
     operator: SelectorOperator
+    """How it compares."""
     values: (
-        Annotated[
-            tuple[LabelValue, ...],
-            Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
-        ]
+        Annotated[tuple[LabelValue, ...], Field(max_length=64, json_schema_extra=ATOMIC_LIST)]
         | None
     ) = None
+    """For In and NotIn."""
 
 
 class LabelSelector(ApiModel):
     """As meta/v1; empty selects everything."""
 
     match_labels: LabelMap | None = None
+    """Labels that must be equal."""
     match_expressions: (
         Annotated[
-            tuple[SelectorRequirement, ...],
-            Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+            tuple[SelectorRequirement, ...], Field(max_length=16, json_schema_extra=ATOMIC_LIST)
         ]
         | None
     ) = None
+    """Requirements that must hold, all of them."""
 
 
 class PolicyDefaults(ApiModel):
     """Values for fields that a pool leaves unset; live fields only, never a mode."""
 
     objectives: Objectives | None = None
+    """Unset in a pool, these count."""
     scaling: ScalingDefaults | None = None
+    """Unset in a pool, these count, field by field."""
     batching: BatchingDefaults | None = None
+    """Unset in a pool, these count, field by field."""
 
 
 class ReplicasBound(ApiModel):
     """Upper bound of replicas."""
 
     max: Replicas
+    """No pool gets more replicas, in any mode."""
 
 
 class BatchSizeBound(ApiModel):
     """Upper bound of the batch cap, in rows."""
 
     max: BatchSize
+    """No pool's batch cap goes above."""
 
 
 class QueueDepthBound(ApiModel):
     """Upper bound of waiting requests a pod."""
 
     max: QueueDepth
-
-
-_NAMES = {"x-kubernetes-list-type": "set"}
+    """No pod of a pool holds more waiting requests."""
 
 
 class TemplateBounds(ApiModel):
@@ -82,27 +107,33 @@ class TemplateBounds(ApiModel):
 
     allowed_images: (
         Annotated[
-            tuple[Annotated[str, Field(min_length=1, max_length=512)], ...],
-            Field(max_length=64, json_schema_extra=_NAMES),
+            tuple[Image, ...],
+            Field(max_length=64, json_schema_extra=SET_LIST),
         ]
         | None
     ) = None
     """Prefixes of the full image reference."""
     service_account_names: (
-        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=_NAMES)] | None
+        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
     ) = None
+    """ServiceAccounts that a template may name; a pool's own is always allowed."""
     priority_class_names: (
-        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=_NAMES)] | None
+        Annotated[tuple[Name, ...], Field(max_length=64, json_schema_extra=SET_LIST)] | None
     ) = None
+    """PriorityClasses that a template may name."""
 
 
 class Bounds(ApiModel):
     """Of all matching policies the tightest bound wins."""
 
     replicas: ReplicasBound | None = None
+    """Replicas a pool."""
     batch_size: BatchSizeBound | None = None
+    """Batch cap, in rows."""
     queue_depth: QueueDepthBound | None = None
+    """Waiting requests a pod."""
     template: TemplateBounds | None = None
+    """What pod templates may say."""
 
 
 class Prometheus(ApiModel):
@@ -112,49 +143,62 @@ class Prometheus(ApiModel):
         str,
         Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$"),
     ]
+    """Base URL, http or https, without user, query and fragment."""
 
 
 class Metrics(ApiModel):
     """Where signals come from."""
 
     prometheus: Prometheus | None = None
+    """Overrides the chart's value for the pools selected; unset, that one counts."""
 
 
 class PolicySpec(ApiModel):
     """What the admin wants for the pools that the selectors match."""
 
-    model_config = {
-        "json_schema_extra": rules(
+    model_config = ConfigDict(
+        json_schema_extra=rules(
             rule(
                 "!(has(self.poolSelector) && has(self.bounds))",
-                "'spec.poolSelector cannot go with spec.bounds, since tenants write pool labels:"
-                " select by namespaceSelector, or move the bounds to a policy of their own'",
+                "'spec.poolSelector cannot go with spec.bounds (' + (has(self.bounds.replicas) ?"
+                " 'replicas.max ' + string(self.bounds.replicas.max) + ', ' : '') + 'tenants write pool"
+                " labels, and could leave the bounds): select by namespaceSelector, or move the bounds to"
+                " a policy of their own'",
             )
         )
-    }
+    )
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
     """Orders defaults and metrics only; unset is 0; the highest wins, per field."""
     namespace_selector: LabelSelector | None = None
     """Unset selects every namespace."""
     pool_selector: LabelSelector | None = None
+    """Narrows the pools by their labels; not together with bounds."""
     defaults: PolicyDefaults | None = None
+    """Values for live fields that a pool leaves unset."""
     bounds: Bounds | None = None
+    """What no pool of the selected namespaces may exceed."""
     metrics: Metrics | None = None
+    """Where signals come from."""
 
 
 class PolicyStatus(ApiModel):
     """What the operator found."""
 
-    observed_generation: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    matched_pools: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    observed_generation: Generation | None = None
+    """The generation of the spec that this status is about."""
+    matched_pools: Count | None = None
+    """Pools that the selectors match."""
     conditions: (
         Annotated[tuple[Condition, ...], Field(max_length=8, json_schema_extra=list_map("type"))]
         | None
     ) = None
+    """Accepted and Conflicted."""
 
 
 class InferencePolicy(ApiModel):
-    """An `InferencePolicy` object's spec and status."""
+    """What admins say about the inference pools of the namespaces it selects: defaults, bounds, metrics."""
 
     spec: PolicySpec
+    """What the admin wants."""
     status: PolicyStatus | None = None
+    """What the operator found."""

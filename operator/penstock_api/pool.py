@@ -3,95 +3,14 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.fields import Image, rule, rules
 from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling
+from penstock_api.model import ModelSpec
 from penstock_api.status import PoolStatus
-from penstock_api.template import Name, Path, PodTemplate, rule, rules
-
-Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s]+$")]
-
-
-class SourceType(StrEnum):
-    """Where a model comes from."""
-
-    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
-    MODULE = "Module"
-
-
-class ClaimSource(ApiModel):
-    """A `torch.export` program on a claim of the pool's namespace, mounted read-only."""
-
-    claim_name: Name
-    path: Annotated[
-        str,
-        Field(min_length=1, max_length=512, pattern=r"^[^/].*\.pt2$"),
-    ]
-    """Relative path of the `.pt2` file inside the volume."""
-
-
-class ModuleSource(ApiModel):
-    """A Python factory in the runtime image or on its PYTHONPATH."""
-
-    factory: Annotated[
-        str,
-        Field(
-            min_length=3,
-            max_length=256,
-            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
-        ),
-    ]
-    """`package.module:function`, called with `arguments`; returns a `penstock_runtime.models.base.Model`
-    or a `torch.nn.Module`."""
-    arguments: (
-        Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None
-    ) = None
-    """Passed to the factory as keyword arguments, all strings."""
-
-
-_TYPE_IFF_MEMBER = [
-    rule(
-        f"has(self.{member}) == (self.type == '{kind}')",
-        f"'source.type ' + self.type + ': set {member} if and only if type is {kind}'",
-    )
-    for kind, member in (
-        ("PersistentVolumeClaim", "persistentVolumeClaim"),
-        ("Module", "module"),
-    )
-]
-
-
-class ModelSource(ApiModel):
-    """Where the model comes from: a union discriminated by `type`."""
-
-    model_config = {
-        "json_schema_extra": rules(
-            *_TYPE_IFF_MEMBER,
-            rule(
-                "self.type == oldSelf.type",
-                "'source.type is immutable: was ' + oldSelf.type + ', got ' + self.type"
-                " + '; create another pool'",
-            ),
-        )
-    }
-    type: SourceType
-    persistent_volume_claim: ClaimSource | None = None
-    module: ModuleSource | None = None
-
-
-class ModelSpec(ApiModel):
-    """The model that the pool serves."""
-
-    name: (
-        Annotated[
-            str,
-            Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
-        ]
-        | None
-    ) = None
-    """Served name; unset, the pool's own."""
-    source: ModelSource
+from penstock_api.template import PodTemplate
 
 
 class ImagePullPolicy(StrEnum):
@@ -108,6 +27,7 @@ class RuntimeSpec(ApiModel):
     image: Image | None = None
     """Unset: the operator's default image at the pool's first render, pinned from then on."""
     image_pull_policy: ImagePullPolicy | None = None
+    """As core/v1; unset, the operator's own setting."""
 
 
 class Accelerator(ApiModel):
@@ -121,7 +41,9 @@ class Accelerator(ApiModel):
             pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
         ),
     ]
+    """The device plugin's resource, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)]
+    """Devices a replica; 0 is CPU."""
 
 
 class RolloutStrategy(StrEnum):
@@ -135,30 +57,44 @@ class Rollout(ApiModel):
     """How a template change reaches the pods."""
 
     strategy: RolloutStrategy | None = None
+    """Surge starts a new pod before it stops an old one; Replace needs no spare device; unset, Surge."""
 
 
 class Drain(ApiModel):
     """How long a pod that is told to stop may finish its work."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
+    """Unset: 120."""
 
 
 class PoolSpec(ApiModel):
-    """What the user wants. Built-in defaults live in `penstock_operator.decide.effective`."""
+    """What the user wants. A field that is left out is filled by a policy's default or a built-in one."""
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
+    """The count in scaling modes Manual and Recommend; what `kubectl scale` writes. Modes Auto and Hold ignore it."""
     model: ModelSpec
+    """The model that the pool serves. A change rolls the pods."""
     runtime: RuntimeSpec | None = None
+    """The runtime container's image. A change rolls the pods."""
     accelerator: Accelerator | None = None
+    """What one replica computes on; unset, one nvidia.com/gpu. A change rolls the pods."""
     rollout: Rollout | None = None
+    """How a template change reaches the pods."""
     drain: Drain | None = None
+    """How long a pod that is told to stop may finish. A change rolls the pods."""
     template: PodTemplate | None = None
+    """Additions to the pods. A change rolls them."""
     objectives: Objectives | None = None
+    """Latencies to keep. Live: a change restarts nothing."""
     batching: Batching | None = None
+    """How requests become batches. Live: a change restarts nothing."""
     scaling: Scaling | None = None
+    """How many replicas, and who decides. Live: a change restarts nothing."""
 
 
-_NEW_MODE = "(has(self.spec.scaling) && has(self.spec.scaling.mode) ? self.spec.scaling.mode : 'Manual')"
+_NEW_MODE = (
+    "(has(self.spec.scaling) && has(self.spec.scaling.mode) ? self.spec.scaling.mode : 'Manual')"
+)
 _OLD_MODE = _NEW_MODE.replace("self.", "oldSelf.")
 _READY = "(has(self.status) && has(self.status.readyReplicas) ? self.status.readyReplicas : 0)"
 
@@ -177,8 +113,10 @@ LEAVING_AUTO_RULE = rule(
 
 
 class InferencePool(ApiModel):
-    """An `InferencePool` object's spec and status."""
+    """A pool of pods that serve one model, with a batch cap and a replica count that move with the load."""
 
-    model_config = {"json_schema_extra": rules(NAME_RULE, LEAVING_AUTO_RULE)}
+    model_config = ConfigDict(json_schema_extra=rules(NAME_RULE, LEAVING_AUTO_RULE))
     spec: PoolSpec
+    """What the user wants."""
     status: PoolStatus | None = None
+    """What is, as last observed."""

@@ -80,7 +80,9 @@ def _flattened(node: Mapping[str, Any], types: Mapping[str, Any]) -> Schema:
 def _numbers(flat: Mapping[str, Any], where: str) -> Schema:
     if flat.get("type") != "integer":
         if flat.get("type") == "number":
-            raise NotStructural(f"{where}: floats have no place in this API; use an integer with a unit")
+            raise NotStructural(
+                f"{where}: floats have no place in this API; use an integer with a unit"
+            )
         return {}
     bounds: Schema = {}
     if "exclusiveMaximum" in flat:

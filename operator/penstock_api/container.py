@@ -1,0 +1,120 @@
+"""What a pool may add to its runtime container: environment, mounts, CPU and memory."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from penstock_api.base import ApiModel
+from penstock_api.fields import Name, Quantity, list_map, rule, rules
+from penstock_api.volumes import VolumeMount
+
+RESERVED_ENV_PREFIX = "PENSTOCK_"
+PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_KNOWN_RESOURCE = f"k in {list(PLAIN_RESOURCES)}"
+
+
+class KeySelector(ApiModel):
+    """One key of a ConfigMap or Secret of the pool's namespace."""
+
+    name: Name
+    """Name of the ConfigMap or Secret."""
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]
+    """Key in it."""
+
+
+class EnvSource(ApiModel):
+    """Where an environment variable's value comes from: exactly one member."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.secretKeyRef) != has(self.configMapKeyRef)",
+                "'valueFrom sets ' + (has(self.secretKeyRef) ? 'both' : 'neither')"
+                " + ' of secretKeyRef and configMapKeyRef: set exactly one'",
+            )
+        )
+    )
+    secret_key_ref: KeySelector | None = None
+    """A key of a Secret of the pool's namespace."""
+    config_map_key_ref: KeySelector | None = None
+    """A key of a ConfigMap of the pool's namespace."""
+
+
+class EnvVar(ApiModel):
+    """As core/v1, without field references. Names that begin with PENSTOCK_ are the operator's."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"!self.name.startsWith('{RESERVED_ENV_PREFIX}')",
+                "'env name ' + self.name + ' is reserved: choose one that does not begin with "
+                f"{RESERVED_ENV_PREFIX}'",
+            ),
+            rule(
+                "!(has(self.value) && has(self.valueFrom))",
+                "'env ' + self.name + ' sets both value and valueFrom: keep one'",
+            ),
+        )
+    )
+    name: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    """Name of the variable."""
+    value: Annotated[str, Field(max_length=4096)] | None = None
+    """Its value, as it stands."""
+    value_from: EnvSource | None = None
+    """Where its value comes from."""
+
+
+ResourceMap = Annotated[
+    dict[str, Quantity],
+    Field(
+        max_length=8,
+        json_schema_extra=rules(
+            rule(
+                f"self.all(k, {_KNOWN_RESOURCE} || k.startsWith('hugepages-'))",
+                f"'resources name ' + self.filter(k, !({_KNOWN_RESOURCE} || k.startsWith('hugepages-')))"
+                f".join(', ') + ': only {', '.join(PLAIN_RESOURCES)} and hugepages-*; devices go to"
+                " spec.accelerator'",
+            )
+        ),
+    ),
+]
+
+
+class Resources(ApiModel):
+    """CPU and memory, as core/v1. The accelerator is set by `spec.accelerator`."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits)"
+                " || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",
+                "'resources.requests is above resources.limits for ' + self.requests.filter(k, k in self.limits"
+                " && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) > 0)"
+                ".map(k, k + ' (' + string(self.requests[k]) + ' > ' + string(self.limits[k]) + ')').join(', ')"
+                " + ': lower the request or raise the limit'",
+            )
+        )
+    )
+    requests: ResourceMap | None = None
+    """What the scheduler sets aside."""
+    limits: ResourceMap | None = None
+    """What the container may use; the memory limit bounds the batch cap on a CPU."""
+
+
+class ContainerTemplate(ApiModel):
+    """What a pool may add to the runtime container."""
+
+    env: (
+        Annotated[tuple[EnvVar, ...], Field(max_length=64, json_schema_extra=list_map("name"))]
+        | None
+    ) = None
+    """Environment variables."""
+    volume_mounts: (
+        Annotated[
+            tuple[VolumeMount, ...], Field(max_length=32, json_schema_extra=list_map("mountPath"))
+        ]
+        | None
+    ) = None
+    """Mounts of the volumes in `template.volumes`."""
+    resources: Resources | None = None
+    """CPU and memory."""

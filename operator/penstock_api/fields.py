@@ -1,0 +1,78 @@
+"""The small pieces that every type of the API is built from: bounded strings, quantities, rules, lists.
+
+A rule is CEL; its message is a CEL string too (`messageExpression`) and names field, value and remedy.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+_LABEL_WORD = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]"
+DNS_LABEL = f"^{_LABEL_WORD}$"
+DNS_SUBDOMAIN = rf"^{_LABEL_WORD}(\.{_LABEL_WORD})*$"
+LABEL_KEY = rf"^({_LABEL_WORD}(\.{_LABEL_WORD})*/)?{_QUALIFIED_NAME}$"
+LABEL_VALUE = f"^({_QUALIFIED_NAME})?$"
+QUANTITY = r"^([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
+
+RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
+
+
+def rule(expression: str, message: str, **more: str) -> dict[str, str]:
+    """Return one CEL rule; `message` is itself a CEL string expression (`messageExpression`)."""
+    return {"rule": expression, "messageExpression": message, **more}
+
+
+def rules(*each: dict[str, str]) -> dict[str, Any]:
+    """Return the JSON-schema extra that carries CEL rules."""
+    return {"x-kubernetes-validations": list(each)}
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """Return the JSON-schema extra of a list that merges by key."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
+SET_LIST = {"x-kubernetes-list-type": "set"}
+
+_GOOD_KEY = f"k.indexOf('/') <= 253 && k.matches(r'{LABEL_KEY}')"
+KEYS_RULE = rule(
+    f"self.all(k, {_GOOD_KEY})",
+    f"'key ' + self.filter(k, !({_GOOD_KEY})).join(', ') + ' is no label key: write name or prefix/name,'"
+    " + ' at most 63 letters, digits, dashes, dots and underscores after a DNS prefix'",
+)
+_RESERVED_KEY = " || ".join(f"k.startsWith('{prefix}')" for prefix in RESERVED_KEY_PREFIXES)
+OWN_KEYS_RULE = rule(
+    f"!self.exists(k, {_RESERVED_KEY})",
+    f"'key ' + self.filter(k, {_RESERVED_KEY}).join(', ') + ' is reserved: choose one that does not'"
+    f" + ' begin with {' or '.join(RESERVED_KEY_PREFIXES)}'",
+)
+
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+Label = Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
+LabelKey = Annotated[str, Field(min_length=1, max_length=317, pattern=LABEL_KEY)]
+LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
+LabelMap = Annotated[
+    dict[str, LabelValue], Field(max_length=32, json_schema_extra=rules(KEYS_RULE))
+]
+OwnLabelMap = Annotated[
+    dict[str, LabelValue], Field(max_length=32, json_schema_extra=rules(KEYS_RULE, OWN_KEYS_RULE))
+]
+AnnotationMap = Annotated[
+    dict[str, Annotated[str, Field(max_length=1024)]],
+    Field(max_length=32, json_schema_extra=rules(KEYS_RULE, OWN_KEYS_RULE)),
+]
+Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s]+$")]
+Quantity = Annotated[
+    int | str,
+    Field(
+        json_schema_extra={
+            "x-kubernetes-int-or-string": True,
+            "pattern": QUANTITY,
+            "maxLength": 32,
+            "minimum": 0,
+        }
+    ),
+]
+"""As apimachinery's resource.Quantity, never negative."""

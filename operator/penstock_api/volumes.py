@@ -1,0 +1,127 @@
+"""Volumes and mounts a pool may add to its pods: nothing that leaves the sandbox, so no hostPath."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from penstock_api.base import ApiModel
+from penstock_api.fields import Label, Name, Quantity, rule, rules
+
+RESERVED_MOUNTS = ("/etc/penstock", "/models")
+_RESERVED = " || ".join(
+    f"self.mountPath == '{path}' || self.mountPath.startsWith('{path}/')"
+    for path in RESERVED_MOUNTS
+)
+
+
+class LocalObjectReference(ApiModel):
+    """An object of the pool's namespace, by name."""
+
+    name: Name
+    """Name of the object, in the pool's namespace."""
+
+
+class VolumeMount(ApiModel):
+    """Where a volume of `template.volumes` is mounted in the runtime container, as core/v1."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"!({_RESERVED})",
+                "'mountPath ' + self.mountPath + ' is reserved: choose one outside "
+                f"{' and '.join(RESERVED_MOUNTS)}'",
+            ),
+            rule(
+                "!self.mountPath.contains('//') && !self.mountPath.split('/').exists(p, p in ['.', '..'])"
+                " && !self.mountPath.endsWith('/')",
+                "'mountPath ' + self.mountPath + ' is not plain: write it without //, ., .. and a trailing /'",
+            ),
+        )
+    )
+    name: Label
+    """Name of a volume in `template.volumes`."""
+    mount_path: Annotated[str, Field(min_length=2, max_length=512, pattern=r"^/[^:]+$")]
+    """Absolute path in the container; /etc/penstock and /models are the operator's."""
+    sub_path: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=512,
+                json_schema_extra=rules(
+                    rule(
+                        "!self.startsWith('/') && !self.split('/').exists(p, p == '..')",
+                        "'subPath ' + self + ' leaves its volume: write a relative path without ..'",
+                    )
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Relative path inside the volume; unset, its root."""
+    read_only: bool | None = None
+    """As core/v1; unset, false."""
+
+
+class ClaimVolume(ApiModel):
+    """A PersistentVolumeClaim of the pool's namespace."""
+
+    claim_name: Name
+    """Name of the PersistentVolumeClaim."""
+    read_only: bool | None = None
+    """As core/v1; unset, false."""
+
+
+class SecretVolume(ApiModel):
+    """A Secret of the pool's namespace."""
+
+    secret_name: Name
+    """Name of the Secret."""
+
+
+class VolumeMedium(StrEnum):
+    """Where an emptyDir lies."""
+
+    MEMORY = "Memory"
+
+
+class EmptyDirVolume(ApiModel):
+    """Scratch space that lives as long as the pod."""
+
+    medium: VolumeMedium | None = None
+    """Unset: the node's disk. Memory counts against the container's memory limit."""
+    size_limit: Quantity | None = None
+    """Unset: bounded by the node alone."""
+
+
+_MEMBERS = ("persistentVolumeClaim", "configMap", "secret", "emptyDir")
+_SET = "[" + ", ".join(f"has(self.{one})" for one in _MEMBERS) + "].filter(x, x).size()"
+
+
+class Volume(ApiModel):
+    """A pod volume: exactly one member, as core/v1. There is no hostPath."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"{_SET} == 1",
+                f"'volume ' + self.name + ' sets ' + string({_SET}) + ' sources: set exactly one of "
+                f"{', '.join(_MEMBERS)}'",
+            ),
+            rule(
+                "!self.name.startsWith('penstock-')",
+                "'volume name ' + self.name + ' is reserved: choose one that does not begin with penstock-'",
+            ),
+        )
+    )
+    name: Label
+    """Name that `container.volumeMounts` refers to."""
+    persistent_volume_claim: ClaimVolume | None = None
+    """A PersistentVolumeClaim of the pool's namespace."""
+    config_map: LocalObjectReference | None = None
+    """A ConfigMap of the pool's namespace."""
+    secret: SecretVolume | None = None
+    """A Secret of the pool's namespace."""
+    empty_dir: EmptyDirVolume | None = None
+    """Scratch space."""
