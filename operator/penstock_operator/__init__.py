@@ -1,0 +1,1 @@
+"""The operator: observe -> decide -> act, one level-based pass."""

@@ -1,0 +1,1 @@
+"""Make it so: writes, pushes, status and Events. Decides nothing."""

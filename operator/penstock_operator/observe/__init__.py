@@ -1,0 +1,1 @@
+"""What is: the API server, Prometheus and the pods -> `Observed`. Changes nothing."""

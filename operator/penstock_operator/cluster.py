@@ -1,0 +1,142 @@
+"""The API server, at the level of requests: JSON in, JSON out, typed errors.
+
+`kubernetes.aio`'s generic client carries the credentials and the connections; its typed models are
+left aside, because every object here is already plain JSON.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from penstock_operator.errors import ClusterError, ConfigError, Unavailable, cluster_error
+from penstock_operator.kinds import Kind
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 15.0
+RETRY_SECONDS = (0.2, 1.0)
+"""Pauses before the second and third attempt; the pass's own back-off does the rest."""
+CHUNK = 500
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+Json = dict[str, Any]
+
+
+def in_cluster() -> bool:
+    """Return whether this process runs in a pod with a service account."""
+    return IN_CLUSTER_TOKEN.is_file()
+
+
+async def connect() -> Configuration:
+    """Return how to reach the API server: from inside the cluster, else by kubeconfig.
+
+    Raises:
+        ConfigError: neither is there.
+    """
+    configuration = Configuration()
+    configuration.client_session_kwargs = {"trust_env": False}
+    try:
+        if in_cluster():
+            load_incluster_config(client_configuration=configuration)
+        else:
+            await load_kube_config(client_configuration=configuration, persist_config=False)
+    except ConfigException as error:
+        raise ConfigError(f"no way to reach the API server: {error}") from error
+    return configuration
+
+
+class Cluster:
+    """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._client = ApiClient(configuration)
+        self._client.user_agent = "penstock-operator"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def get(self, path: str, accept: str = "application/json", **query: str) -> Json:
+        """Return the JSON at `path`; retried when the API server cannot answer."""
+        return await self.request("GET", path, query=query, headers={"Accept": accept})
+
+    async def list_metadata(self, kind: Kind) -> AsyncIterator[Json]:
+        """Yield the `metadata` of every object of a kind, in chunks of the API server's own list."""
+        query = {"limit": str(CHUNK)}
+        if kind.label_selector:
+            query["labelSelector"] = kind.label_selector
+        while True:
+            page = await self.get(kind.path(), METADATA_ONLY, **query)
+            for item in page.get("items") or ():
+                yield item["metadata"]
+            more = (page.get("metadata") or {}).get("continue")
+            if not more:
+                return
+            query["continue"] = more
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Json:
+        """Return the JSON answer; 429, 5xx and lost connections are tried three times.
+
+        A repeated POST may answer 409 for its own first attempt: callers treat 409 as "look again".
+        """
+        for pause in (*RETRY_SECONDS, None):
+            try:
+                return await self._once(method, path, query or {}, body, headers or {})
+            except Unavailable as error:
+                if pause is None:
+                    raise
+                log.debug("%s %s: %s; trying again in %s s", method, path, error, pause)
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: object | None,
+        headers: Mapping[str, str],
+    ) -> Json:
+        full_path = f"{path}?{urlencode(query)}" if query else path
+        try:
+            _, url, sent, content, _ = await self._client.param_serialize(
+                method, full_path, header_params=dict(headers), body=body,
+                auth_settings=["BearerToken"],
+            )  # fmt: skip
+            answer = await self._client.call_api(
+                method, url, sent, content, _request_timeout=REQUEST_SECONDS
+            )
+            data: bytes = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(0, "Unreachable", f"{type(error).__name__}: {error}") from error
+        if not 200 <= answer.status <= 299:
+            raise cluster_error(answer.status, data)
+        return _json(answer.status, data)
+
+
+def _json(status: int, data: bytes) -> Json:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise ClusterError(status, "NotJson", str(error)) from error
+    if not isinstance(value, dict):
+        raise ClusterError(status, "NotAnObject", "the answer is not a JSON object")
+    return value

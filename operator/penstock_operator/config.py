@@ -1,0 +1,92 @@
+"""The operator's settings: the only reader of the environment, once, at start."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from urllib.parse import urlsplit
+
+from penstock_operator.errors import ConfigError
+
+PREFIX = "PENSTOCK_"
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+LOG_FORMATS = ("json", "text")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every field is the variable `PENSTOCK_<FIELD>`; a field without a default is required."""
+
+    namespace: str
+    """The operator's own namespace: its Lease and its signing key live there."""
+    default_runtime_image: str
+    """Image of pools that name none, pinned at a pool's first render."""
+    pod_name: str = ""
+    """Who holds the Lease, in words; unset: the host's name."""
+    image_pull_policy: str = ""
+    """Always | IfNotPresent | Never; empty leaves it to Kubernetes."""
+    prometheus_url: str = ""
+    """Where signals come from unless a policy says otherwise; empty: the pods are read."""
+    log_format: str = "json"
+    log_level: str = "INFO"
+    port: int = 8080
+    """Health and metrics of the operator itself."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Config":
+        """Return the settings in `environ`.
+
+        Raises:
+            ConfigError: a variable is missing, unknown or out of range; the message names it.
+        """
+        given = {
+            key.removeprefix(PREFIX).lower(): value.strip()
+            for key, value in environ.items()
+            if key.startswith(PREFIX)
+        }
+        known = {one.name for one in fields(cls)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise ConfigError(
+                f"{_variable(unknown[0])} is not a setting; known: {_variables(known)}"
+            )
+        for name in ("namespace", "default_runtime_image"):
+            if not given.get(name):
+                raise ConfigError(f"{_variable(name)} must be set")
+        texts = {name: value for name, value in given.items() if name != "port"}
+        texts["pod_name"] = given.get("pod_name") or socket.gethostname()
+        return _checked(cls(**texts, port=_port(given.get("port", "8080"))))
+
+
+def _checked(config: Config) -> Config:
+    _one_of("image_pull_policy", config.image_pull_policy, ("", *PULL_POLICIES))
+    _one_of("log_format", config.log_format, LOG_FORMATS)
+    _one_of("log_level", config.log_level, LOG_LEVELS)
+    if config.prometheus_url:
+        url = urlsplit(config.prometheus_url)
+        if url.scheme not in ("http", "https") or not url.hostname or url.username:
+            raise ConfigError(
+                f"{_variable('prometheus_url')} must be http(s)://host[:port][/path] without"
+                f" credentials, got {config.prometheus_url!r}"
+            )
+    return config
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        choices = ", ".join(one for one in allowed if one)
+        raise ConfigError(f"{_variable(name)} must be one of {choices}, got {value!r}")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise ConfigError(f"{_variable('port')} must be a port, 1 to 65535, got {text!r}")
+    return int(text)
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _variables(known: set[str]) -> str:
+    return ", ".join(sorted(map(_variable, known)))

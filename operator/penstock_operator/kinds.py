@@ -1,0 +1,59 @@
+"""The kinds this operator reads or writes: where each lives at the API server, and which are listed by label."""
+
+from dataclasses import dataclass
+
+from penstock_api import names
+
+POOL_OBJECTS = names.LABEL_POOL_UID
+"""Child kinds are listed and watched only where this label is present: foreign objects never are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object, by the names its URL is made of."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+    label_selector: str | None = None
+
+    @property
+    def api_version(self) -> str:
+        """`v1` or `apps/v1`, as manifests write it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """Return the URL path of the collection, or of one object of it."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        place = f"/namespaces/{namespace}" if namespace is not None else ""
+        return f"{root}{place}/{self.plural}" + (f"/{name}" if name is not None else "")
+
+
+POOL = Kind(names.POOL_KIND, names.GROUP, names.VERSION, names.POOL_PLURAL)
+POLICY = Kind(names.POLICY_KIND, names.GROUP, names.VERSION, names.POLICY_PLURAL, namespaced=False)
+NAMESPACE = Kind("Namespace", "", "v1", "namespaces", namespaced=False)
+DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments", label_selector=POOL_OBJECTS)
+REPLICA_SET = Kind("ReplicaSet", "apps", "v1", "replicasets", label_selector=POOL_OBJECTS)
+REVISION = Kind(
+    "ControllerRevision", "apps", "v1", "controllerrevisions", label_selector=POOL_OBJECTS
+)
+SERVICE = Kind("Service", "", "v1", "services", label_selector=POOL_OBJECTS)
+CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps", label_selector=POOL_OBJECTS)
+SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts", label_selector=POOL_OBJECTS)
+DISRUPTION_BUDGET = Kind(
+    "PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", label_selector=POOL_OBJECTS
+)
+POD = Kind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
+
+NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
+"""Children whose names follow from the pool's: their absence is confirmed by name."""
+CHILDREN = (*NAMED_CHILDREN, REVISION)
+WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
+BY_KIND = {one.kind: one for one in WATCHED}
+
+
+def child_name(kind: Kind, pool_name: str) -> str:
+    """Return the name of a pool's child of this kind (DESIGN, section 2, Children)."""
+    return pool_name if kind is SERVICE else pool_name + names.CHILD_SUFFIX

@@ -1,0 +1,202 @@
+"""Raw objects of the API server -> slim frozen records. Nothing here waits or changes anything."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from penstock_api import names
+from penstock_api.policy import PolicySpec, PolicyStatus
+from penstock_api.pool import PoolSpec
+from penstock_api.status import PoolStatus
+from penstock_operator.observe.problems import pod_problem
+from penstock_operator.observed import ChildObject, PodObject, PolicyObject, PoolObject
+
+Json = Mapping[str, Any]
+
+DEPLOYMENT_STATUS = (
+    "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas",
+    "unavailableReplicas", "terminatingReplicas", "conditions",
+)  # fmt: skip
+"""The part of a Deployment's status that decisions read."""
+SERVER_FIELDS = frozenset({"managedFields", "resourceVersion", "generation", "selfLink"})
+"""Metadata that changes without anybody's edit, or says nothing about one."""
+VOLATILE_ANNOTATIONS = frozenset({"deployment.kubernetes.io/revision"})
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod with the label of a pool; whether it belongs to it is for its owners to say."""
+
+    namespace: str
+    controller_uid: str | None
+    pod: PodObject
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSetRecord:
+    """A link between pods and their Deployment."""
+
+    uid: str
+    controller_uid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace's labels, which policies select by."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+def pool_object(raw: Json) -> PoolObject:
+    """Return the pool.
+
+    Raises:
+        ValidationError: its spec is of a newer schema than this operator knows.
+    """
+    meta = raw["metadata"]
+    return PoolObject(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        generation=meta.get("generation", 0),
+        resource_version=meta["resourceVersion"],
+        labels=meta.get("labels") or {},
+        annotations=meta.get("annotations") or {},
+        deleting="deletionTimestamp" in meta,
+        spec=PoolSpec.model_validate(raw["spec"]),
+        status=_status(PoolStatus, raw),
+        created=seconds(meta["creationTimestamp"]),
+    )
+
+
+def policy_object(raw: Json) -> PolicyObject:
+    """Return the policy.
+
+    Raises:
+        ValidationError: its spec is of a newer schema than this operator knows.
+    """
+    meta = raw["metadata"]
+    return PolicyObject(
+        uid=meta["uid"],
+        name=meta["name"],
+        generation=meta.get("generation", 0),
+        spec=PolicySpec.model_validate(raw["spec"]),
+        status=_status(PolicyStatus, raw),
+    )
+
+
+def namespace_record(raw: Json) -> NamespaceRecord:
+    """Return the namespace's name and labels."""
+    return NamespaceRecord(raw["metadata"]["name"], raw["metadata"].get("labels") or {})
+
+
+def child_object(kind: str, raw: Json) -> ChildObject:
+    """Return the child with its whole manifest, less what only the API server writes."""
+    meta = raw["metadata"]
+    slim = {key: value for key, value in raw.items() if key != "status"}
+    slim["metadata"] = {key: value for key, value in meta.items() if key != "managedFields"}
+    status = raw.get("status") or {} if kind == "Deployment" else {}
+    return ChildObject(
+        kind=kind,
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta["resourceVersion"],
+        controller_uid=controller_uid(meta),
+        deleting="deletionTimestamp" in meta,
+        manifest=slim,
+        status={key: status[key] for key in DEPLOYMENT_STATUS if key in status},
+    )
+
+
+def replica_set_record(raw: Json) -> ReplicaSetRecord:
+    """Return who controls the ReplicaSet."""
+    return ReplicaSetRecord(raw["metadata"]["uid"], controller_uid(raw["metadata"]))
+
+
+def pod_record(raw: Json) -> PodRecord:
+    """Return the pod as decisions read it, its problem included."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    scheduled, ready = conditions.get("PodScheduled", {}), conditions.get("Ready", {})
+    containers = status.get("containerStatuses") or ()
+    pod = PodObject(
+        uid=meta["uid"],
+        name=meta["name"],
+        ip=status.get("podIP"),
+        created=seconds(meta["creationTimestamp"]),
+        scheduled=scheduled.get("status") == "True" or bool(spec.get("nodeName")),
+        unschedulable_since=_since(scheduled, "False"),
+        ready=ready.get("status") == "True",
+        ready_since=_since(ready, "True"),
+        terminating="deletionTimestamp" in meta,
+        host_network=bool(spec.get("hostNetwork")),
+        revision=(meta.get("labels") or {}).get(names.LABEL_REVISION),
+        problem=pod_problem(raw),
+        restarts=sum(one.get("restartCount", 0) for one in containers),
+    )
+    return PodRecord(meta["namespace"], controller_uid(meta), pod)
+
+
+def controller_uid(meta: Json) -> str | None:
+    """Return the UID of the controlling owner reference, or None."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return None
+
+
+def child_digest(child: ChildObject) -> str:
+    """Return a digest that changes when somebody edits the child, or its pods' counts or conditions change."""
+    meta = {k: v for k, v in child.manifest["metadata"].items() if k not in SERVER_FIELDS}
+    notes = meta.get("annotations") or {}
+    meta["annotations"] = {k: v for k, v in notes.items() if k not in VOLATILE_ANNOTATIONS}
+    conditions = [
+        (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
+        for one in child.status.get("conditions") or ()
+    ]
+    return digest(
+        {**child.manifest, "metadata": meta, "status": {**child.status, "conditions": conditions}}
+    )
+
+
+def digest(value: object) -> str:
+    """Return a short digest of anything JSON can say."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def seconds(text: str) -> float:
+    """Return Unix seconds of an RFC 3339 time."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _since(condition: Json, status: str) -> float | None:
+    if condition.get("status") != status or not condition.get("lastTransitionTime"):
+        return None
+    return seconds(condition["lastTransitionTime"])
+
+
+def _status(model: type[Model], raw: Json) -> Model:
+    """A status that this operator cannot read is as good as none: it will be written anew."""
+    try:
+        return model.model_validate(raw.get("status") or {})
+    except ValidationError:
+        return model()
+
+
+def created_plainly(meta: Json) -> bool:
+    """Whether our own plain create still owns fields, beside or instead of our applies."""
+    return any(
+        one.get("manager") == names.FIELD_MANAGER
+        and one.get("operation") == "Update"
+        and not one.get("subresource")
+        for one in meta.get("managedFields") or ()
+    )

@@ -1,0 +1,102 @@
+"""The store -> what decisions read about one pool, with ownership followed by UIDs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock_operator import kinds
+from penstock_operator.kinds import Kind, child_name
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observed import (
+    Acknowledgement,
+    ChildObject,
+    PodObject,
+    PoolLabels,
+    PoolObject,
+    PoolSignals,
+    PoolView,
+    Rejection,
+)
+
+ChildKey = tuple[str, str]
+"""(kind, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was learnt about a pool elsewhere than from watched objects."""
+
+    confirmed: Mapping[ChildKey, ChildObject]
+    """What a GET found under child names that the store lacks."""
+    signals: PoolSignals
+    acknowledgements: Mapping[str, Acknowledgement]
+    rejections: tuple[Rejection, ...] = ()
+
+
+def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
+    """Return everything decisions read about the pool."""
+    pods = tuple(owned_pods(store, pool.uid))
+    live = {pod.uid for pod in pods}
+    return PoolView(
+        pool=pool,
+        namespace_labels=namespace_labels(store, pool.namespace),
+        children={**heard.confirmed, **named_children(store, pool)},
+        revisions=tuple(_revisions(store, pool.uid)),
+        pods=pods,
+        signals=heard.signals,
+        acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
+        rejections=heard.rejections,
+    )
+
+
+def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, ChildObject]:
+    """Return the children that the store holds under the pool's child names, whoever owns them."""
+    found = {}
+    for kind, name in child_keys(pool):
+        child = store.by_name(kind, pool.namespace, name)
+        if child is not None:
+            found[kind.kind, name] = child
+    return found
+
+
+def child_keys(pool: PoolObject) -> tuple[tuple[Kind, str], ...]:
+    """Return the kinds and names of the children that a pool may have."""
+    return tuple((kind, child_name(kind, pool.name)) for kind in kinds.NAMED_CHILDREN)
+
+
+def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
+    """Yield the pods whose ReplicaSet's Deployment is controlled by the pool, all by UID, oldest first.
+
+    A label alone proves nothing: whoever may create pods can write one.
+    """
+    records = [store.pods[uid] for uid in store.of_pool(pool_uid) if uid in store.pods]
+    for record in sorted(records, key=lambda one: (one.pod.created, one.pod.uid)):
+        replica_set = store.replica_sets.get(record.controller_uid or "")
+        deployment = store.children.get(replica_set.controller_uid or "") if replica_set else None
+        if deployment is not None and deployment.controller_uid == pool_uid:
+            yield record.pod
+
+
+def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
+    """Return a namespace's labels; none while it has not been seen."""
+    record = store.namespaces.get(namespace)
+    return record.labels if record else {}
+
+
+def all_pools(store: ObjectStore) -> tuple[PoolLabels, ...]:
+    """Return what selectors read of every pool that is not being deleted."""
+    return tuple(
+        PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
+        for pool in store.pools.values()
+        if not pool.deleting
+    )
+
+
+def _revisions(store: ObjectStore, pool_uid: str) -> Iterator[ChildObject]:
+    mine = [
+        store.children[uid]
+        for uid in store.of_pool(pool_uid)
+        if uid in store.children
+        and store.children[uid].kind == kinds.REVISION.kind
+        and store.children[uid].controller_uid == pool_uid
+    ]
+    yield from sorted(mine, key=lambda one: (one.manifest.get("revision") or 0, one.name))
