@@ -85,6 +85,8 @@ class PodObject:
     """Name of the ControllerRevision its template came from (a pod label), if any."""
     problem: PodProblem | None
     restarts: int
+    image: str | None = None
+    """The runtime container's image by digest, once the kubelet has said it."""
 
 
 class SignalSource(StrEnum):

@@ -51,7 +51,7 @@ def effective(
     held: Fields | None = None,
 ) -> EffectiveSpec:
     """Return what is in force; `held` are the policy defaults in force before (see `defaults.py`)."""
-    selected = matching(pool, namespace_labels, policies)
+    selected = matching(pool.labels, namespace_labels, policies)
     defaults = policy_defaults(selected, held or {})
     spec = live_fields_of(pool.spec, defaults.values)
     asked, notes = reconcile(Layers(spec.defaults, spec.spec))
@@ -147,7 +147,7 @@ def prometheus_url(
     """
     selected = [
         (one, one.spec.metrics.prometheus.url)
-        for one in matching(pool, namespace_labels, policies)
+        for one in matching(pool.labels, namespace_labels, policies)
         if one.spec.metrics and one.spec.metrics.prometheus
     ]
     if not selected:

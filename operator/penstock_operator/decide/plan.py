@@ -83,8 +83,19 @@ class PolicyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolFailure:
+    """A pool that could not be planned: a defect, told and kept from the other pools."""
+
+    uid: str
+    namespace: str
+    name: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything one pass wants."""
 
     pools: tuple[PoolPlan, ...]
     policies: tuple[PolicyPlan, ...]
+    failures: tuple[PoolFailure, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from penstock_api.policy import LabelSelector, SelectorOperator, SelectorRequirement
-from penstock_operator.observed import PolicyObject, PoolObject
+from penstock_operator.observed import PolicyObject
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -31,14 +31,16 @@ def _meets(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
 
 
 def matching(
-    pool: PoolObject, namespace_labels: Mapping[str, str], policies: Iterable[PolicyObject]
+    labels: Mapping[str, str],
+    namespace_labels: Mapping[str, str],
+    policies: Iterable[PolicyObject],
 ) -> tuple[PolicyObject, ...]:
-    """Return the policies that select the pool, the highest priority first, then by name."""
+    """Return the policies that select a pool of `labels`, the highest priority first, then by name."""
     selected = (
         one
         for one in policies
         if matches(one.spec.namespace_selector, namespace_labels)
-        and matches(one.spec.pool_selector, pool.labels)
+        and matches(one.spec.pool_selector, labels)
     )
     return tuple(sorted(selected, key=lambda one: (-priority(one), one.name)))
 

@@ -1,0 +1,33 @@
+"""What keeps a pool's pods running."""
+
+from penstock_api.pool import PoolSpec, RolloutStrategy
+from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.observed import PoolObject
+
+PROGRESS_DEADLINE_SECONDS = 3600
+"""A rollout that loads large models is slow, not stuck: as patient as the startup probe."""
+REPLICA_SETS_KEPT = 2
+"""Templates are kept in ControllerRevisions; ReplicaSets only need to outlive a rollout."""
+
+
+def deployment(pool: PoolObject, template: Manifest, replicas: int) -> Manifest:
+    """Return the Deployment that runs `replicas` pods of the pinned `template`."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(pool, child_name(pool)),
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector(pool)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rollout(pool.spec)},
+            "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,
+            "revisionHistoryLimit": REPLICA_SETS_KEPT,
+            "template": template,
+        },
+    }
+
+
+def _rollout(spec: PoolSpec) -> dict[str, int]:
+    """Surge needs one replica's devices more; Replace gives one replica up first."""
+    replace = spec.rollout is not None and spec.rollout.strategy is RolloutStrategy.REPLACE
+    return {"maxSurge": int(not replace), "maxUnavailable": int(replace)}

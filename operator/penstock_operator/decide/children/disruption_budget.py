@@ -1,0 +1,21 @@
+"""How much of a pool a node drain may take at once."""
+
+from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.observed import PoolObject
+
+
+def disruption_budget(pool: PoolObject) -> Manifest:
+    """Return the PodDisruptionBudget: one pod at a time.
+
+    `AlwaysAllow`: a pod that never became ready must not hold up the drain of its node.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(pool, child_name(pool)),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector(pool)},
+        },
+    }

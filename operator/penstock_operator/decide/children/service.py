@@ -1,0 +1,22 @@
+"""Where a pool's clients go."""
+
+from penstock_api import names
+from penstock_operator.decide.children.metadata import Manifest, metadata, selector, service_name
+from penstock_operator.observed import PoolObject
+
+
+def service(pool: PoolObject) -> Manifest:
+    """Return the Service: the client port alone, so that exposing a pool never exposes its controls."""
+    port = {
+        "name": names.CLIENT_PORT_NAME,
+        "port": names.CLIENT_PORT,
+        "targetPort": names.CLIENT_PORT_NAME,
+        "protocol": "TCP",
+        "appProtocol": "http",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(pool, service_name(pool)),
+        "spec": {"type": "ClusterIP", "selector": selector(pool), "ports": [port]},
+    }

@@ -1,0 +1,48 @@
+"""What a pool's pods see of files, and where."""
+
+from typing import Any
+
+from penstock_api import names
+from penstock_api.template import PodTemplate, Volume
+from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.observed import PoolObject
+
+SETTINGS_VOLUME = "penstock-settings"
+MODEL_VOLUME = "penstock-model"
+SCRATCH_VOLUME = "penstock-scratch"
+SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the pod's own emptyDir: its root is read-only
+
+
+def volumes(pool: PoolObject) -> list[dict[str, Any]]:
+    """Return the pod's volumes: settings, scratch, the model's claim if it has one, the pool's own."""
+    held: list[dict[str, Any]] = [
+        {"name": SETTINGS_VOLUME, "configMap": {"name": child_name(pool)}},
+        {"name": SCRATCH_VOLUME, "emptyDir": {}},
+    ]
+    claim = pool.spec.model.source.persistent_volume_claim
+    if claim is not None:
+        source = {"claimName": claim.claim_name, "readOnly": True}
+        held.append({"name": MODEL_VOLUME, "persistentVolumeClaim": source})
+    return held + [_volume(one) for one in (pool.spec.template or PodTemplate()).volumes or ()]
+
+
+def _volume(volume: Volume) -> dict[str, Any]:
+    given: dict[str, Any] = volume.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if volume.empty_dir is not None and volume.empty_dir.size_limit is not None:
+        given["emptyDir"]["sizeLimit"] = str(volume.empty_dir.size_limit)
+    return given
+
+
+def mounts(pool: PoolObject) -> list[dict[str, Any]]:
+    """Return the runtime container's mounts; the model is read-only."""
+    held: list[dict[str, Any]] = [
+        {"name": SETTINGS_VOLUME, "mountPath": names.SETTINGS_FOLDER, "readOnly": True},
+        {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER},
+    ]
+    if pool.spec.model.source.persistent_volume_claim is not None:
+        held.append({"name": MODEL_VOLUME, "mountPath": names.MODEL_FOLDER, "readOnly": True})
+    template = pool.spec.template or PodTemplate()
+    own = (template.container and template.container.volume_mounts) or ()
+    dumped = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own]
+    # `readOnly: false` is what the API server stores as absent
+    return held + [{k: v for k, v in one.items() if v is not False} for one in dumped]
