@@ -1,0 +1,70 @@
+"""Debian packages that the cluster and its images are made from."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.cluster.commands import build, output
+from tests.cluster.places import Places
+from tests.cluster.progress import say
+
+CLUSTER_PACKAGES = (
+    "openssl", "iproute2", "iptables", "conntrack", "mount", "kmod",
+    "runc", "containernetworking-plugins", "busybox-static",
+)  # fmt: skip
+IMAGE_PACKAGES = ("buildah", "debootstrap", "ca-certificates", "python3-venv")
+
+
+class MissingRightsError(Exception):
+    """Something needs root and we are not."""
+
+
+def require_root() -> None:
+    """Refuse early what would fail late.
+
+    Raises:
+        MissingRightsError: we are not root.
+    """
+    if os.geteuid() != 0:
+        raise MissingRightsError("the test cluster mounts, routes and starts containers: run it as root, or set KUBE_CONTEXT")
+
+
+def missing(packages: tuple[str, ...]) -> list[str]:
+    """Return the packages that are not installed."""
+    listed = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n", *packages],
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    installed = {line.split()[0] for line in listed.splitlines() if line.split()[1:2] == ["ii"]}
+    return [name for name in packages if name not in installed]
+
+
+def install(places: Places, packages: tuple[str, ...]) -> None:
+    """Install what is missing; nothing is asked of the network when nothing is.
+
+    Raises:
+        CommandFailedError: apt's last words.
+    """
+    absent = missing(packages)
+    if not absent:
+        return
+    log = places.tools / "apt.log"
+    say(f"apt: to install: {' '.join(absent)}")
+    environment = {"DEBIAN_FRONTEND": "noninteractive"}
+    build("apt: update", ["apt-get", "-q", "update"], log, env=environment)
+    argv = ["apt-get", "-q", "install", "-y", "--no-install-recommends", *absent]
+    build("apt: install", argv, log, env=environment)
+
+
+def mirror(package: str = "base-files") -> str:
+    """Return the mirror that this machine's own packages come from."""
+    for line in output(["apt-cache", "policy", package]).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[1].startswith("http"):
+            return words[1]
+    return "http://deb.debian.org/debian"
+
+
+def busybox() -> bytes:
+    """Return Debian's statically linked busybox."""
+    return Path("/bin/busybox").read_bytes()

@@ -1,0 +1,89 @@
+"""What the cluster leaves in the kernel: control groups and mounts."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.cluster import settings
+from tests.cluster.commands import quietly
+
+CGROUPS = Path("/sys/fs/cgroup")
+CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+
+
+def raise_cgroups() -> None:
+    """Create the group above all pods in every hierarchy; the kubelet refuses to start without it."""
+    for root in _hierarchies():
+        group = root / settings.CGROUP
+        group.mkdir(exist_ok=True)
+        for name in CPUSET_FILES:  # cgroup v1: a child of a group without processors can hold no process
+            if (group / name).exists() and not (group / name).read_text().strip():
+                (group / name).write_text((root / name).read_text())
+
+
+def end_cgroups() -> None:
+    """Kill every process of every pod, then remove the groups."""
+    deadline = time.monotonic() + 10
+    while (pids := _members()) and time.monotonic() < deadline:
+        for pid in pids:
+            kill(pid)
+        time.sleep(0.05)
+    for root in _groups():
+        for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
+            _remove(folder)
+        _remove(root)
+
+
+def leftover_cgroups() -> list[Path]:
+    """Return the cluster's control groups that exist."""
+    return _groups()
+
+
+def mounts_under(folder: Path) -> list[str]:
+    """Return the mount points under a folder, the innermost first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    return sorted((point for point in points if point.startswith(f"{folder}/")), reverse=True)
+
+
+def unmount_under(folder: Path) -> None:
+    """Unmount all that pods and images have mounted under a folder."""
+    for point in mounts_under(folder):
+        quietly(["umount", "-l", point])
+
+
+def _hierarchies() -> list[Path]:
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and not path.is_symlink()]
+
+
+def _groups() -> list[Path]:
+    return [root / settings.CGROUP for root in _hierarchies() if (root / settings.CGROUP).is_dir()]
+
+
+def _members() -> set[int]:
+    pids: set[int] = set()
+    for group in _groups():
+        for file in group.rglob("cgroup.procs"):
+            try:
+                pids.update(int(pid) for pid in file.read_text().split())
+            except OSError:
+                continue
+    return pids
+
+
+def _remove(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # a process that is still exiting holds it; the next `up` reuses it
+
+
+def kill(pid: int) -> None:
+    """Kill a process; one that is gone is as good."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,106 @@
+"""Processes of the cluster: started apart from us, recorded by id and start time, ended by what was recorded."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.parts import Part
+
+STAT_STATE, STAT_STARTED = 0, 19
+"""Fields of /proc/<pid>/stat after the program's name (proc(5): fields 3 and 22)."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A process by its id and its start in clock ticks since boot, in one boot: no id is mistaken for another's."""
+
+    name: str
+    pid: int
+    started: str
+    boot: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs (a zombie does not)."""
+        return self.boot == boot_id() and _started(self.pid) == self.started
+
+
+def boot_id() -> str:
+    """Return the kernel's name for this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def start(part: Part, run: Path) -> Recorded:
+    """Start a part in a session of its own with its output in `log/<name>.log`, and record it."""
+    for folder in ("log", "processes"):
+        (run / folder).mkdir(parents=True, exist_ok=True)
+    with (run / "log" / f"{part.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            part.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=run,
+            env={**os.environ, **dict(part.environment)},
+            start_new_session=True,
+        )
+    recorded = Recorded(part.name, process.pid, _started(process.pid) or "", boot_id())
+    (run / "processes" / f"{part.name}.json").write_text(json.dumps(recorded.__dict__))
+    return recorded
+
+
+def recorded(run: Path) -> dict[str, Recorded]:
+    """Return what was recorded in a run folder, alive or not, by name."""
+    found = {}
+    for file in (run / "processes").glob("*.json"):
+        try:
+            found[file.stem] = Recorded(**json.loads(file.read_text()))
+        except (ValueError, TypeError):
+            file.unlink()  # half-written when the machine went down: its process went with it
+    return found
+
+
+def send(process: Recorded, number: signal.Signals) -> None:
+    """Send a signal if the process still is the one that was recorded."""
+    if process.alive:
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def end(process: Recorded, *, grace_seconds: float) -> None:
+    """Ask a process to end, then make it."""
+    send(process, signal.SIGCONT)
+    send(process, signal.SIGTERM)
+    deadline = time.monotonic() + grace_seconds
+    while process.alive and time.monotonic() < deadline:
+        time.sleep(0.02)
+    send(process, signal.SIGKILL)
+    while process.alive:
+        time.sleep(0.02)
+
+
+def with_words(word: str) -> list[int]:
+    """Return the ids of processes that have this very word among their arguments."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if word.encode() in words:
+            found.append(int(folder.name))
+    return found
+
+
+def _started(pid: int) -> str | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[STAT_STATE] in "ZX" else fields[STAT_STARTED]

@@ -1,0 +1,133 @@
+"""Go programs of the test cluster, built once for the content of what they are built from."""
+
+import functools
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.commands import build, output
+from tests.cluster.places import NODE_SOURCE, Places
+
+KUBERNETES = "v1.36.3"
+CONTAINERD = "github.com/containerd/containerd/v2/cmd"
+CONTAINERD_VERSION = "v2.4.2"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program, or a few, from one `go build` or `go install`."""
+
+    name: str
+    argv: tuple[str, ...]
+    programs: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
+
+    def key(self, go_version: str) -> str:
+        """Hash of all that decides the outcome: sources, command and compiler."""
+        digest = hashlib.sha256("\0".join((go_version, *self.argv)).encode())
+        for source in self.sources:
+            digest.update(source.read_bytes())
+        return digest.hexdigest()[:12]
+
+
+def _kubernetes_flags() -> str:
+    package = "k8s.io/component-base/version"
+    major, minor = KUBERNETES.removeprefix("v").split(".")[:2]
+    stamps = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s", "-w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
+
+
+NODE = Tool(
+    name="node",
+    argv=("go", "build", "-trimpath", "-ldflags", _kubernetes_flags(), "-o", "{bin}/node", "."),
+    programs=("node",),
+    sources=tuple(NODE_SOURCE / name for name in ("go.mod", "go.sum", "main.go")),
+)
+CONTAINER_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+CONTAINERD_TOOL = Tool(
+    name="containerd",
+    argv=(
+        "go", "install", "-trimpath", "-ldflags", "-s -w", "-tags", "no_btrfs no_devmapper no_zfs",
+        *(f"{CONTAINERD}/{program}@{CONTAINERD_VERSION}" for program in CONTAINER_PROGRAMS),
+    ),
+    programs=CONTAINER_PROGRAMS,
+)  # fmt: skip
+HELM = Tool("helm", ("go", "install", "-trimpath", "-ldflags", "-s -w", "helm.sh/helm/v3/cmd/helm@v3.20.2"), ("helm",))
+KUBECONFORM = Tool(
+    "kubeconform",
+    ("go", "install", "-trimpath", "-ldflags", "-s -w", "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"),
+    ("kubeconform",),
+)
+CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)
+CHART_TOOLS = (HELM, KUBECONFORM)
+KUBECTL_ROLE = "kubectl"
+
+
+@functools.cache
+def go_version() -> str:
+    """Return the compiler's version, as its own words.
+
+    Raises:
+        CommandFailedError: there is no Go.
+    """
+    return output(["go", "env", "GOVERSION", "GOOS", "GOARCH"]).replace("\n", " ").strip()
+
+
+def program(places: Places, tool: Tool, name: str) -> Path:
+    """Return where a tool's program is, or will be."""
+    return _folder(places, tool) / name
+
+
+def build_tool(places: Places, tool: Tool) -> Path:
+    """Build a tool unless this very content is built already; return its folder.
+
+    Raises:
+        CommandFailedError: the build failed; the message ends its log.
+    """
+    folder = _folder(places, tool)
+    if not all((folder / name).exists() for name in tool.programs):
+        _compile(tool, folder, places.tools / f"{tool.name}.log")
+        _forget_older(places.tools, tool, folder)
+    _link(places.commands, folder, tool.programs)
+    return folder
+
+
+def _folder(places: Places, tool: Tool) -> Path:
+    return places.tools / f"{tool.name}-{tool.key(go_version())}"
+
+
+def _compile(tool: Tool, folder: Path, log: Path) -> None:
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    build(
+        f"go: {tool.name}",
+        [word.replace("{bin}", str(unfinished)) for word in tool.argv],
+        log,
+        env={"CGO_ENABLED": "0", "GOBIN": str(unfinished), "GOFLAGS": "-buildvcs=false"},
+        cwd=tool.sources[0].parent if tool.sources else unfinished,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+
+
+def _forget_older(tools: Path, tool: Tool, kept: Path) -> None:
+    """Another clone may still run an older build, so the newest three stay."""
+    others = sorted(tools.glob(f"{tool.name}-*"), key=lambda folder: folder.stat().st_mtime)[:-3]
+    for folder in others:
+        if folder != kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link(commands: Path, folder: Path, programs: Iterable[str]) -> None:
+    """Link programs by name; the node's program answers to `kubectl` by its name."""
+    commands.mkdir(parents=True, exist_ok=True)
+    for name in programs:
+        link = commands / (KUBECTL_ROLE if name == "node" else name)
+        unfinished = commands / f".{name}.{os.getpid()}"
+        unfinished.unlink(missing_ok=True)
+        unfinished.symlink_to(folder / name)
+        unfinished.replace(link)
