@@ -10,7 +10,12 @@ from penstock_api.volumes import VolumeMount
 
 RESERVED_ENV_PREFIX = "PENSTOCK_"
 PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
-_KNOWN_RESOURCE = f"k in {list(PLAIN_RESOURCES)}"
+_KNOWN_RESOURCE = f"k in {list(PLAIN_RESOURCES)} || k.startsWith('hugepages-')"
+_ABOVE = (
+    "k in self.limits"
+    " && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) > 0"
+)
+_TOO_MUCH = f"self.requests.filter(k, {_ABOVE})"
 
 
 class KeySelector(ApiModel):
@@ -29,8 +34,8 @@ class EnvSource(ApiModel):
         json_schema_extra=rules(
             rule(
                 "has(self.secretKeyRef) != has(self.configMapKeyRef)",
-                "'valueFrom sets ' + (has(self.secretKeyRef) ? 'both' : 'neither')"
-                " + ' of secretKeyRef and configMapKeyRef: set exactly one'",
+                "valueFrom sets %s of secretKeyRef and configMapKeyRef: set exactly one",
+                "has(self.secretKeyRef) ? 'both' : 'neither'",
             )
         )
     )
@@ -47,12 +52,13 @@ class EnvVar(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"!self.name.startsWith('{RESERVED_ENV_PREFIX}')",
-                "'env name ' + self.name + ' is reserved: choose one that does not begin with "
-                f"{RESERVED_ENV_PREFIX}'",
+                f"env name %s is reserved: choose one that does not begin with {RESERVED_ENV_PREFIX}",
+                "self.name",
             ),
             rule(
                 "!(has(self.value) && has(self.valueFrom))",
-                "'env ' + self.name + ' sets both value and valueFrom: keep one'",
+                "env %s sets both value and valueFrom: keep one",
+                "self.name",
             ),
         )
     )
@@ -70,10 +76,10 @@ ResourceMap = Annotated[
         max_length=8,
         json_schema_extra=rules(
             rule(
-                f"self.all(k, {_KNOWN_RESOURCE} || k.startsWith('hugepages-'))",
-                f"'resources name ' + self.filter(k, !({_KNOWN_RESOURCE} || k.startsWith('hugepages-')))"
-                f".join(', ') + ': only {', '.join(PLAIN_RESOURCES)} and hugepages-*; devices go to"
-                " spec.accelerator'",
+                f"self.all(k, {_KNOWN_RESOURCE})",
+                f"resources %s are not offered: only {', '.join(PLAIN_RESOURCES)} and hugepages-*;"
+                " devices go to spec.accelerator",
+                f"self.filter(k, !({_KNOWN_RESOURCE}))",
             )
         ),
     ),
@@ -86,12 +92,12 @@ class Resources(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "!has(self.requests) || !has(self.limits) || self.requests.all(k, !(k in self.limits)"
-                " || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",
-                "'resources.requests is above resources.limits for ' + self.requests.filter(k, k in self.limits"
-                " && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) > 0)"
-                ".map(k, k + ' (' + string(self.requests[k]) + ' > ' + string(self.limits[k]) + ')').join(', ')"
-                " + ': lower the request or raise the limit'",
+                f"!has(self.requests) || !has(self.limits) || !self.requests.exists(k, {_ABOVE})",
+                "resources.requests of %s, %s, is above resources.limits, %s: lower the request or raise"
+                " the limit",
+                _TOO_MUCH,
+                f"{_TOO_MUCH}.map(k, self.requests[k])",
+                f"{_TOO_MUCH}.map(k, self.limits[k])",
             )
         )
     )

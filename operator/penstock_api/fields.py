@@ -1,6 +1,6 @@
 """The small pieces that every type of the API is built from: bounded strings, quantities, rules, lists.
 
-A rule is CEL; its message is a CEL string too (`messageExpression`) and names field, value and remedy.
+A rule is CEL; so is its message (`messageExpression`), which names field, value and remedy.
 """
 
 from typing import Annotated, Any
@@ -18,9 +18,17 @@ QUANTITY = r"^([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][-+
 RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
 
 
-def rule(expression: str, message: str, **more: str) -> dict[str, str]:
-    """Return one CEL rule; `message` is itself a CEL string expression (`messageExpression`)."""
-    return {"rule": expression, "messageExpression": message, **more}
+def rule(expression: str, message: str, *values: str) -> dict[str, str]:
+    """Return one CEL rule with its `message`, whose every `%s` shows one of `values` (CEL expressions).
+
+    The outermost `format` keeps the estimated cost bounded: adding up a `string(int)` or a `join` would not.
+    """
+    shown = ", ".join(f"dyn({value})" for value in values)
+    text = f"'{message}'"
+    return {
+        "rule": expression,
+        "messageExpression": f"{text}.format([{shown}])" if values else text,
+    }
 
 
 def rules(*each: dict[str, str]) -> dict[str, Any]:
@@ -39,14 +47,15 @@ SET_LIST = {"x-kubernetes-list-type": "set"}
 _GOOD_KEY = f"k.indexOf('/') <= 253 && k.matches(r'{LABEL_KEY}')"
 KEYS_RULE = rule(
     f"self.all(k, {_GOOD_KEY})",
-    f"'key ' + self.filter(k, !({_GOOD_KEY})).join(', ') + ' is no label key: write name or prefix/name,'"
-    " + ' at most 63 letters, digits, dashes, dots and underscores after a DNS prefix'",
+    "keys %s are no label keys: write name or prefix/name, where prefix is a DNS name and name at most"
+    " 63 letters, digits, dashes, dots and underscores",
+    f"self.filter(k, !({_GOOD_KEY}))",
 )
 _RESERVED_KEY = " || ".join(f"k.startsWith('{prefix}')" for prefix in RESERVED_KEY_PREFIXES)
 OWN_KEYS_RULE = rule(
     f"!self.exists(k, {_RESERVED_KEY})",
-    f"'key ' + self.filter(k, {_RESERVED_KEY}).join(', ') + ' is reserved: choose one that does not'"
-    f" + ' begin with {' or '.join(RESERVED_KEY_PREFIXES)}'",
+    f"keys %s are reserved: choose ones that do not begin with {' or '.join(RESERVED_KEY_PREFIXES)}",
+    f"self.filter(k, {_RESERVED_KEY})",
 )
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]

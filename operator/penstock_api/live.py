@@ -44,8 +44,9 @@ class SizeRange(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.min) || !has(self.max) || self.min <= self.max",
-                "'size.min ' + string(self.min) + ' is above size.max ' + string(self.max)"
-                " + ': lower min or raise max'",
+                "size.min %s is above size.max %s: lower min or raise max",
+                "self.min",
+                "self.max",
             )
         )
     )
@@ -97,8 +98,9 @@ class GpuUtilization(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.lowPercent) || !has(self.highPercent) || self.lowPercent < self.highPercent",
-                "'gpuUtilization.lowPercent ' + string(self.lowPercent) + ' is not below highPercent '"
-                " + string(self.highPercent) + ': leave a band between them'",
+                "gpuUtilization.lowPercent %s is not below highPercent %s: leave a band between them",
+                "self.lowPercent",
+                "self.highPercent",
             )
         )
     )
@@ -131,8 +133,9 @@ class ScalingDefaults(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
-                "'minReplicas ' + string(self.minReplicas) + ' is above maxReplicas '"
-                " + string(self.maxReplicas) + ': lower minReplicas or raise maxReplicas'",
+                "minReplicas %s is above maxReplicas %s: lower minReplicas or raise maxReplicas",
+                "self.minReplicas",
+                "self.maxReplicas",
             )
         )
     )

@@ -30,7 +30,8 @@ class ClaimSource(ApiModel):
             json_schema_extra=rules(
                 rule(
                     "!self.split('/').exists(p, p == '..')",
-                    "'path ' + self + ' leaves the volume: write a relative path without ..'",
+                    "path %s leaves the volume: write a relative path without ..",
+                    "self",
                 )
             ),
         ),
@@ -59,7 +60,8 @@ class ModuleSource(ApiModel):
 _TYPE_IFF_MEMBER = [
     rule(
         f"has(self.{member}) == (self.type == '{kind}')",
-        f"'source.type ' + self.type + ': set {member} if and only if type is {kind}'",
+        f"source.type is %s: set {member} if and only if type is {kind}",
+        "self.type",
     )
     for kind, member in (
         ("PersistentVolumeClaim", "persistentVolumeClaim"),
@@ -76,8 +78,9 @@ class ModelSource(ApiModel):
             *_TYPE_IFF_MEMBER,
             rule(
                 "self.type == oldSelf.type",
-                "'source.type is immutable: was ' + oldSelf.type + ', got ' + self.type"
-                " + '; create another pool'",
+                "source.type is immutable: was %s, got %s; create another pool",
+                "oldSelf.type",
+                "self.type",
             ),
         )
     )

@@ -40,8 +40,10 @@ class SelectorRequirement(ApiModel):
         json_schema_extra=rules(
             rule(
                 "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-                "'selector key ' + self.key + ' with operator ' + self.operator + (self.operator in"
-                " ['In', 'NotIn'] ? ' has no values: add values' : ' has values: drop them')",
+                "selector key %s with operator %s has %s",
+                "self.key",
+                "self.operator",
+                "self.operator in ['In', 'NotIn'] ? 'no values: add some' : 'values: drop them'",
             )
         )
     )
@@ -160,10 +162,9 @@ class PolicySpec(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!(has(self.poolSelector) && has(self.bounds))",
-                "'spec.poolSelector cannot go with spec.bounds (' + (has(self.bounds.replicas) ?"
-                " 'replicas.max ' + string(self.bounds.replicas.max) + ', ' : '') + 'tenants write pool"
-                " labels, and could leave the bounds): select by namespaceSelector, or move the bounds to"
-                " a policy of their own'",
+                "spec.poolSelector cannot go with spec.bounds (%s): tenants write pool labels, and could so"
+                " leave the bounds; select by namespaceSelector, or move the bounds to a policy of their own",
+                "self.bounds",
             )
         )
     )

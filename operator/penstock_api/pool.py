@@ -100,15 +100,18 @@ _READY = "(has(self.status) && has(self.status.readyReplicas) ? self.status.read
 
 NAME_RULE = rule(
     "self.metadata.name.size() <= 52 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "'metadata.name ' + self.metadata.name + ' must be at most 52 characters, begin with a letter and'"
-    " + ' hold only lower-case letters, digits and dashes: choose a shorter or plainer name'",
+    "metadata.name %s must begin with a letter and hold at most 52 lower-case letters, digits and dashes:"
+    " choose a shorter or plainer name",
+    "self.metadata.name",
 )
 LEAVING_AUTO_RULE = rule(
     f"!({_OLD_MODE} in ['Auto', 'Hold'] && {_NEW_MODE} in ['Manual', 'Recommend'])"
     f" || self.spec.replicas != oldSelf.spec.replicas || self.spec.replicas >= {_READY}",
-    f"'spec.scaling.mode ' + {_NEW_MODE} + ' would shrink the pool from ' + string({_READY})"
-    " + ' ready replicas to spec.replicas ' + string(self.spec.replicas)"
-    " + ': set spec.replicas in the same edit, or use mode Hold to freeze the live count'",
+    "spec.scaling.mode %s would shrink the pool from %s ready replicas to spec.replicas %s: set spec.replicas"
+    " in the same edit, or use mode Hold to freeze the live count",
+    _NEW_MODE,
+    _READY,
+    "self.spec.replicas",
 )
 
 

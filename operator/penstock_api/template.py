@@ -47,17 +47,18 @@ class Toleration(ApiModel):
         json_schema_extra=rules(
             rule(
                 "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
-                "'toleration value ' + self.value + ' goes with operator Equal only: drop it, or use Equal'",
+                "toleration value %s goes with operator Equal only: drop it, or use Equal",
+                "self.value",
             ),
             rule(
                 "has(self.key) || has(self.operator) && self.operator == 'Exists'",
-                "'toleration without key has operator '"
-                " + (has(self.operator) ? self.operator : 'Equal') + ': set key, or operator Exists'",
+                "toleration without key has operator %s: set key, or operator Exists",
+                "has(self.operator) ? self.operator : 'Equal'",
             ),
             rule(
                 "!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
-                "'tolerationSeconds ' + string(self.tolerationSeconds) + ' goes with effect NoExecute only:'"
-                " + ' drop it, or set that effect'",
+                "tolerationSeconds %s goes with effect NoExecute only: drop it, or set that effect",
+                "self.tolerationSeconds",
             ),
         )
     )
@@ -82,10 +83,9 @@ class PodTemplate(ApiModel):
                 "!has(self.container) || !has(self.container.volumeMounts)"
                 " || self.container.volumeMounts.all(m, has(self.volumes)"
                 " && self.volumes.exists(v, v.name == m.name))",
-                "'container.volumeMounts names '"
-                " + self.container.volumeMounts.filter(m, !has(self.volumes)"
-                " || !self.volumes.exists(v, v.name == m.name)).map(m, m.name).join(', ')"
-                " + ', which is not in template.volumes: add the volume, or drop the mount'",
+                "container.volumeMounts names %s, not in template.volumes: add the volume, or drop the mount",
+                "self.container.volumeMounts.filter(m, !has(self.volumes)"
+                " || !self.volumes.exists(v, v.name == m.name)).map(m, m.name)",
             )
         )
     )

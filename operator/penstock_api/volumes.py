@@ -29,13 +29,14 @@ class VolumeMount(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"!({_RESERVED})",
-                "'mountPath ' + self.mountPath + ' is reserved: choose one outside "
-                f"{' and '.join(RESERVED_MOUNTS)}'",
+                f"mountPath %s is reserved: choose one outside {', '.join(RESERVED_MOUNTS)}",
+                "self.mountPath",
             ),
             rule(
                 "!self.mountPath.contains('//') && !self.mountPath.split('/').exists(p, p in ['.', '..'])"
                 " && !self.mountPath.endsWith('/')",
-                "'mountPath ' + self.mountPath + ' is not plain: write it without //, ., .. and a trailing /'",
+                "mountPath %s is not plain: write it without //, ., .. and a trailing /",
+                "self.mountPath",
             ),
         )
     )
@@ -52,7 +53,8 @@ class VolumeMount(ApiModel):
                 json_schema_extra=rules(
                     rule(
                         "!self.startsWith('/') && !self.split('/').exists(p, p == '..')",
-                        "'subPath ' + self + ' leaves its volume: write a relative path without ..'",
+                        "subPath %s leaves its volume: write a relative path without ..",
+                        "self",
                     )
                 ),
             ),
@@ -106,12 +108,14 @@ class Volume(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"{_SET} == 1",
-                f"'volume ' + self.name + ' sets ' + string({_SET}) + ' sources: set exactly one of "
-                f"{', '.join(_MEMBERS)}'",
+                f"volume %s sets %s sources: set exactly one of {', '.join(_MEMBERS)}",
+                "self.name",
+                _SET,
             ),
             rule(
                 "!self.name.startsWith('penstock-')",
-                "'volume name ' + self.name + ' is reserved: choose one that does not begin with penstock-'",
+                "volume name %s is reserved: choose one that does not begin with penstock-",
+                "self.name",
             ),
         )
     )
