@@ -93,11 +93,9 @@ class Resources(ApiModel):
         json_schema_extra=rules(
             rule(
                 f"!has(self.requests) || !has(self.limits) || !self.requests.exists(k, {_ABOVE})",
-                "resources.requests of %s, %s, is above resources.limits, %s: lower the request or raise"
-                " the limit",
-                _TOO_MUCH,
-                f"{_TOO_MUCH}.map(k, self.requests[k])",
-                f"{_TOO_MUCH}.map(k, self.limits[k])",
+                "resources.requests is above resources.limits: %s; lower the request or raise the limit",
+                f"{_TOO_MUCH}.map(k, '%s %s > %s'.format([dyn(k), dyn(self.requests[k]),"
+                " dyn(self.limits[k])]))",
             )
         )
     )

@@ -130,10 +130,11 @@ def definition(kind: Kind) -> Schema:
 
 def _root(kind: Kind) -> Schema:
     schema = structural(kind.model)
+    name = {"type": "string", "maxLength": 253}  # declared, so that a rule can name it as its field
     meta = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"type": "object"},
+        "metadata": {"type": "object", "properties": {"name": name}},
     }
     schema["properties"] = meta | schema["properties"]
     if kind.scale:

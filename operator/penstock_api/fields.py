@@ -18,17 +18,17 @@ QUANTITY = r"^([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})([KMGTPE]i|[numkMGTPE]|[eE][-+
 RESERVED_KEY_PREFIXES = ("penstock.dev/", "app.kubernetes.io/")
 
 
-def rule(expression: str, message: str, *values: str) -> dict[str, str]:
+def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str, str]:
     """Return one CEL rule with its `message`, whose every `%s` shows one of `values` (CEL expressions).
 
+    `at` is the path, below the schema that holds the rule, of the field that a refusal names.
     The outermost `format` keeps the estimated cost bounded: adding up a `string(int)` or a `join` would not.
     """
     shown = ", ".join(f"dyn({value})" for value in values)
     text = f"'{message}'"
-    return {
-        "rule": expression,
-        "messageExpression": f"{text}.format([{shown}])" if values else text,
-    }
+    refusal = f"{text}.format([{shown}])" if values else text
+    path = {"fieldPath": at} if at else {}
+    return {"rule": expression, "messageExpression": refusal, **path}
 
 
 def rules(*each: dict[str, str]) -> dict[str, Any]:

@@ -165,6 +165,7 @@ class PolicySpec(ApiModel):
                 "spec.poolSelector cannot go with spec.bounds (%s): tenants write pool labels, and could so"
                 " leave the bounds; select by namespaceSelector, or move the bounds to a policy of their own",
                 "self.bounds",
+                at=".poolSelector",
             )
         )
     )

@@ -103,6 +103,7 @@ NAME_RULE = rule(
     "metadata.name %s must begin with a letter and hold at most 52 lower-case letters, digits and dashes:"
     " choose a shorter or plainer name",
     "self.metadata.name",
+    at=".metadata.name",
 )
 LEAVING_AUTO_RULE = rule(
     f"!({_OLD_MODE} in ['Auto', 'Hold'] && {_NEW_MODE} in ['Manual', 'Recommend'])"
@@ -112,6 +113,7 @@ LEAVING_AUTO_RULE = rule(
     _NEW_MODE,
     _READY,
     "self.spec.replicas",
+    at=".spec.scaling.mode",
 )
 
 
