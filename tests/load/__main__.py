@@ -50,7 +50,7 @@ async def run(options: argparse.Namespace, tell: Callable[[Report], None]) -> Re
     async with Sender(url, connections, options.timeout, clock) as sender:
         arrivals = Arrivals(options.arrivals, options.seed)
         asked = questions(options.seed, options.rows, options.features)
-        generator = Generator(sender, asked, arrivals, clock)
+        generator = Generator(sender, asked, arrivals, clock, rate=schedule[0].rate)
         started = clock()
         async with asyncio.TaskGroup() as beside:
             tasks = [

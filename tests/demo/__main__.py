@@ -1,0 +1,75 @@
+"""`make demo`: a real Kubernetes, a pool, rising and falling load, live edits, and what came of it.
+
+Exit code 1 when a request was lost or answered wrongly, or when the show did not happen: the batch cap or
+the replicas never moved. The cluster and the pool stay; the last page says how to take them down.
+"""
+
+import asyncio
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from tests.demo import closing, outcome, plot, stage, traffic
+from tests.demo.director import Director
+from tests.demo.outcome import Run
+from tests.demo.stage import Images
+from tests.demo.table import Screen
+from tests.kube.pools import Pool
+from tests.kube.target import Target
+from tests.load.load import Load
+
+RESULTS = stage.ROOT / "build" / "demo"
+
+
+def main() -> int:
+    """Set the stage, run the show, write what came of it."""
+    console = Console()
+    target, run = Target.from_env(), Run()
+    pool, load = _set_stage(console, target, run)
+    floor = pool.get()["spec"]["scaling"]["minReplicas"]
+    with Screen(console) as screen:
+        asyncio.run(Director(target, pool, load, screen, run, floor).perform())
+    return _close(console, target, run)
+
+
+def _set_stage(console: Console, target: Target, run: Run) -> tuple[Pool, Load]:
+    api = target.api()
+    with _timed(console, run, "images"):
+        images = Images.of_checkout()
+    with _timed(console, run, "Prometheus"):
+        stage.install_prometheus(target, api)
+    with _timed(console, run, "helm install of the operator"):
+        stage.install_operator(target, images)
+    with _timed(console, run, "the chart's samples, cleared and applied"):
+        pool, run.timings["apply to Ready"] = stage.fresh_pool(target, api)
+    console.print(f"  apply to Ready: {run.timings['apply to Ready']:.1f} s")
+    runner = traffic.runner(target, api, pool.namespace, images.runtime)
+    return pool, Load(pool.url(), pool.name, runner=runner)
+
+
+@contextmanager
+def _timed(console: Console, run: Run, step: str) -> Iterator[None]:
+    console.print(f"{step} ...")
+    began = time.monotonic()
+    yield
+    run.timings[step] = round(time.monotonic() - began, 1)
+    console.print(f"  {step}: {run.timings[step]:.1f} s")
+
+
+def _close(console: Console, target: Target, run: Run) -> int:
+    picture, record = RESULTS / "run.png", RESULTS / "run.json"
+    plot.draw(run.moments, picture)
+    record.write_text(json.dumps(outcome.as_json(run), indent=1) + "\n")
+    lines = closing.page(run, str(picture), str(record), shlex.join(target.kubectl_command()))
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    return 1 if outcome.failures(run) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

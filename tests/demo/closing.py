@@ -1,0 +1,47 @@
+"""The last page: figures, where the picture is, and what to type next. Pure."""
+
+from collections.abc import Sequence
+
+from tests.demo.director import said
+from tests.demo.outcome import Run, changes, failures
+from tests.demo.story import NAMESPACE, POOL
+
+
+def page(run: Run, picture: str, record: str, kubectl: str) -> list[str]:
+    """Return the lines to print; `kubectl` is the command with its connection flags."""
+    lines = ["", "What happened"]
+    lines += [f"  {name}: {seconds:.1f} s" for name, seconds in run.timings.items()]
+    lines += [f"  edit, {said(edit)}: {edit.command}" for edit in run.edits]
+    lines += [f"  batch cap (second: rows): {_told(changes(run.moments, lambda one: one.cap))}"]
+    lines += [
+        f"  replicas ready (second: pods): {_told(changes(run.moments, lambda one: one.ready))}"
+    ]
+    if run.final:
+        lines += [
+            (
+                f"  lost: {run.final.lost + run.final.wrong} of {run.final.sent} requests"
+                f" (refused with Retry-After: {run.final.refused})"
+            ),
+            f"  latency of all: p50 {run.final.p50} ms, p99 {run.final.p99} ms",
+        ]
+    lines += [f"  picture: {picture}", f"  record: {record}"]
+    lines += [f"  FAILED: {reason}" for reason in failures(run)]
+    return lines + next_steps(kubectl)
+
+
+def next_steps(kubectl: str) -> list[str]:
+    """Return what to type next."""
+    return [
+        "",
+        "The pool is still there. What to type next",
+        f"  {kubectl} get pspool -n {NAMESPACE}",
+        f"  {kubectl} get pspool {POOL} -n {NAMESPACE} -o yaml     # status.lastDecision says why",
+        f"  {kubectl} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
+        f"  {kubectl} scale pspool {POOL} -n {NAMESPACE} --replicas=3     # Auto ignores it, and says so",
+        f"  {kubectl} delete pspool {POOL} -n {NAMESPACE}     # nothing is left of it",
+        "  make cluster-down     # ends the test cluster",
+    ]
+
+
+def _told(points: Sequence[tuple[int, object]]) -> str:
+    return ", ".join(f"{second}: {value}" for second, value in points) or "unknown"

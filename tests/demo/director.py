@@ -1,0 +1,80 @@
+"""The show itself: walks the story under load and records every second."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from tests.demo import edits, gauges
+from tests.demo.moment import Moment, moment
+from tests.demo.outcome import EditTaken, Run
+from tests.demo.story import STORY, Act
+from tests.demo.table import Screen
+from tests.kube.pools import Pool
+from tests.kube.target import Target
+from tests.load.load import Load
+
+CALM_SECONDS = 10
+"""A pool counts as shrunk when it has been at its floor this long."""
+
+
+@dataclass(slots=True)
+class Director:
+    """Runs the acts over a load that is already there."""
+
+    target: Target
+    pool: Pool
+    load: Load
+    screen: Screen
+    run: Run
+    floor: int
+    """The pool's minReplicas."""
+
+    async def perform(self) -> None:
+        """Walk the story, then end the load and keep its figures."""
+        started = time.monotonic()
+        async with self.load:
+            await self.load.next()
+            for act in STORY:
+                await self._perform(act, started)
+        self.run.final = self.load.final
+
+    async def _perform(self, act: Act, started: float) -> None:
+        self.screen.remark(f"\n{act.title}: {act.rate:.0f} requests/s")
+        await self.load.set_rate(act.rate)
+        editing = asyncio.create_task(self._edit(act))
+        ends = time.monotonic() + act.seconds
+        while time.monotonic() < ends:
+            await self.load.next()
+            one = await self._look(act, int(time.monotonic() - started))
+            self.run.moments.append(one)
+            self.screen.show(one)
+            if act.until_shrunk and self._shrunk():
+                break
+        await editing
+
+    async def _look(self, act: Act, second: int) -> Moment:
+        pool, gauge = await asyncio.gather(
+            asyncio.to_thread(self.pool.get),
+            asyncio.to_thread(gauges.read, self.pool.api, self.pool.namespace, self.pool.name),
+        )
+        return moment(second, act.title, self.load.latest, pool, gauge)
+
+    async def _edit(self, act: Act) -> None:
+        if act.edit is None:
+            return
+        taken = await asyncio.to_thread(edits.make, self.target, self.pool, act.edit)
+        self.run.edits.append(taken)
+        self.screen.remark(f"$ {taken.command}\n  # {act.edit.why}; {said(taken)}")
+
+    def _shrunk(self) -> bool:
+        last = self.run.moments[-CALM_SECONDS:]
+        return len(last) == CALM_SECONDS and all(
+            one.ready == one.wanted == self.floor and one.act == last[-1].act for one in last
+        )
+
+
+def said(taken: EditTaken) -> str:
+    """Return in words how long an edit took."""
+    if taken.acknowledged_seconds is not None:
+        return f"acknowledged by all pods after {taken.acknowledged_seconds:.1f} s"
+    return taken.effect or "NOT acknowledged by all pods"

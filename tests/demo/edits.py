@@ -1,0 +1,43 @@
+"""Live edits by kubectl, and how long they take to hold."""
+
+import shlex
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.demo.outcome import EditTaken
+from tests.demo.story import Edit
+from tests.kube.pools import NotSoError, Pool, until
+from tests.kube.target import Target
+
+LONGEST_SECONDS = 30.0
+
+
+def make(target: Target, pool: Pool, edit: Edit) -> EditTaken:
+    """Type the edit and wait until every pod, or for a policy the operator, has taken it up."""
+    before = pool.status().get("batch", {}).get("generation", 0)
+    began = time.monotonic()
+    target.kubectl(*edit.command())
+    typed = f"kubectl {shlex.join(edit.command())}"
+    if edit.kind == "pspool":
+        return EditTaken(typed, _seconds(began, lambda: pool.await_acknowledged(before)), "")
+    path = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{edit.name}"
+    generation = pool.api.request("GET", path)["metadata"]["generation"]
+    taken = _seconds(
+        began, lambda: until("policy taken up", lambda: _holds(pool, edit, generation))
+    )
+    effect = "" if taken is None else f"in the pool's effective spec after {taken:.1f} s"
+    return EditTaken(typed, None, effect)
+
+
+def _holds(pool: Pool, edit: Edit, generation: int) -> bool:
+    policies = pool.status().get("policies", [])
+    return {"name": edit.name, "generation": generation} in policies
+
+
+def _seconds(began: float, wait: Callable[[], Any]) -> float | None:
+    try:
+        wait()
+    except NotSoError:
+        return None
+    return round(time.monotonic() - began, 2)

@@ -1,0 +1,52 @@
+"""The picture of a run: load, queue, both valves, latency, over the seconds of the show."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from tests.demo.moment import Moment
+
+
+def draw(moments: Sequence[Moment], file: Path) -> None:
+    """Write the picture; its format follows the suffix of `file`."""
+    seconds = [one.second for one in moments]
+    figure, axes = plt.subplots(4, 1, sharex=True, figsize=(10, 10), layout="constrained")
+    traffic, valves, duty, latency = axes
+    traffic.plot(seconds, [one.rate for one in moments], label="requests/s sent")
+    traffic.plot(seconds, [_or_nan(one.waiting) for one in moments], label="waiting requests")
+    valves.step(seconds, [_or_nan(one.cap) for one in moments], where="post", label="batch cap")
+    valves.step(seconds, [one.ready for one in moments], where="post", label="replicas ready")
+    valves.step(
+        seconds, [one.wanted for one in moments], where="post", ls=":", label="replicas wanted"
+    )
+    duty.plot(seconds, [100 * _or_nan(one.duty) for one in moments], label="GPU duty, %")
+    duty.set_ylim(0, 105)
+    latency.semilogy(seconds, [_or_nan(one.p99) for one in moments], label="p99 latency, ms")
+    latency.set_xlabel("seconds")
+    for axis in axes:
+        _mark_acts(axis, moments)
+        axis.legend(loc="upper right")
+        axis.grid(alpha=0.3)
+    figure.suptitle("Penstock demo: two valves, one load")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _mark_acts(axis: Axes, moments: Sequence[Moment]) -> None:
+    act = ""
+    for one in moments:
+        if one.act != act:
+            act = one.act
+            axis.axvline(one.second, color="grey", lw=0.8, ls="--")
+            axis.annotate(act, (one.second, 1), xycoords=("data", "axes fraction"), fontsize=7)
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

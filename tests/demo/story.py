@@ -1,0 +1,55 @@
+"""What the demo does, in order: rates, edits, and how long each part lasts. Pure."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+NAMESPACE = "penstock-demo"
+POOL = "sample"
+POLICY = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A live edit, as anybody would type it."""
+
+    kind: str
+    """`pspool` or `pspolicy`."""
+    name: str
+    spec: dict[str, Any]
+    why: str
+
+    def command(self) -> tuple[str, ...]:
+        """Return the kubectl command without its connection flags."""
+        where = ("-n", NAMESPACE) if self.kind == "pspool" else ()
+        patch = json.dumps({"spec": self.spec}, separators=(",", ":"))
+        return ("patch", self.kind, self.name, *where, "--type=merge", "-p", patch)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A part of the show. With `until_shrunk` it may end early, once the pool is back at its floor."""
+
+    title: str
+    rate: float
+    seconds: float
+    edit: Edit | None = None
+    until_shrunk: bool = False
+
+
+SMALLER_BATCHES = Edit(
+    "pspool", POOL, {"batching": {"size": {"max": 12}, "maxQueueDelayMilliseconds": 10}},
+    "smaller batches and a shorter window, while requests run",
+)  # fmt: skip
+MORE_REPLICAS = Edit(
+    "pspolicy", POLICY, {"bounds": {"replicas": {"max": 6}}},
+    "the administrator grants the namespace two more replicas a pool",
+)  # fmt: skip
+
+STORY = (
+    Act("a little load", rate=15, seconds=30),
+    Act("the load rises", rate=150, seconds=70),
+    Act("a live edit of the pool", rate=150, seconds=40, edit=SMALLER_BATCHES),
+    Act("a live edit of the policy", rate=150, seconds=50, edit=MORE_REPLICAS),
+    Act("the load drops", rate=10, seconds=150, until_shrunk=True),
+)

@@ -1,0 +1,167 @@
+"""An InferencePool as a test or the demo handles it: apply, edit, watch, reach."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kube.api import POOLS, Api, Object
+
+LABEL_POOL_UID = "penstock.dev/pool-uid"
+DEPLOYMENTS = "/apis/apps/v1"
+
+
+class NotSoError(AssertionError):
+    """Something awaited did not come true in time; the message says how it stood at the end."""
+
+
+def until(what: str, probe: Callable[[], Any], *, seconds: float = 60, every: float = 0.2) -> float:
+    """Poll until `probe` returns something true; return how many seconds it took.
+
+    A probe may return a string to say why not yet: only the value True, or a true value that is not a
+    string, ends the wait.
+    """
+    started = time.monotonic()
+    while True:
+        seen = probe()
+        took = time.monotonic() - started
+        if seen and not isinstance(seen, str):
+            return took
+        if took > seconds:
+            raise NotSoError(f"{what}: not within {seconds:.0f} s; last seen: {seen!r}")
+        time.sleep(every)
+
+
+def emulated(a: int = 40, c: int = 5, *, accelerators: int = 0, **spec: Any) -> Object:
+    """Return the spec of a pool that serves the emulated accelerator: a batch of b rows takes a + c*b ms."""
+    arguments = {"a_milliseconds": str(a), "c_milliseconds": str(c)}
+    factory = "penstock_runtime.models.emulated:create"
+    source = {"type": "Module", "module": {"factory": factory, "arguments": arguments}}
+    accelerator = {"resourceName": "nvidia.com/gpu", "count": accelerators}
+    return {"model": {"source": source}, "accelerator": accelerator, **spec}
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One pool by name; nothing is cached."""
+
+    api: Api
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Return the REST path."""
+        return f"{POOLS}/namespaces/{self.namespace}/inferencepools/{self.name}"
+
+    @property
+    def children(self) -> dict[str, str]:
+        """Return the REST paths of the children by kind."""
+        core, child = f"/api/v1/namespaces/{self.namespace}", f"{self.name}-penstock"
+        return {
+            "Service": f"{core}/services/{self.name}",
+            "Deployment": f"{DEPLOYMENTS}/namespaces/{self.namespace}/deployments/{child}",
+            "ConfigMap": f"{core}/configmaps/{child}",
+            "ServiceAccount": f"{core}/serviceaccounts/{child}",
+            "PodDisruptionBudget": (
+                f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets/{child}"
+            ),
+        }
+
+    def apply(self, spec: Mapping[str, Any]) -> Object:
+        """Server-side apply the whole spec: what it lacks and we set before is removed."""
+        return self.api.apply(
+            {
+                "apiVersion": "penstock.dev/v1alpha1",
+                "kind": "InferencePool",
+                "metadata": {"name": self.name, "namespace": self.namespace},
+                "spec": dict(spec),
+            }
+        )
+
+    def edit(self, spec: Mapping[str, Any]) -> Object:
+        """Merge-patch the spec, as a user's live edit does."""
+        return self.api.merge(self.path, {"spec": dict(spec)})
+
+    def delete(self) -> None:
+        """Delete the pool; its children follow by their owner references."""
+        self.api.delete(self.path)
+
+    def get(self) -> Object:
+        """Return the object; raises where there is none."""
+        return self.api.request("GET", self.path)
+
+    def status(self) -> Object:
+        """Return the status, empty before the first visit."""
+        status: Object = self.get().get("status", {})
+        return status
+
+    def condition(self, kind: str) -> Object:
+        """Return one condition, empty where it is absent."""
+        return condition_of(self.get(), kind)
+
+    def says(self, kind: str, status: str, reason: str | None = None) -> bool | str:
+        """Say whether a condition is so for the newest generation; a string tells how it is instead."""
+        pool = self.get()
+        held = condition_of(pool, kind)
+        current = held.get("observedGeneration", 0) >= pool["metadata"]["generation"]
+        if current and held["status"] == status and reason in (None, held["reason"]):
+            return True
+        return f"{kind}={held.get('status')}/{held.get('reason')}: {held.get('message')}"
+
+    def await_condition(
+        self, kind: str, status: str = "True", reason: str | None = None, *, seconds: float = 60
+    ) -> float:
+        """Wait for a condition and return the seconds it took."""
+        what = f"{self.name}: {kind}={status}/{reason or 'any'}"
+        return until(what, lambda: self.says(kind, status, reason), seconds=seconds)
+
+    def await_ready(self, replicas: int, *, seconds: float = 90) -> float:
+        """Wait until exactly `replicas` pods are there, all Ready, and the pool says so."""
+
+        def probe() -> bool | str:
+            pods = self.pods()
+            ready = sum(map(is_ready, pods))
+            if len(pods) == ready == replicas and self.status().get("readyReplicas") == replicas:
+                return self.says("Ready", "True")
+            return f"{ready} ready of {len(pods)} pods; {self.says('Ready', 'True')}"
+
+        return until(f"{self.name}: {replicas} replicas ready", probe, seconds=seconds)
+
+    def await_acknowledged(self, after: int = 0, *, seconds: float = 30) -> float:
+        """Wait until every ready pod acknowledged the newest limits, of a generation above `after`."""
+
+        def probe() -> bool | str:
+            status = self.status()
+            batch = status.get("batch", {})
+            done = batch.get("generation", 0) > after
+            done = done and batch.get("acknowledgedPods") == status.get("readyReplicas")
+            return (done and self.says("LimitsApplied", "True")) or str(batch)
+
+        return until(f"{self.name}: limits acknowledged", probe, seconds=seconds, every=0.1)
+
+    def pods(self) -> list[Object]:
+        """Return the pool's pods, the terminating ones left out."""
+        uid = self.get()["metadata"]["uid"]
+        path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={LABEL_POOL_UID}%3D{uid}"
+        return [pod for pod in self.api.list(path) if "deletionTimestamp" not in pod["metadata"]]
+
+    def pod_names(self) -> set[str]:
+        """Return the names of the pods that are not terminating."""
+        return {pod["metadata"]["name"] for pod in self.pods()}
+
+    def url(self) -> str:
+        """Return the Service's address inside the cluster: kube-proxy routes it from the node too."""
+        service = self.api.request("GET", self.children["Service"])["spec"]
+        return f"http://{service['clusterIP']}:{service['ports'][0]['port']}"
+
+
+def condition_of(pool: Mapping[str, Any], kind: str) -> Object:
+    """Return one condition of an object, empty where it is absent."""
+    held: list[Object] = pool.get("status", {}).get("conditions", [])
+    return next((one for one in held if one["type"] == kind), {})
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod is Ready."""
+    return condition_of(pod, "Ready").get("status") == "True"
