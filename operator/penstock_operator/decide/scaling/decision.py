@@ -1,22 +1,27 @@
-"""From what a law wants to what is done: the modes of the two valves, and what is said about it.
+"""From what a law wants to what is done and said about it, for one pool and one tick. Pure.
 
-Every law obeys the modes alike, because they are applied here and nowhere else (DESIGN, section 2).
+Every law obeys the modes alike, because they are applied here and in `modes.py`, nowhere else.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock_api.conditions import Condition
 from penstock_api.limits import LimitsUpdate
+from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.status import LastDecision, ScalingStatus
+from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
-from penstock_operator.decide.scaling.law import Decision
-from penstock_operator.observed import PoolView
+from penstock_operator.decide.scaling import modes, report
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
+from penstock_operator.decide.scaling.terms import ReplicasTerm
+from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from penstock_operator.observed import PodObject, PodSample, PoolView
 
-if TYPE_CHECKING:
-    from penstock_operator.decide.effective import EffectiveSpec
+LAWS: dict[ScalingAlgorithm, Law[Any]] = {ScalingAlgorithm.UTILIZATION_BAND: UtilizationBand()}
+
+FORGET_SECONDS = 90.0
+"""Three ticks of an idle pool unseen (leadership lost and found): begin again from what is live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class ScalingOutcome:
     """For `status.desiredReplicas`: the law's wish in Auto and Recommend, the frozen count in Hold,
     `spec.replicas` in Manual."""
     acted: str
-    """Acted | Recommended | Held."""
+    """Acted | Recommended | Held; Steady where nothing was wanted."""
     decision: Decision
     conditions: tuple[Condition, ...]
     """Scaling and MetricsAvailable, without times."""
@@ -41,6 +46,22 @@ class ScalingOutcome:
     scaling_status: ScalingStatus
     last_decision: LastDecision | None
     """The last decision that moved, or wanted to move, a valve; None before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingState:
+    """What is remembered of one pool between ticks, beside its law's own state."""
+
+    time: float
+    algorithm: ScalingAlgorithm
+    law: Any
+    mode: ScalingMode
+    batching_mode: BatchingMode
+    replicas: int
+    """The count last acted on: a Deployment scaled by another hand is drift, not a new wish."""
+    spec_replicas: int | None
+    """`spec.replicas` when mode Auto began; None: it has been edited since."""
+    last: LastDecision | None
 
 
 def decide_scaling(
@@ -55,4 +76,157 @@ def decide_scaling(
     `published` are the limits in force, None before the first; `state` is what this function
     returned at the last tick, None for a pool just met (also after the operator restarts).
     """
-    raise NotImplementedError
+    before = (
+        state if isinstance(state, ScalingState) and _continues(state, effective, now) else None
+    )
+    count = modes.first_replicas(effective, view) if before is None else before.replicas
+    base = modes.base_replicas(effective, count)
+    law = LAWS[effective.algorithm]
+    remembered = law.initial(now) if before is None else before.law
+    seen = law_input(effective, view, published, base)
+    remembered, decision = law.step(remembered, seen, now)
+    decision = _manual(decision, base) if effective.scaling_mode is ScalingMode.MANUAL else decision
+    acted = _acted(effective, decision, seen)
+    last = view.pool.status.last_decision if before is None else before.last
+    if acted != "Steady":
+        last = report.last_decision(last, effective.algorithm, decision, acted, now)
+    after = ScalingState(
+        time=now,
+        algorithm=effective.algorithm,
+        law=remembered,
+        mode=effective.scaling_mode,
+        batching_mode=effective.batching_mode,
+        replicas=modes.granted_replicas(effective, decision, base),
+        spec_replicas=_accepted(effective, view, before),
+        last=last,
+    )
+    return after, ScalingOutcome(
+        cap=modes.granted_cap(effective, decision, published),
+        recommended_cap=decision.cap,
+        replicas=after.replicas,
+        desired_replicas=modes.desired_replicas(effective, decision, base),
+        acted=acted,
+        decision=decision,
+        conditions=_conditions(effective, view, after, decision),
+        events=_events(effective, view, before, after, decision),
+        scaling_status=report.scaling_status(decision, view.signals),
+        last_decision=last,
+    )
+
+
+def law_input(
+    effective: EffectiveSpec, view: PoolView, published: LimitsUpdate | None, replicas: int
+) -> LawInput:
+    """Return what a law reads of a pool."""
+    newest: dict[str, PodSample] = {}
+    for sample in sorted(view.signals.samples, key=lambda one: one.time):
+        newest[sample.uid] = sample
+    return LawInput(
+        settings=effective.law,
+        signals=view.signals,
+        pods=tuple(_pod(pod, view, newest.get(pod.uid), published) for pod in view.pods),
+        replicas=replicas,
+        cap=None if published is None else published.max_batch_size,
+    )
+
+
+def _pod(
+    pod: PodObject, view: PoolView, sample: PodSample | None, published: LimitsUpdate | None
+) -> LawPod:
+    answer = view.acknowledgements.get(pod.uid)
+    said = None if sample is None else sample.limits_generation
+    heard = None if answer is None else answer.generation
+    bound = None if answer is None else answer.effective_max
+    if sample is not None and sample.batch_cap_bound is not None and sample.batch_cap_bound >= 1:
+        bound = int(sample.batch_cap_bound)
+    return LawPod(
+        uid=pod.uid,
+        ready=pod.ready,
+        terminating=pod.terminating,
+        acknowledged=published is None or published.generation in {said, heard},
+        cap_bound=bound,
+        created=pod.created,
+    )
+
+
+def _continues(state: ScalingState, effective: EffectiveSpec, now: float) -> bool:
+    return state.algorithm == effective.algorithm and 0 <= now - state.time <= FORGET_SECONDS
+
+
+def _manual(decision: Decision, replicas: int) -> Decision:
+    """In mode Manual nobody asks the law about the count."""
+    why = f"spec.replicas is {replicas}"
+    return replace(
+        decision,
+        replicas=replicas,
+        replicas_term=ReplicasTerm.MANUAL,
+        replicas_why=why,
+        message=f"cap {decision.cap}: {decision.cap_why}; replicas {replicas}: {why}",
+        hold_until=None,
+    )
+
+
+def _acted(effective: EffectiveSpec, decision: Decision, seen: LawInput) -> str:
+    """Return what became of the decision: Acted if any valve moved by it."""
+    wants_cap = seen.cap is not None and decision.cap != seen.cap
+    wants_replicas = decision.replicas != seen.replicas
+    if wants_cap and effective.batching_mode is BatchingMode.AUTO:
+        return "Acted"
+    if wants_replicas and effective.scaling_mode is ScalingMode.AUTO:
+        return "Acted"
+    if wants_replicas and effective.scaling_mode is ScalingMode.HOLD:
+        return "Held"
+    return "Recommended" if wants_cap or wants_replicas else "Steady"
+
+
+def _accepted(effective: EffectiveSpec, view: PoolView, before: ScalingState | None) -> int | None:
+    """Return the `spec.replicas` that mode Auto began with, or None once it has been edited."""
+    wanted = view.pool.spec.replicas
+    if before is None:
+        held = view.pool.status.conditions or ()
+        told = any(one.type == "Scaling" and one.reason == report.REPLICAS_IGNORED for one in held)
+        return None if told and effective.scaling_mode is ScalingMode.AUTO else wanted
+    if effective.scaling_mode is not ScalingMode.AUTO or before.mode is not ScalingMode.AUTO:
+        return wanted
+    return before.spec_replicas if before.spec_replicas == wanted else None
+
+
+def _conditions(
+    effective: EffectiveSpec, view: PoolView, after: ScalingState, decision: Decision
+) -> tuple[Condition, ...]:
+    ready = sum(pod.ready and not pod.terminating for pod in view.pods)
+    blind = ready > 0 and not decision.metrics_available
+    return (
+        report.scaling_condition(effective, ignored=after.spec_replicas is None, blind=blind),
+        report.metrics_condition(decision, view.signals, ready),
+    )
+
+
+def _events(
+    effective: EffectiveSpec,
+    view: PoolView,
+    before: ScalingState | None,
+    after: ScalingState,
+    decision: Decision,
+) -> tuple[EventNote, ...]:
+    known = modes.live_replicas(view) if before is None else before.replicas
+    notes = (
+        []
+        if known is None
+        else [report.count_event(known, after.replicas, _why(effective, decision))]
+    )
+    if before is not None:
+        notes.append(report.mode_event("scaling.mode", before.mode, after.mode))
+        notes.append(report.mode_event("batching.mode", before.batching_mode, after.batching_mode))
+    edited = after.spec_replicas is None and before is not None and before.spec_replicas is not None
+    if edited:
+        notes.append(report.ignored_event(view.pool.spec.replicas))
+    return tuple(note for note in notes if note is not None)
+
+
+def _why(effective: EffectiveSpec, decision: Decision) -> str:
+    if effective.scaling_mode is ScalingMode.AUTO:
+        return decision.replicas_why
+    if effective.scaling_mode is ScalingMode.HOLD:
+        return f"a policy allows at most {effective.replicas_bound}"
+    return f"spec.replicas is {effective.replicas}"

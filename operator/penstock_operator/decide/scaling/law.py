@@ -88,6 +88,10 @@ class Decision:
     metrics_available: bool
     """False: the pool counts as absent this tick (CONTROL, Data)."""
     hold_until: float | None = None
+    cap_why: str = ""
+    """Half a sentence on the cap alone; `message` has both."""
+    replicas_why: str = ""
+    """Half a sentence on the count alone."""
 
 
 State = TypeVar("State")

@@ -1,0 +1,131 @@
+"""The first law's first valve: the batch cap (CONTROL, `UtilizationBand`). Pure.
+
+Down one step: duty above the band **and** (p99 batch time above the target, or memory pressure).
+Up one step: (duty below the band, or more than half a cap waiting per replica) **and** t(cap + 1) within
+the target. A step is 25 %, at least 1. A step up ends at the last size predicted to meet the target, where
+the prediction carries the spread just measured (p99 over t(cap)): else it would be taken back at once.
+"""
+
+from dataclasses import dataclass
+
+from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.measures import Service
+from penstock_operator.decide.scaling.service_curve import batch_seconds
+from penstock_operator.decide.scaling.terms import CapMove, CapTerm
+
+STEP_SECONDS = 30.0
+STEP_PERCENT = 25
+BATCH_SHARE = 0.45
+"""A request waits for the batch that runs when it comes, then for its own: two fit, with 10 % to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapInput:
+    """What the cap is decided from."""
+
+    settings: LawSettings
+    cap: int
+    memory_bound: int | None
+    """The least cap bound of any Ready pod; None where no pod said one."""
+    waiting_per_replica: float | None
+    service: Service
+    """Since every Ready pod acknowledged the cap."""
+
+
+def batch_target_seconds(settings: LawSettings) -> float | None:
+    """Return T = 0.45 * (D - window); None without an objective, and then it never binds."""
+    if settings.objective_milliseconds is None:
+        return None
+    spare = settings.objective_milliseconds - settings.max_queue_delay_milliseconds
+    return BATCH_SHARE * spare / 1000.0
+
+
+def clamp_cap(cap: int, settings: LawSettings) -> int:
+    """Return the cap inside [size.min, size.max]; the maximum wins where they cross."""
+    return min(max(cap, settings.size_min), settings.size_max)
+
+
+def step_size(cap: int) -> int:
+    """Return 25 % of the cap, rounded up, at least 1."""
+    return max(1, -(-cap * STEP_PERCENT // 100))
+
+
+def predicted_seconds(seen: CapInput, rows: int) -> float | None:
+    """Return the batch time predicted for a cap of `rows`; None where no batch was seen."""
+    expected = batch_seconds(seen.service.sums, rows)
+    now = batch_seconds(seen.service.sums, seen.cap)
+    p99 = seen.service.batch_p99_seconds
+    if expected is None or now is None or now <= 0 or p99 is None:
+        return expected
+    return expected * max(1.0, p99 / now)
+
+
+def next_cap(seen: CapInput) -> CapMove:
+    """Return the cap after one step, or the same with what held it."""
+    service, settings = seen.service, seen.settings
+    high = service.duty is not None and service.duty > settings.high_percent / 100
+    low = service.duty is not None and service.duty < settings.low_percent / 100
+    busy = f"duty is {_percent(service.duty)}"
+    if high and (reason := _too_much(seen)) is not None:
+        return _down(seen, reason, busy)
+    if seen.waiting_per_replica is not None and seen.waiting_per_replica > seen.cap / 2:
+        why = f"{seen.waiting_per_replica:.1f} requests wait per replica, over half the cap"
+        return _up(seen, CapTerm.WAITING, why)
+    if low:
+        return _up(seen, CapTerm.LOW_DUTY, f"{busy}, under {settings.low_percent} %")
+    return CapMove(seen.cap, CapTerm.IN_BAND, busy)
+
+
+def _too_much(seen: CapInput) -> CapTerm | None:
+    target, p99 = batch_target_seconds(seen.settings), seen.service.batch_p99_seconds
+    if target is not None and p99 is not None and p99 > target:
+        return CapTerm.BATCH_TIME
+    over_bound = seen.memory_bound is not None and seen.cap > seen.memory_bound
+    if seen.service.out_of_memory_splits > 0 or over_bound:
+        return CapTerm.MEMORY_PRESSURE
+    return None
+
+
+def _down(seen: CapInput, term: CapTerm, busy: str) -> CapMove:
+    cap = clamp_cap(seen.cap - step_size(seen.cap), seen.settings)
+    if term is CapTerm.BATCH_TIME:
+        target = batch_target_seconds(seen.settings)
+        p99 = seen.service.batch_p99_seconds
+        why = f"{busy} and a batch takes {_ms(p99)} at p99, over {_ms(target)}"
+    else:
+        why = f"{busy} and memory is tight"
+    if cap >= seen.cap:
+        return CapMove(seen.cap, CapTerm.SIZE_MIN, f"{why}, but the cap is at its minimum")
+    return CapMove(cap, term, why)
+
+
+def _up(seen: CapInput, term: CapTerm, why: str) -> CapMove:
+    top = clamp_cap(seen.cap + step_size(seen.cap), seen.settings)
+    if top <= seen.cap:
+        return CapMove(seen.cap, CapTerm.SIZE_MAX, f"{why}, but the cap is at its maximum")
+    if seen.memory_bound is not None:
+        top = min(top, seen.memory_bound)
+    if top <= seen.cap:
+        return CapMove(seen.cap, CapTerm.MEMORY_BOUND, f"{why}, but memory allows no larger batch")
+    target = batch_target_seconds(seen.settings)
+    if target is None:
+        return CapMove(top, term, why)
+    for cap in range(top, seen.cap, -1):
+        predicted = predicted_seconds(seen, cap)
+        if predicted is not None and predicted <= target:
+            return CapMove(cap, term, why)
+    predicted = predicted_seconds(seen, seen.cap + 1)
+    blocked = (
+        "no batch was seen to predict a larger one by"
+        if predicted is None
+        else f"one more row would take {_ms(predicted)}, over {_ms(target)}"
+    )
+    return CapMove(seen.cap, CapTerm.BATCH_TIME_TARGET, f"{why}, but {blocked}")
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:.0f} %"
+
+
+def _ms(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{1000 * seconds:.0f} ms"

@@ -1,0 +1,134 @@
+"""What the windows of all pods say about their pool. Pure. None is absent, which is not zero."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.counters import (
+    buckets,
+    curve_sums,
+    growth,
+    per_second,
+    total,
+)
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.service_curve import batch_p99_seconds
+from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.observed import DutySource, PodSample, measured
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the pool is asked to do, and how well that is known."""
+
+    ready: int
+    """Ready pods that are not terminating."""
+    sampled: int
+    """Those with a sample young enough to be used."""
+    unmeasured: int
+    """Those without a full window: no demand for scaling up, 100 % busy for scaling down."""
+    waiting: float | None
+    """Requests, summed over the sampled Ready pods."""
+    rows_per_second: float | None
+    """Received before admission, over all pods with a full window, terminating ones too."""
+    age_seconds: float | None
+    """Of the oldest of the newest samples."""
+
+    @property
+    def absent(self) -> bool:
+        """Whether more than half of the Ready pods have no sample: the pool says nothing."""
+        return 2 * (self.ready - self.sampled) > self.ready
+
+    @property
+    def waiting_per_replica(self) -> float | None:
+        """Return the mean over the sampled Ready pods."""
+        return None if self.waiting is None or not self.sampled else self.waiting / self.sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the Ready pods did their work in the window."""
+
+    duty: float | None
+    """Mean over Ready pods, 0 to 1."""
+    duty_source: DutySource | None
+    sums: CurveSums | None
+    """Service-curve sums over all Ready pods; None where no batch ended."""
+    batch_p99_seconds: float | None
+    out_of_memory_splits: float
+
+
+def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) -> Demand:
+    """Return the pool's demand; `asked` is now by the clock of the samples."""
+    ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
+    fresh = {uid: window for uid, window in windows.items() if kept.age(window, asked) is not None}
+    waiting = {
+        uid: value
+        for uid in ready
+        if uid in fresh and (value := measured(fresh[uid][-1].waiting)) is not None
+    }
+    rates = {
+        uid: rate
+        for uid, window in fresh.items()
+        if (rate := per_second(kept.full(window), "rows_received")) is not None
+    }
+    ages = [kept.age(fresh[uid], asked) or 0.0 for uid in waiting]
+    return Demand(
+        ready=len(ready),
+        sampled=len(waiting),
+        unmeasured=sum(uid not in rates for uid in ready),
+        waiting=sum(waiting.values()) if waiting else None,
+        rows_per_second=sum(rates.values()) if rates else None,
+        age_seconds=max(ages, default=None),
+    )
+
+
+def service(
+    pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float, since: float
+) -> Service:
+    """Return how Ready pods worked since `since` (by the samples' clock): full windows only."""
+    used = [
+        window
+        for pod in pods
+        if pod.ready
+        and not pod.terminating
+        and kept.age(held := windows.get(pod.uid, ()), asked) is not None
+        and (window := kept.full(held, since))
+    ]
+    grown = total(growth(window) for window in used)
+    sums = curve_sums(grown)
+    duties = [found for window in used if (found := _duty(window)) is not None]
+    return Service(
+        duty=sum(value for value, _ in duties) / len(duties) if duties else None,
+        duty_source=_least([source for _, source in duties]),
+        sums=sums,
+        batch_p99_seconds=batch_p99_seconds(buckets(grown), sums),
+        out_of_memory_splits=grown.get("out_of_memory_splits", 0.0),
+    )
+
+
+_TRUST = (DutySource.ENGINE, DutySource.NVML, DutySource.DCGM)
+
+
+def _least(sources: list[DutySource]) -> DutySource | None:
+    """Return the least direct of the sources in use: the status promises no more than that."""
+    return min(sources, key=_TRUST.index, default=None)
+
+
+def _duty(window: Window) -> tuple[float, DutySource] | None:
+    """Return a pod's duty: what the device says, else the rate of its engine's busy time."""
+    newest = window[-1]
+    if newest.duty_source in {DutySource.DCGM, DutySource.NVML}:
+        said = _mean_gauge(window)
+        if said is not None:
+            return said, newest.duty_source
+    busy = per_second(window, "seconds")
+    if busy is None:
+        busy = _mean_gauge(window)
+    return None if busy is None else (min(busy, 1.0), DutySource.ENGINE)
+
+
+def _mean_gauge(window: Sequence[PodSample]) -> float | None:
+    said = [value for one in window if (value := measured(one.gpu_utilization)) is not None]
+    return min(sum(said) / len(said), 1.0) if said else None

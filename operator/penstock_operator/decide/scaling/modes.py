@@ -1,0 +1,76 @@
+"""The two modes of the two valves (DESIGN, section 2), and where a count begins. Pure.
+
+`scaling.mode`: Auto acts; Recommend and Manual leave `spec.replicas`; Hold freezes the live count.
+`batching.mode`: Auto acts; Recommend freezes the cap; Fixed is size.max. A policy's bound on replicas and
+the range of batch sizes hold at once in every mode; minReplicas and maxReplicas bind what the law decides.
+"""
+
+from penstock_api.limits import LimitsUpdate
+from penstock_api.live import BatchingMode, ScalingMode
+from penstock_api.names import CHILD_SUFFIX
+from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.scaling.batch_cap import clamp_cap
+from penstock_operator.decide.scaling.law import Decision
+from penstock_operator.decide.scaling.replicas import clamp_replicas
+from penstock_operator.observed import PoolView
+
+
+def live_replicas(view: PoolView) -> int | None:
+    """Return the count of the pool's own Deployment; None where there is none."""
+    child = view.children.get(("Deployment", view.pool.name + CHILD_SUFFIX))
+    if child is None or child.controller_uid != view.pool.uid:
+        return None
+    replicas = (child.manifest.get("spec") or {}).get("replicas")
+    return replicas if isinstance(replicas, int) and replicas >= 0 else None
+
+
+def first_replicas(effective: EffectiveSpec, view: PoolView) -> int:
+    """Return the count of a pool just met: the live one, never the minimum.
+
+    Without a Deployment (never made, or deleted while the operator was down) the last wish in the
+    status, else `spec.replicas` inside the bounds.
+    """
+    live = live_replicas(view)
+    if live is not None:
+        return live
+    if view.pool.status.desired_replicas is not None and scales(effective.scaling_mode):
+        return view.pool.status.desired_replicas
+    if scales(effective.scaling_mode):
+        return clamp_replicas(effective.replicas, effective.law)
+    return effective.replicas
+
+
+def scales(mode: ScalingMode) -> bool:
+    """Return whether the count is the operator's rather than `spec.replicas`."""
+    return mode in {ScalingMode.AUTO, ScalingMode.HOLD}
+
+
+def base_replicas(effective: EffectiveSpec, before: int) -> int:
+    """Return the count that the law is asked about; `before` is the last one acted on."""
+    if not scales(effective.scaling_mode):
+        return effective.replicas
+    if effective.replicas_bound is None:
+        return before
+    return min(before, effective.replicas_bound)
+
+
+def granted_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:
+    """Return the Deployment's count."""
+    return decision.replicas if effective.scaling_mode is ScalingMode.AUTO else base
+
+
+def desired_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:
+    """Return `status.desiredReplicas`: Recommend shows the law's wish, Hold and Manual the count."""
+    recommends = effective.scaling_mode is ScalingMode.RECOMMEND
+    return decision.replicas if recommends else granted_replicas(effective, decision, base)
+
+
+def granted_cap(
+    effective: EffectiveSpec, decision: Decision, published: LimitsUpdate | None
+) -> int:
+    """Return the cap to publish, always inside the range of batch sizes."""
+    if effective.batching_mode is BatchingMode.FIXED:
+        return effective.law.size_max
+    if effective.batching_mode is BatchingMode.AUTO or published is None:
+        return clamp_cap(decision.cap, effective.law)
+    return clamp_cap(published.max_batch_size, effective.law)

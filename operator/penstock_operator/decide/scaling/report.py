@@ -1,0 +1,131 @@
+"""What is said about a decision: conditions, Events, status. Pure.
+
+Texts stay the same while their cause does, so that an unchanged pool writes nothing.
+"""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from penstock_api.conditions import Condition, condition
+from penstock_api.live import ScalingMode
+from penstock_api.status import LastDecision, ScalingStatus
+from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.plan import EventNote, EventType
+from penstock_operator.decide.scaling.law import Decision
+from penstock_operator.observed import PoolSignals, SignalSource
+
+REPLICAS_IGNORED = "ReplicasIgnored"
+
+
+def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -> Condition:
+    """Return the condition `Scaling`: whether the law moves the count, else who decides it.
+
+    `ignored`: spec.replicas was edited in Auto; `blind`: Ready pods are there, but no signals.
+    """
+    law, mode = effective.law, effective.scaling_mode
+    status: bool | Literal["Unknown"] = False
+    if mode is ScalingMode.MANUAL:
+        reason, text = "Manual", "scaling.mode is Manual: spec.replicas decides the count"
+    elif mode is ScalingMode.HOLD:
+        reason, text = "Held", "scaling.mode is Hold: the count is frozen; the law only records"
+    elif mode is ScalingMode.RECOMMEND:
+        reason = "Recommending"
+        text = "scaling.mode is Recommend: spec.replicas decides; desiredReplicas is the law's wish"
+    elif ignored:
+        status, reason = True, REPLICAS_IGNORED
+        text = (
+            "spec.replicas was changed, but scaling.mode is Auto and the law decides the count:"
+            " use minReplicas and maxReplicas, or mode Manual"
+        )
+    elif blind:
+        reason, text = "SignalsAbsent", "there are no signals: the count holds and never falls"
+    else:
+        status, reason = True, "Acting"
+        bounds = f"{law.min_replicas} and {law.max_replicas}"
+        text = f"{effective.algorithm} decides the count between {bounds}"
+    return condition("Scaling", status, reason, text)
+
+
+def metrics_condition(decision: Decision, signals: PoolSignals, ready_pods: int) -> Condition:
+    """Return the condition `MetricsAvailable`: where signals come from, or why there are none."""
+    if ready_pods == 0:
+        text = "no pod is Ready, so there is nothing to measure yet"
+        return condition("MetricsAvailable", "Unknown", "NoReadyPods", text)
+    if not decision.metrics_available or signals.source is SignalSource.NONE:
+        text = signals.problem or (
+            "more than half of the Ready pods have no sample under 10 s old,"
+            " or had none within the last 3 ticks"
+        )
+        return condition("MetricsAvailable", status=False, reason="NoSignals", message=text)
+    if signals.source is SignalSource.PROMETHEUS:
+        return condition("MetricsAvailable", status=True, reason="FromPrometheus")
+    return condition(
+        "MetricsAvailable", status=True, reason="ReadFromPods", message=signals.problem
+    )
+
+
+def count_event(before: int, after: int, why: str) -> EventNote | None:
+    """Return the Event of a moved count: one sentence with the why."""
+    if before == after:
+        return None
+    reason = "ScaledUp" if after > before else "ScaledDown"
+    return EventNote(EventType.NORMAL, reason, f"Replicas {before} -> {after}: {why}.")
+
+
+def mode_event(field: str, before: str, after: str) -> EventNote | None:
+    """Return the Event of a changed mode."""
+    if before == after:
+        return None
+    reason = "ScalingModeChanged" if field.startswith("scaling") else "BatchingModeChanged"
+    return EventNote(EventType.NORMAL, reason, f"{field} {before} -> {after}.")
+
+
+def ignored_event(replicas: int) -> EventNote:
+    """Return the Event of a `/scale` write that Auto ignores."""
+    text = f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law decides."
+    return EventNote(EventType.WARNING, REPLICAS_IGNORED, text)
+
+
+def last_decision(
+    before: LastDecision | None, algorithm: str, decision: Decision, acted: str, now: float
+) -> LastDecision:
+    """Return the decision for the status; one that says the same again keeps its time and words."""
+    after = LastDecision(
+        time=rfc3339(now),
+        algorithm=algorithm,
+        cap=decision.cap,
+        replicas=decision.replicas,
+        cap_term=decision.cap_term,
+        replicas_term=decision.replicas_term,
+        acted=acted,
+        message=decision.message[:1024],
+    )
+    said = {"cap", "replicas", "cap_term", "replicas_term", "acted", "algorithm"}
+    if before is not None and before.model_dump(include=said) == after.model_dump(include=said):
+        return before
+    return after
+
+
+def scaling_status(decision: Decision, signals: PoolSignals) -> ScalingStatus:
+    """Return what the law saw, as decimal strings; what is absent is left out."""
+    seen = decision.seen
+    return ScalingStatus(
+        source=signals.source.value,
+        duty_source=None if seen.duty_source is None else seen.duty_source.value,
+        signal_age_seconds=_decimal(seen.signal_age_seconds, 1.0, 1),
+        gpu_utilization_percent=_decimal(seen.duty, 100.0, 1),
+        waiting=_decimal(seen.waiting, 1.0, 1),
+        rows_per_second=_decimal(seen.rows_per_second, 1.0, 1),
+        batch_p99_milliseconds=_decimal(seen.batch_p99_seconds, 1000.0, 1),
+        batch_time_target_milliseconds=_decimal(seen.batch_target_seconds, 1000.0, 1),
+        hold_until=None if decision.hold_until is None else rfc3339(decision.hold_until),
+    )
+
+
+def rfc3339(seconds: float) -> str:
+    """Return Unix seconds as RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _decimal(value: float | None, scale: float, digits: int) -> str | None:
+    return None if value is None else f"{value * scale:.{digits}f}"

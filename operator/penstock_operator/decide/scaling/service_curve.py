@@ -1,0 +1,115 @@
+"""How long a batch takes, from the counters that pods publish. Pure.
+
+`t(b) = a + c*b` by least squares, from differences of sums alone: no labels, no buckets. The 99th
+percentile comes from histogram buckets, sharpened by what the sums prove about it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+from penstock_api.limits import CurveSums
+from penstock_operator.observed import measured
+
+LEAST_BATCHES = 8
+"""Fewer batches do not tell a slope from chance."""
+LARGEST_RELATIVE_ERROR = 0.1
+"""The slope is used for b only while its standard error moves t(b) by less than this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCurve:
+    """`seconds = a + c * rows`, and how sure the slope is."""
+
+    a: float
+    c: float
+    mean_rows: float
+    slope_error: float
+    """Standard error of `c`."""
+
+    def seconds(self, rows: float) -> float | None:
+        """Return t(rows); None where the slope is too unsure to say, that far from the mean batch."""
+        value = measured(self.a + self.c * rows)
+        doubt = self.slope_error * abs(rows - self.mean_rows)
+        if value is None or doubt > LARGEST_RELATIVE_ERROR * value:
+            return None
+        return value
+
+
+def fit(sums: CurveSums) -> ServiceCurve | None:
+    """Return the least-squares line through the batches; None where all sizes are (nearly) one.
+
+    A line below 0 at b = 0 is refitted through the origin. A falling one is no service curve.
+    """
+    n = sums.batches
+    if n < LEAST_BATCHES:
+        return None
+    mean_rows, mean_seconds = sums.cost_units / n, sums.seconds / n
+    spread = sums.cost_units_squared / n - mean_rows**2
+    if spread <= 1e-6 * max(mean_rows**2, 1.0):
+        return None
+    joint = sums.cost_unit_seconds / n - mean_rows * mean_seconds
+    c = joint / spread
+    a = mean_seconds - c * mean_rows
+    if a < 0:
+        a, c = 0.0, sums.cost_unit_seconds / sums.cost_units_squared
+    noise = max(sums.seconds_squared / n - mean_seconds**2 - c * joint, 0.0)
+    error = sqrt(noise / (spread * (n - 2)))
+    if c <= 0 or not all(isfinite(value) for value in (a, c, error)):
+        return None
+    return ServiceCurve(a, c, mean_rows, error)
+
+
+def batch_seconds(sums: CurveSums | None, rows: float) -> float | None:
+    """Return t(rows): by the fitted line, else the mean batch scaled up to `rows`.
+
+    Scaling as if all time were per row errs on the long side above the mean batch, which makes the law
+    slower to raise the cap and slower to give a replica back; below the mean the mean itself is taken.
+    None: there was no batch.
+    """
+    if sums is None or sums.batches <= 0:
+        return None
+    curve = fit(sums)
+    fitted = None if curve is None else curve.seconds(rows)
+    if fitted is not None:
+        return fitted
+    mean_rows, mean_seconds = sums.cost_units / sums.batches, sums.seconds / sums.batches
+    if mean_rows <= 0:
+        return None
+    return measured(mean_seconds * max(rows / mean_rows, 1.0))
+
+
+def quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
+    """Return the q-quantile of (upper bound, cumulative count), as Prometheus' `histogram_quantile`.
+
+    Linear inside a bucket, the lowest of which begins at 0; in the last, infinite bucket it is the
+    highest finite bound. None: no observations, or no infinite bucket to know their number by.
+    """
+    if not buckets or buckets[-1][0] != inf:
+        return None
+    wanted = q * buckets[-1][1]
+    if wanted <= 0:
+        return None
+    low, below = 0.0, 0.0
+    for bound, cumulative in buckets:
+        if cumulative >= wanted and cumulative > below:
+            share = (wanted - below) / (cumulative - below)
+            return low if bound == inf else low + share * (bound - low)
+        low, below = (low if bound == inf else bound), max(cumulative, below)
+    return None
+
+
+def batch_p99_seconds(
+    buckets: Sequence[tuple[float, float]], sums: CurveSums | None
+) -> float | None:
+    """Return the 99th percentile of batch time in seconds.
+
+    Interpolation can be wrong by a bucket's width. By Cantelli's inequality a 99th percentile is never
+    above mean + sqrt(99) standard deviations, so the smaller of the two is nearer to the truth.
+    """
+    guessed = quantile(0.99, buckets)
+    if guessed is None or sums is None or sums.batches <= 0:
+        return guessed
+    mean = sums.seconds / sums.batches
+    variance = max(sums.seconds_squared / sums.batches - mean**2, 0.0)
+    return measured(min(guessed, mean + sqrt(99.0 * variance)))

@@ -1,0 +1,55 @@
+"""Which part of a law bound a valve: the words of `capTerm` and `replicasTerm`. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CapTerm(StrEnum):
+    """Why the batch cap is what it is."""
+
+    FIRST_CAP = "FirstCap"
+    SIZE_MIN = "SizeMin"
+    SIZE_MAX = "SizeMax"
+    BATCH_TIME = "BatchTime"
+    MEMORY_PRESSURE = "MemoryPressure"
+    MEMORY_BOUND = "MemoryBound"
+    LOW_DUTY = "LowDuty"
+    WAITING = "Waiting"
+    BATCH_TIME_TARGET = "BatchTimeTarget"
+    IN_BAND = "InBand"
+    STEP_INTERVAL = "StepInterval"
+    UNACKNOWLEDGED = "Unacknowledged"
+    SIGNALS_ABSENT = "SignalsAbsent"
+
+
+class ReplicasTerm(StrEnum):
+    """Why the replica count is what it is."""
+
+    QUEUE_DEPTH = "QueueDepth"
+    SPARE_CAPACITY = "SpareCapacity"
+    STABILIZING = "Stabilizing"
+    RATE_LIMITED = "RateLimited"
+    STEADY = "Steady"
+    MIN_REPLICAS = "MinReplicas"
+    MAX_REPLICAS = "MaxReplicas"
+    SIGNALS_ABSENT = "SignalsAbsent"
+    MANUAL = "Manual"
+
+
+@dataclass(frozen=True, slots=True)
+class CapMove:
+    """A wanted cap, in rows, and why."""
+
+    cap: int
+    term: CapTerm
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasMove:
+    """A wanted count, and why; `hold_until` (Unix seconds) where only time stands in the way."""
+
+    replicas: int
+    term: ReplicasTerm
+    why: str
+    hold_until: float | None = None

@@ -1,0 +1,228 @@
+"""The first law: plain signals, made safe (CONTROL, "The first law", "Data", "Restart"). Pure.
+
+Each tick: keep the new samples, note what the valves did, judge whether the pool can be seen at all, then
+let each valve decide. Absent signals never lower a count, and leave the cap where it is.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.batch_cap import (
+    STEP_SECONDS,
+    CapInput,
+    batch_target_seconds,
+    clamp_cap,
+    next_cap,
+    predicted_seconds,
+)
+from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod, Seen
+from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
+from penstock_operator.decide.scaling.replicas import (
+    MINUTE,
+    ReplicasInput,
+    bounds_only,
+    is_spare,
+    next_replicas,
+)
+from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.windows import Windows
+from penstock_operator.observed import SignalSource
+
+GOOD_TICKS = 3
+"""Absence is left only after so many good ticks: signals that come and go move nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class BandState:
+    """What the law remembers of one pool. It begins anew when the operator restarts."""
+
+    windows: Windows = field(default_factory=Windows)
+    good_ticks: int = GOOD_TICKS - 1
+    """In a row. A pool just met needs one: nothing is known to have been lost."""
+    cap: int | None = None
+    """The published cap of the last tick."""
+    cap_since: float = 0.0
+    """When that cap was first seen."""
+    settled_since: float | None = None
+    """When every Ready pod was first seen to obey it; None: not yet."""
+    replicas: int | None = None
+    """The Deployment's count at the last tick."""
+    spare_since: float | None = None
+    """Since when one replica less would have done, without a break."""
+    downs: tuple[float, ...] = ()
+    """When the count was seen to go down, in the last minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """One tick's findings."""
+
+    observed: LawInput
+    now: float
+    demand: Demand
+    service: Service
+    """Over the whole window."""
+    settled: Service
+    """Since every Ready pod obeys the cap: what the cap is judged by."""
+    available: bool
+
+
+class UtilizationBand:
+    """The first law."""
+
+    name = "UtilizationBand"
+
+    def initial(self, now: float) -> BandState:
+        """Return the state of a pool just met."""
+        return BandState(cap_since=now)
+
+    def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
+        """Return the next state and the decision; never raises, whatever the signals."""
+        state = _noted(state, observed, now)
+        tick = _tick(state, observed, now)
+        good = _good_ticks(state.good_ticks, tick.demand)
+        state = replace(state, good_ticks=good)
+        tick = replace(tick, available=good >= GOOD_TICKS and tick.demand.ready > 0)
+        spare = tick.available and is_spare(_replicas_input(state, tick))
+        since = state.spare_since if state.spare_since is not None else now
+        state = replace(state, spare_since=since if spare else None)
+        return state, _decision(tick, _cap(state, tick), _replicas(state, tick))
+
+
+def _noted(state: BandState, observed: LawInput, now: float) -> BandState:
+    """Return the state with this round's samples, and with what the valves did since the last tick."""
+    state = replace(
+        state, windows=kept.advance(state.windows, observed.signals, observed.pods, now)
+    )
+    if observed.cap != state.cap:
+        state = replace(state, cap=observed.cap, cap_since=now, settled_since=None)
+    if state.settled_since is None and observed.cap is not None and _all_obey(observed.pods):
+        state = replace(state, settled_since=now)
+    downs = tuple(when for when in state.downs if now - when < MINUTE)
+    if observed.replicas != state.replicas:
+        if state.replicas is not None and observed.replicas < state.replicas:
+            downs = (*downs, now)
+        state = replace(state, replicas=observed.replicas, spare_since=None)
+    return replace(state, downs=downs[-1000:])
+
+
+def _all_obey(pods: tuple[LawPod, ...]) -> bool:
+    return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
+
+
+def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
+    asked = kept.clock(observed.signals, now)
+    seen = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
+    since = asked - (now - (now if state.settled_since is None else state.settled_since))
+    return _Tick(
+        observed=observed,
+        now=now,
+        demand=demand(observed.pods, seen, asked),
+        service=service(observed.pods, seen, asked, since=0.0),
+        settled=service(observed.pods, seen, asked, since=since),
+        available=False,
+    )
+
+
+def _good_ticks(before: int, found: Demand) -> int:
+    """Without a Ready pod there is nothing to see: neither good nor bad."""
+    if found.ready == 0:
+        return before
+    return 0 if found.absent else min(before + 1, GOOD_TICKS)
+
+
+def _cap(state: BandState, tick: _Tick) -> CapMove:
+    settings, cap = tick.observed.settings, tick.observed.cap
+    if cap is None:
+        return CapMove(settings.size_min, CapTerm.FIRST_CAP, "the first cap is size.min")
+    bounded = clamp_cap(cap, settings)
+    if bounded != cap:
+        term = CapTerm.SIZE_MAX if bounded < cap else CapTerm.SIZE_MIN
+        return CapMove(
+            bounded, term, f"batching.size allows {settings.size_min} to {settings.size_max}"
+        )
+    if not tick.available:
+        return CapMove(cap, CapTerm.SIGNALS_ABSENT, "signals are absent")
+    if not _all_obey(tick.observed.pods):
+        return CapMove(cap, CapTerm.UNACKNOWLEDGED, "not every Ready pod obeys the cap yet")
+    if tick.now - state.cap_since < STEP_SECONDS:
+        return CapMove(cap, CapTerm.STEP_INTERVAL, f"one step is taken in {STEP_SECONDS:.0f} s")
+    return next_cap(_cap_input(tick, cap))
+
+
+def _memory_bound(pods: tuple[LawPod, ...]) -> int | None:
+    """Return the least bound that a Ready pod said; None where none did."""
+    bounds = [
+        pod.cap_bound
+        for pod in pods
+        if pod.ready and not pod.terminating and pod.cap_bound is not None
+    ]
+    return min(bounds, default=None)
+
+
+def _obeyed_cap(observed: LawInput) -> int:
+    """Return the cap that pods really obey: no pod goes over its own bound."""
+    cap = observed.cap or observed.settings.size_min
+    return min(cap, _memory_bound(observed.pods) or cap)
+
+
+def _cap_input(tick: _Tick, cap: int) -> CapInput:
+    return CapInput(
+        settings=tick.observed.settings,
+        cap=cap,
+        memory_bound=_memory_bound(tick.observed.pods),
+        waiting_per_replica=tick.demand.waiting_per_replica,
+        service=tick.settled,
+    )
+
+
+def _replicas_input(state: BandState, tick: _Tick) -> ReplicasInput:
+    observed = tick.observed
+    return ReplicasInput(
+        settings=observed.settings,
+        replicas=observed.replicas,
+        cap=_obeyed_cap(observed),
+        demand=tick.demand,
+        sums=tick.service.sums,
+        spare_since=state.spare_since,
+        downs=state.downs,
+    )
+
+
+def _replicas(state: BandState, tick: _Tick) -> ReplicasMove:
+    if tick.available:
+        return next_replicas(_replicas_input(state, tick), tick.now)
+    replicas = tick.observed.replicas
+    held = ReplicasMove(replicas, ReplicasTerm.SIGNALS_ABSENT, "signals are absent")
+    return bounds_only(tick.observed.settings, replicas) or held
+
+
+def _decision(tick: _Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
+    return Decision(
+        cap=cap.cap,
+        replicas=replicas.replicas,
+        cap_term=cap.term,
+        replicas_term=replicas.term,
+        message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
+        seen=_seen(tick),
+        metrics_available=tick.available,
+        hold_until=replicas.hold_until,
+        cap_why=cap.why,
+        replicas_why=replicas.why,
+    )
+
+
+def _seen(tick: _Tick) -> Seen:
+    settings = tick.observed.settings
+    cap = _obeyed_cap(tick.observed)
+    whole = CapInput(settings, cap, None, None, tick.service)
+    return Seen(
+        duty=tick.service.duty,
+        duty_source=tick.service.duty_source,
+        waiting=tick.demand.waiting,
+        rows_per_second=tick.demand.rows_per_second,
+        batch_p99_seconds=tick.service.batch_p99_seconds,
+        batch_target_seconds=batch_target_seconds(settings),
+        predicted_next_seconds=predicted_seconds(whole, cap + 1),
+        signal_age_seconds=tick.demand.age_seconds,
+    )

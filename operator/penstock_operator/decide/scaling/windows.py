@@ -1,0 +1,108 @@
+"""Windows of samples, one per pod UID (CONTROL, Data). Pure.
+
+Counters are differenced by the operator from raw values, so that no rate ever spans two pods or a restart.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from penstock_operator.decide.scaling.counters import born, restarted
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource, measured
+
+MAX_AGE_SECONDS = 10.0
+"""An older sample is not used: two scrapes of 5 s were missed."""
+WINDOW_SECONDS = 30.0
+"""A window is this long, or as long as it takes to hold `WINDOW_SCRAPES`."""
+WINDOW_SCRAPES = 4
+"""Fewer say nothing about a rate: the window is absent."""
+MAX_SPAN_SECONDS = 180.0
+"""Nothing older is kept: six of the 30 s ticks of an idle pool."""
+MAX_SAMPLES = 32
+"""Bounds the memory of a pod's window, however often it is scraped."""
+YOUNG_SECONDS = 10.0
+"""Two scrapes: the counters of a pod this young when first seen began at 0 with it."""
+
+Window = tuple[PodSample, ...]
+"""Samples of one pod, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The samples kept of one pool's pods, by the clock of one source."""
+
+    source: SignalSource = SignalSource.NONE
+    pods: Mapping[str, Window] = field(default_factory=dict)
+
+
+def advance(windows: Windows, signals: PoolSignals, pods: Iterable[LawPod], now: float) -> Windows:
+    """Return the windows with this round's new samples; pods that are gone are forgotten.
+
+    A change of source starts all windows anew: the clocks of two stores need not agree.
+    """
+    if signals.source is SignalSource.NONE:
+        return windows
+    held = windows.pods if windows.source == signals.source else {}
+    fresh = _by_pod(signals, clock(signals, now))
+    extended = {
+        pod.uid: _extend(held.get(pod.uid, ()), fresh.get(pod.uid, []), pod) for pod in pods
+    }
+    return Windows(signals.source, {uid: window for uid, window in extended.items() if window})
+
+
+def clock(signals: PoolSignals, now: float) -> float:
+    """Return the time by the clock that dated the samples."""
+    return now if signals.asked is None else signals.asked
+
+
+def age(window: Window, asked: float) -> float | None:
+    """Return the age in seconds of the newest sample; None where it is too old to be used."""
+    if not window or asked - window[-1].time > MAX_AGE_SECONDS:
+        return None
+    return max(asked - window[-1].time, 0.0)
+
+
+def full(window: Window, since: float = 0.0) -> Window:
+    """Return the samples not older than `since`, or nothing where they are too few for a rate."""
+    kept = tuple(sample for sample in window if sample.time >= since)
+    return kept if len(kept) >= WINDOW_SCRAPES else ()
+
+
+def _by_pod(signals: PoolSignals, asked: float) -> dict[str, list[PodSample]]:
+    found: dict[str, list[PodSample]] = {}
+    for sample in sorted(
+        (one for one in signals.samples if measured(one.time) is not None),
+        key=lambda one: one.time,
+    ):
+        if -MAX_AGE_SECONDS <= asked - sample.time <= MAX_SPAN_SECONDS:
+            found.setdefault(sample.uid, []).append(sample)
+    return found
+
+
+def _extend(window: Window, fresh: Iterable[PodSample], pod: LawPod) -> Window:
+    for sample in fresh:
+        if not window:
+            window = (*_birth(sample, pod), sample)
+        elif sample.time > window[-1].time:
+            window = (sample,) if restarted(window[-1], sample) else (*window, sample)
+    return _trim(window)
+
+
+def _birth(first: PodSample, pod: LawPod) -> Window:
+    if pod.created is None or not 0 < first.time - pod.created <= YOUNG_SECONDS:
+        return ()
+    return (born(first, pod.created),)
+
+
+def _trim(window: Window) -> Window:
+    """Keep the last `WINDOW_SECONDS`, at least `WINDOW_SCRAPES`, never beyond `MAX_SPAN_SECONDS`."""
+    if not window:
+        return window
+    newest = window[-1].time
+    needed = len(window) - WINDOW_SCRAPES
+    kept = (
+        sample
+        for index, sample in enumerate(window)
+        if newest - sample.time <= (MAX_SPAN_SECONDS if index >= needed else WINDOW_SECONDS)
+    )
+    return tuple(kept)[-MAX_SAMPLES:]
