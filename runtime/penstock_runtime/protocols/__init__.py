@@ -1,0 +1,1 @@
+"""Wire <-> request: one protocol a module or folder."""

@@ -1,0 +1,134 @@
+"""Start the pod's process: listen, load, serve, and on SIGTERM drain. Wiring only."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from penstock_runtime.config import Config
+from penstock_runtime.drain import drain
+from penstock_runtime.errors import ConfigError
+from penstock_runtime.gpu import DutyMeter
+from penstock_runtime.health import Stage
+from penstock_runtime.link.base import ModelLoadFailed
+from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.logs import configure
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.models.base import Model
+from penstock_runtime.pod import Pod
+from penstock_runtime.server import ClientServer, ClusterServer
+from penstock_runtime.settings import first_limits, watch_limits
+
+log = logging.getLogger(__name__)
+
+LAST_ANSWERS_SECONDS = 1.0
+"""After the engine's death: time for its clients to be told."""
+
+
+def main() -> None:
+    """Run until told to stop; exit 0 after a drain, 1 on a model that does not load or a dead engine."""
+    try:
+        config = Config.from_env(os.environ)
+    except ConfigError as error:
+        sys.exit(f"penstock-runtime: {error}")
+    configure(config.log_format, config.log_level)
+    code = asyncio.run(run(config))
+    logging.shutdown()
+    # A model that still loads, or a hung driver call, must not keep a pod that is done.
+    os._exit(code)
+
+
+async def run(config: Config) -> int:
+    """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
+    stop = _stop_event()
+    first = await asyncio.to_thread(first_limits, config.limits_file)
+    pod = Pod(config, ThreadLink(lambda: _load(config), first), first)
+    exposition = Exposition(pod)
+    clients, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(cluster.stop)
+        await cluster.start()
+        stack.push_async_callback(clients.stop)
+        await clients.start()
+        if not await _loaded(pod, stop):
+            return 0 if stop.is_set() else 1
+        meter = DutyMeter(pod.busy_seconds, pod.now, cuda=pod.model_on_cuda())
+        exposition.collector.meter = meter
+        _in_background(stack, meter.run())
+        _in_background(stack, watch_limits(config.limits_file, pod.live))
+        return await _serve(pod, clients, stop)
+
+
+async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
+    """Return whether the model is warm; False when told to stop before, or when it does not load."""
+    loading = asyncio.create_task(pod.load())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        pod.health.stage = Stage.DRAINING
+        return False
+    stopping.cancel()
+    try:
+        await loading
+    except ModelLoadFailed as error:
+        _last_words(pod.config, "ModelLoadFailed", str(error))
+        return False
+    return True
+
+
+async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
+    ended = [asyncio.create_task(stop.wait()), asyncio.create_task(pod.died.wait())]
+    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    for one in ended:
+        one.cancel()
+    if not pod.died.is_set():
+        await drain(pod, clients)
+    if pod.died.is_set():
+        await asyncio.sleep(LAST_ANSWERS_SECONDS)
+        _last_words(pod.config, "EngineDied", pod.health.death or "")
+        return 1
+    await pod.link.close()
+    return 0
+
+
+def _load(config: Config) -> Model:
+    """Load the model, in the engine's thread."""
+    from penstock_runtime.models.load import load  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+
+    return load(config.model, config.model_name)
+
+
+def _stop_event() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set; without handlers, process 1 would ignore them."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(one, stop.set)
+    return stop
+
+
+def _in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
+    task.add_done_callback(_tell_failure)
+    stack.callback(task.cancel)
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a background task has failed", exc_info=task.exception())
+
+
+def _last_words(config: Config, reason: str, message: str) -> None:
+    """Tell the operator why: the kubelet copies this file into the container's status."""
+    line = " ".join(f"{reason}: {message}".split())
+    log.error("%s", line)
+    if config.termination_log.exists():  # the kubelet creates it; a developer has none
+        config.termination_log.write_text(line, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

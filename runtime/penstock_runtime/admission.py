@@ -1,0 +1,241 @@
+"""Admission: bounds, credits, predicted wait, Retry-After, and the one book of who has not ended yet.
+
+The HTTP side holds the credits, so a refusal needs no round trip to the engine. Every request that comes
+through the door leaves it exactly once: refused, or ended as Completed, Failed, Expired or Cancelled.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from penstock_api.limits import Discipline, Load
+from penstock_runtime.batching.service_time import fit
+from penstock_runtime.counters import Counters
+from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
+from penstock_runtime.health import Health, Stage
+from penstock_runtime.link.messages import Cancel, Submit, ToEngine
+from penstock_runtime.live import LiveLimits
+from penstock_runtime.predict import least_wait_seconds, retry_after_seconds
+from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Outcome, Request
+from penstock_runtime.waiting.disciplines import LOWEST_CLASS, priority_class
+
+DRAIN_RETRY_SECONDS = 1.0
+"""A draining pod's requests are for its neighbours, at once."""
+
+_OUTCOMES: dict[type[End], Outcome] = {
+    Completed: Outcome.COMPLETED,
+    Failed: Outcome.FAILED,
+    Expired: Outcome.EXPIRED,
+    Cancelled: Outcome.CANCELLED,
+}
+
+
+@dataclass(slots=True)
+class Ticket:
+    """One request at the door: when it came, and whether its leaving was counted."""
+
+    id: str
+    arrived: float
+    reading: bool = False
+    """Holds a credit while its body is read."""
+    rows_counted: bool = False
+    left: bool = False
+
+
+@dataclass(slots=True)
+class _Held:
+    """A submitted request that has not ended."""
+
+    ticket: Ticket
+    request: Request
+    end: asyncio.Future[End] = field(repr=False)
+
+
+class Admission:
+    """Owns the credits and the book of submitted requests."""
+
+    def __init__(
+        self,
+        send: Callable[[ToEngine], None],
+        live: LiveLimits,
+        health: Health,
+        counters: Counters,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._send = send
+        self._live = live
+        self._health = health
+        self._counters = counters
+        self._now = now
+        self._held: dict[str, _Held] = {}
+        self._rows_held = 0
+        self._rows_by_class = [0] * (LOWEST_CLASS + 1)
+        self._reading = 0
+        self._ids = count(1)
+
+    @contextmanager
+    def receive(self) -> Iterator[Ticket]:
+        """Count one request at the door, and its leaving however the block is left.
+
+        A refusal raised inside is counted under its reason, a cancellation (the client went away) frees
+        the slot, and any other error counts as Failed; all are raised again.
+        """
+        self._counters.received += 1
+        ticket = Ticket(id=f"{next(self._ids):x}", arrived=self._now())
+        try:
+            yield ticket
+        except Refusal as refusal:
+            self._refuse(ticket, refusal)
+            raise
+        except asyncio.CancelledError:
+            self._cancel(ticket)
+            raise
+        except BaseException:
+            self._leave(ticket, Outcome.FAILED)
+            raise
+        finally:
+            self._stop_reading(ticket)
+
+    def check_door(self, ticket: Ticket) -> None:
+        """Take a credit for `ticket` before its body is read.
+
+        Raises:
+            NotServing: this pod loads, drains, or lost its engine.
+            QueueFull: as many wait as the limits allow.
+        """
+        stage = self._health.stage
+        if stage is Stage.LOADING:
+            raise NotServing("Loading", "the model is being loaded: try again soon")
+        if stage is Stage.DRAINING:
+            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
+        if stage is Stage.DEAD:
+            raise NotServing("EngineDied", "the engine of this pod has died: try again elsewhere")
+        depth = self._live.accepted.max_queue_depth
+        if self.load().waiting + self._reading >= depth:
+            raise QueueFull(
+                f"{depth} requests wait already, as many as maxQueueDepth allows: try again later",
+                retry_after_seconds=self.retry_after_seconds(),
+            )
+        self._reading += 1
+        ticket.reading = True
+
+    def count_rows(self, ticket: Ticket, rows: int) -> None:
+        """Count the rows of a request as soon as its body says them."""
+        self._counters.count_rows(rows)
+        ticket.rows_counted = True
+
+    async def serve(self, ticket: Ticket, request: Request) -> End:
+        """Submit `request` and return its end.
+
+        Raises:
+            TooLate: it could not begin before its deadline even if all goes well.
+            NotServing: the pod stopped serving while the body was read.
+        """
+        if self._health.stage in (Stage.DRAINING, Stage.DEAD):
+            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
+        self._check_deadline(request)
+        self._stop_reading(ticket)
+        held = _Held(ticket, request, asyncio.get_running_loop().create_future())
+        self._hold(held)
+        self._send(Submit((request,)))
+        return await held.end
+
+    def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
+        """Take a step's ends from the engine; those of clients that went away are in the past."""
+        for name, end in ends:
+            held = self._release(name)
+            if held is not None:
+                self._count_end(held, end)
+                held.end.set_result(end)
+
+    def fail_all(self, failed: Failed) -> None:
+        """End everything that is still held, because nothing else will."""
+        self.deliver([(name, failed) for name in list(self._held)])
+
+    def load(self) -> Load:
+        """Return what waits and what runs, in requests, by the engine's last word and our own book."""
+        running = self._live.report.running if self._live.report else 0
+        running = min(running, len(self._held))
+        return Load(waiting=len(self._held) - running, running=running)
+
+    def empty(self) -> bool:
+        """Return whether nothing is held and no body is being read."""
+        return not self._held and not self._reading
+
+    def retry_after_seconds(self) -> float:
+        """Return when the queue of now will have been served."""
+        curve = fit(self._live.curve)
+        return retry_after_seconds(curve, self._rows_waiting(), self._live.effective_cap)
+
+    def _rows_waiting(self) -> float:
+        load = self.load()
+        return self._rows_held * load.waiting / max(1, load.waiting + load.running)
+
+    def _check_deadline(self, request: Request) -> None:
+        if request.deadline is None:
+            return
+        curve = fit(self._live.curve)
+        wait = least_wait_seconds(curve, self._rows_ahead(request), self._live.effective_cap)
+        left = request.deadline - self._now()
+        if wait > left:
+            raise TooLate(
+                f"the predicted wait of {wait:.3f} s exceeds the {max(left, 0):.3f} s that the deadline"
+                " leaves: give it more time, or try again later",
+                field="parameters.timeout",
+                retry_after_seconds=self.retry_after_seconds(),
+            )
+
+    def _rows_ahead(self, request: Request) -> float:
+        """Rows that are surely served first: none are under EarliestDeadlineFirst, which may reorder."""
+        discipline = self._live.accepted.discipline
+        if discipline is Discipline.EARLIEST_DEADLINE_FIRST:
+            return 0.0
+        share = self._rows_waiting() / max(1, self._rows_held)
+        if discipline is Discipline.FIRST_IN_FIRST_OUT:
+            return self._rows_held * share
+        return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
+
+    def _hold(self, held: _Held) -> None:
+        self._held[held.request.id] = held
+        self._add_rows(held.request, held.request.rows)
+
+    def _release(self, id: str) -> _Held | None:
+        held = self._held.pop(id, None)
+        if held is not None:
+            self._add_rows(held.request, -held.request.rows)
+        return held
+
+    def _add_rows(self, request: Request, rows: int) -> None:
+        self._rows_held += rows
+        self._rows_by_class[priority_class(request.priority)] += rows
+
+    def _count_end(self, held: _Held, end: End) -> None:
+        self._leave(held.ticket, _OUTCOMES[type(end)])
+        if isinstance(end, Completed):
+            self._counters.request_seconds.observe(self._now() - held.ticket.arrived)
+            self._counters.queue_seconds.observe(end.queue_seconds)
+
+    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
+        if not ticket.rows_counted and refusal.status in (429, 503):
+            self._counters.count_unread_rows()
+        if not ticket.left:
+            ticket.left = True
+            self._counters.refused[refusal.reason] += 1
+
+    def _cancel(self, ticket: Ticket) -> None:
+        if self._release(ticket.id) is not None:
+            self._send(Cancel((ticket.id,)))
+        self._leave(ticket, Outcome.CANCELLED)
+
+    def _leave(self, ticket: Ticket, outcome: Outcome) -> None:
+        if not ticket.left:
+            ticket.left = True
+            self._counters.ended[outcome] += 1
+
+    def _stop_reading(self, ticket: Ticket) -> None:
+        if ticket.reading:
+            ticket.reading = False
+            self._reading -= 1

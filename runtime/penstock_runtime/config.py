@@ -1,0 +1,178 @@
+"""The only reader of the environment: one frozen `Config`, read once, unknown names refused.
+
+In a pod the operator sets the names of `penstock_api.names`; the others are for developers and tests.
+`PENSTOCK_MODEL` alone is enough to run `python -m penstock_runtime` on a laptop.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from penstock_api import names
+from penstock_api.model import ModelSpec
+from penstock_runtime.errors import ConfigError
+
+_SERVICE_LINK: Final = re.compile(
+    r"^PENSTOCK(_.*)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
+)
+"""What the kubelet injects for Services whose names begin with `penstock`; not ours to refuse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that the environment decides. Durations are seconds, sizes are bytes."""
+
+    model: ModelSpec
+    pool: str = "local"
+    """Whose pod this is; named where clients are told who owns the model."""
+    namespace: str = "default"
+    pod_name: str = "local"
+    """Sent back in `X-Penstock-Pod`."""
+    pod_uid: str = ""
+    """What control tokens must be addressed to; empty outside a cluster."""
+    settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
+    """Holds the limits and the public keys of the control API; both may be absent."""
+    host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
+    client_port: int = names.CLIENT_PORT
+    cluster_port: int = names.CLUSTER_PORT
+    drain_deadline_seconds: float = 120.0
+    """From SIGTERM to the last answer; DESIGN's built-in of `spec.drain.deadlineSeconds`."""
+    accept_seconds: float = 5.0
+    """How long a pod that was told to stop goes on accepting: the removal of endpoints lags."""
+    max_body_bytes: int = 64 * 2**20
+    """Of one request, after decompression; aiohttp's own default of 1 MiB is too little for tensors."""
+    body_seconds: float = 60.0
+    """A client that has not sent its body by then is answered 408 and gives its credit back."""
+    keep_alive_seconds: float = 75.0
+    connection_age_seconds: float = 20.0
+    """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""
+    connection_requests: int = 1000
+    client_metrics: bool = True
+    """Whether port 8000 serves `/metrics` too."""
+    insecure_control: bool = False
+    """Obey control calls without a token: for local development only."""
+    access_log: bool = False
+    log_format: str = "text"
+    log_level: str = "INFO"
+    termination_log: Path = field(default_factory=lambda: Path(names.TERMINATION_LOG))
+
+    @property
+    def model_name(self) -> str:
+        """The name that clients use."""
+        return self.model.name or self.pool
+
+    @property
+    def limits_file(self) -> Path:
+        """A `LimitsUpdate` in JSON."""
+        return self.settings_folder / names.LIMITS_FILE
+
+    @property
+    def control_keys_file(self) -> Path:
+        """Public keys by key id, in JSON."""
+        return self.settings_folder / names.CONTROL_KEYS_FILE
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Config":
+        """Return the configuration that `environ` spells.
+
+        Raises:
+            ConfigError: an unknown `PENSTOCK_` name, a missing model, or a value that does not parse.
+        """
+        ours = {
+            name: value
+            for name, value in environ.items()
+            if name.startswith("PENSTOCK_") and not _is_service_link(name, value)
+        }
+        unknown = sorted(ours.keys() - _READERS.keys())
+        if unknown:
+            raise ConfigError(
+                f"environment variable {unknown[0]} is not known to this version: unset it"
+                f" (known: {', '.join(sorted(_READERS))})"
+            )
+        if names.ENV_MODEL not in ours:
+            raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
+        return cls(**dict(_read(name, value) for name, value in ours.items()))
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    link = _SERVICE_LINK.match(name) is not None
+    return link and (name not in _READERS or value.startswith(("tcp://", "udp://", "sctp://")))
+
+
+def _read(name: str, value: str) -> tuple[str, Any]:
+    attribute, parse = _READERS[name]
+    try:
+        return attribute, parse(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{name}: {where or 'the value'}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"{name}={value!r}: {error}") from error
+
+
+def _boolean(value: str) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if value.lower() not in known:
+        raise ValueError("must be true or false")
+    return known[value.lower()]
+
+
+def _at_least(least: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = float(value)
+        if not least <= number < float("inf"):
+            raise ValueError(f"must be a number of at least {least:g}")
+        return number
+
+    return parse
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value)
+        if not least <= number <= most:
+            raise ValueError(f"must be between {least} and {most}")
+        return number
+
+    return parse
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        found = {one.lower(): one for one in known}.get(value.lower())
+        if found is None:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return found
+
+    return parse
+
+
+_READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    names.ENV_MODEL: ("model", ModelSpec.model_validate_json),
+    names.ENV_POOL: ("pool", str),
+    names.ENV_NAMESPACE: ("namespace", str),
+    names.ENV_POD_NAME: ("pod_name", str),
+    names.ENV_POD_UID: ("pod_uid", str),
+    names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
+    "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),
+    "PENSTOCK_HOST": ("host", str),
+    "PENSTOCK_CLIENT_PORT": ("client_port", _whole(0, 65_535)),
+    "PENSTOCK_CLUSTER_PORT": ("cluster_port", _whole(0, 65_535)),
+    "PENSTOCK_ACCEPT_SECONDS": ("accept_seconds", _at_least(0)),
+    "PENSTOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole(1024, 2**40)),
+    "PENSTOCK_BODY_SECONDS": ("body_seconds", _at_least(0.1)),
+    "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
+    "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),
+    "PENSTOCK_CONNECTION_REQUESTS": ("connection_requests", _whole(1, 2**31)),
+    "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
+    "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
+    "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
+    "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
+    "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+    "PENSTOCK_TERMINATION_LOG": ("termination_log", Path),
+}

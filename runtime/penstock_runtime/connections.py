@@ -1,0 +1,44 @@
+"""The age of client connections: closed politely after a while, so that a plain Service spreads load.
+
+A keep-alive client never meets the replicas that joined after it connected (CONTROL.md, Balance). So a
+connection is closed, by `Connection: close` on an answer, at 20 s +- 50 % or after 1,000 requests, and
+with the next answer once the pod is told to stop. Jitter keeps clients from reconnecting in step.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+
+@dataclass(slots=True)
+class _Connection:
+    ends_at: float
+    requests: int = 0
+
+
+class Connections:
+    """Owns when each open client connection is to close; knows them by their transports."""
+
+    def __init__(
+        self,
+        age_seconds: float,
+        most_requests: int,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._age_seconds = age_seconds
+        self._most_requests = most_requests
+        self._draw = draw
+        self._open: WeakKeyDictionary[asyncio.BaseTransport, _Connection] = WeakKeyDictionary()
+
+    def note(self, transport: asyncio.BaseTransport | None, now: float) -> bool:
+        """Count one request; return whether its answer is to be the connection's last."""
+        if transport is None:
+            return True
+        connection = self._open.get(transport)
+        if connection is None:
+            connection = _Connection(now + self._age_seconds * (0.5 + self._draw()))
+            self._open[transport] = connection
+        connection.requests += 1
+        return now >= connection.ends_at or connection.requests >= self._most_requests

@@ -1,0 +1,139 @@
+"""GPU duty and memory: NVML where the model computes on CUDA and NVML answers, else the engine's busy share."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pynvml
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 0.5
+WINDOW_SECONDS = 5.0
+"""The scrape interval: a reading stands for the time since the last scrape."""
+NVML_SECONDS = 2.0
+"""A driver call that takes longer has hung; its reading is absent, and nobody waits for it."""
+
+
+class DutySource(StrEnum):
+    """The label value of `penstock_gpu_utilization_ratio`."""
+
+    NVML = "NVML"
+    ENGINE = "EngineBusyShare"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The pod's GPUs at one moment: mean duty (0 to 1), and memory in bytes over all of them."""
+
+    utilization: float
+    memory_used: int
+    memory_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """The mean over the window, and what measured it."""
+
+    ratio: float
+    source: DutySource
+
+
+class BusyShare:
+    """The share of the last seconds that an engine was busy, from its ever-growing busy time."""
+
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self._window_seconds = window_seconds
+        self._samples: deque[tuple[float, float]] = deque()
+
+    def note(self, now: float, busy_seconds: float) -> None:
+        """Take one sample, and forget those that the window no longer needs."""
+        self._samples.append((now, busy_seconds))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - self._window_seconds:
+            self._samples.popleft()
+
+    def ratio(self) -> float:
+        """Return 0 to 1; 0 before the second sample."""
+        if len(self._samples) < 2:
+            return 0.0
+        (since, before), (now, busy) = self._samples[0], self._samples[-1]
+        return min(max((busy - before) / max(now - since, 1e-9), 0.0), 1.0)
+
+
+class DutyMeter:
+    """Samples both sources twice a second; what was sampled is read without waiting."""
+
+    def __init__(
+        self, busy_seconds: Callable[[], float], now: Callable[[], float], *, cuda: bool
+    ) -> None:
+        self._busy_seconds = busy_seconds
+        self._now = now
+        self._cuda = cuda
+        self._share = BusyShare()
+        self._readings: deque[tuple[float, GpuReading]] = deque()
+        self._call: asyncio.Task[GpuReading | None] | None = None
+
+    async def run(self) -> None:
+        """Sample for ever."""
+        while True:
+            self._share.note(self._now(), self._busy_seconds())
+            if self._cuda:
+                await self._sample_nvml()
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def duty(self) -> Duty:
+        """Return the mean of the last seconds."""
+        fresh = self._fresh()
+        if fresh:
+            return Duty(sum(one.utilization for one in fresh) / len(fresh), DutySource.NVML)
+        return Duty(self._share.ratio(), DutySource.ENGINE)
+
+    def memory(self) -> GpuReading | None:
+        """Return the last reading, None without NVML."""
+        fresh = self._fresh()
+        return fresh[-1] if fresh else None
+
+    def _fresh(self) -> list[GpuReading]:
+        oldest = self._now() - WINDOW_SECONDS
+        return [one for time, one in self._readings if time >= oldest]
+
+    async def _sample_nvml(self) -> None:
+        if self._call is None:
+            self._call = asyncio.create_task(asyncio.to_thread(read_nvml))
+        done, _ = await asyncio.wait({self._call}, timeout=NVML_SECONDS)
+        if not done:
+            return  # it hangs: ask again for the same call, never for a second one
+        reading, self._call = self._call.result(), None
+        if reading is None:
+            self._cuda = False
+            return
+        self._readings.append((self._now(), reading))
+        while len(self._readings) > WINDOW_SECONDS / SAMPLE_SECONDS:
+            self._readings.popleft()
+
+
+def read_nvml() -> GpuReading | None:
+    """Return a reading of the GPUs that this container sees, or None where NVML cannot tell."""
+    try:
+        pynvml.nvmlInit()
+        handles = [
+            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+        return _reading(handles) if handles else None
+    except pynvml.NVMLError as error:
+        log.info("NVML does not answer (%s): duty is the engine's busy share", error)
+        return None
+
+
+def _reading(handles: list[Any]) -> GpuReading:
+    rates = [pynvml.nvmlDeviceGetUtilizationRates(one).gpu for one in handles]
+    memory = [pynvml.nvmlDeviceGetMemoryInfo(one) for one in handles]
+    return GpuReading(
+        utilization=sum(rates) / len(rates) / 100,
+        memory_used=sum(int(one.used) for one in memory),
+        memory_total=sum(int(one.total) for one in memory),
+    )

@@ -1,0 +1,179 @@
+"""The metrics as they are scraped: rendered from plain counters, so that a request pays no label look-up.
+
+Names are those of `penstock_api.names`; `pool`, `namespace` and `pod` are added by relabelling.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from penstock_api import names
+from penstock_api.limits import CurveSums
+from penstock_runtime.gpu import DutyMeter
+from penstock_runtime.histogram import Histogram
+from penstock_runtime.pod import Pod
+
+
+class PodCollector(Collector):
+    """Everything that one pod tells; `meter` is absent until the model is loaded."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self.meter: DutyMeter | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        yield from self._requests()
+        yield from self._histograms()
+        yield from self._limits()
+        yield from _curve(self._pod.live.curve)
+        yield from self._device()
+
+    def _requests(self) -> Iterator[Metric]:
+        counters, load = self._pod.counters, self._pod.admission.load()
+        yield _gauge(names.METRIC_REQUESTS_WAITING, "Requests that wait for a batch.", load.waiting)
+        yield _gauge(names.METRIC_REQUESTS_RUNNING, "Requests in the running batch.", load.running)
+        yield _counter(
+            names.METRIC_REQUESTS_RECEIVED,
+            "Requests received, before admission.",
+            counters.received,
+        )
+        yield _counter(
+            names.METRIC_ROWS_RECEIVED,
+            "Rows received, before admission; estimated for bodies that were refused unread.",
+            counters.rows_received,
+        )
+        ended = CounterMetricFamily(
+            names.METRIC_REQUESTS, "Admitted requests by how they ended.", labels=["outcome"]
+        )
+        for outcome, number in counters.ended.items():
+            ended.add_metric([outcome.value], number)
+        yield ended
+        refused = CounterMetricFamily(
+            names.METRIC_REQUESTS_REFUSED, "Requests refused at admission.", labels=["reason"]
+        )
+        for reason, number in sorted(counters.refused.items()):
+            refused.add_metric([reason], number)
+        yield refused
+        model = [self._pod.config.model_name]
+        for alias, value in (
+            (names.METRIC_VLLM_WAITING, load.waiting),
+            (names.METRIC_VLLM_RUNNING, load.running),
+            (names.METRIC_VLLM_CACHE, 0),
+        ):
+            family = GaugeMetricFamily(
+                alias, "For the Gateway API endpoint picker.", labels=["model_name"]
+            )
+            family.add_metric(model, value)
+            yield family
+
+    def _histograms(self) -> Iterator[Metric]:
+        counters = self._pod.counters
+        yield _histogram(
+            names.METRIC_REQUEST_DURATION,
+            "Completed requests, from arrival to end.",
+            counters.request_seconds,
+        )
+        yield _histogram(
+            names.METRIC_TIME_IN_QUEUE,
+            "Completed requests, from arrival to the start of their batch.",
+            counters.queue_seconds,
+        )
+        yield _histogram(names.METRIC_BATCH_SIZE, "Rows of a batch.", counters.batch_rows)
+        yield _histogram(
+            names.METRIC_BATCH_DURATION, "Device time of a batch.", counters.batch_seconds
+        )
+        yield _counter(
+            names.METRIC_OUT_OF_MEMORY_SPLITS,
+            "Batches split because the device's memory did not hold them.",
+            counters.out_of_memory_splits,
+        )
+
+    def _limits(self) -> Iterator[Metric]:
+        live = self._pod.live
+        yield _gauge(
+            names.METRIC_BATCH_CAP, "The batch cap in force.", live.in_force.max_batch_size
+        )
+        if live.report is not None:
+            yield _gauge(
+                names.METRIC_BATCH_CAP_BOUND, "The largest cap that memory allows.", live.cap_bound
+            )
+        yield _gauge(
+            names.METRIC_LIMITS_GENERATION,
+            "Generation of the limits in force.",
+            live.in_force.generation,
+        )
+
+    def _device(self) -> Iterator[Metric]:
+        if self._pod.config.pod_uid:
+            info = GaugeMetricFamily(
+                names.METRIC_POD_INFO, "Which pod these samples are of.", labels=["uid"]
+            )
+            info.add_metric([self._pod.config.pod_uid], 1)
+            yield info
+        if self.meter is None:
+            return
+        duty = self.meter.duty()
+        family = GaugeMetricFamily(
+            names.METRIC_GPU_UTILIZATION, "GPU duty of the last 5 s, 0 to 1.", labels=["source"]
+        )
+        family.add_metric([duty.source.value], duty.ratio)
+        yield family
+        memory = self.meter.memory()
+        if memory is not None:
+            held = GaugeMetricFamily(names.METRIC_GPU_MEMORY, "GPU memory.", labels=["kind"])
+            held.add_metric(["used"], memory.memory_used)
+            held.add_metric(["total"], memory.memory_total)
+            yield held
+
+
+class Exposition:
+    """A registry of this pod's own, and its text in the format that a scraper asks for."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.collector = PodCollector(pod)
+        self._registry = CollectorRegistry()
+        self._registry.register(self.collector)
+        ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Return the text, and its content type, for an `Accept` header."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+def _curve(sums: CurveSums) -> Iterator[Metric]:
+    yield _counter(names.METRIC_CURVE_BATCHES, "Service curve: batches.", sums.batches)
+    yield _counter(names.METRIC_CURVE_COST, "Service curve: sum of rows b.", sums.cost_units)
+    yield _counter(
+        names.METRIC_CURVE_COST_SQUARED, "Service curve: sum of b^2.", sums.cost_units_squared
+    )
+    yield _counter(names.METRIC_CURVE_SECONDS, "Service curve: sum of seconds t.", sums.seconds)
+    yield _counter(
+        names.METRIC_CURVE_COST_SECONDS, "Service curve: sum of b*t.", sums.cost_unit_seconds
+    )
+    yield _counter(
+        names.METRIC_CURVE_SECONDS_SQUARED, "Service curve: sum of t^2.", sums.seconds_squared
+    )
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], histogram.buckets(), histogram.total)
+    return family

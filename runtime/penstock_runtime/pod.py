@@ -1,0 +1,79 @@
+"""One pod's HTTP side as a whole: its parts, and how the engine's messages reach them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.admission import Admission
+from penstock_runtime.config import Config
+from penstock_runtime.counters import Counters
+from penstock_runtime.health import Health, Stage
+from penstock_runtime.link.base import EngineLink
+from penstock_runtime.link.messages import EngineDied, FromEngine
+from penstock_runtime.live import LiveLimits
+from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.request import Failed
+
+log = logging.getLogger(__name__)
+
+
+class Pod:
+    """Owns nothing of a request itself; hands what the engine says to the owners."""
+
+    def __init__(
+        self,
+        config: Config,
+        link: EngineLink,
+        first_limits: LimitsUpdate,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config
+        self.link = link
+        self.now = now
+        self.health = Health()
+        self.counters = Counters()
+        self.live = LiveLimits(first_limits, link.send)
+        self.admission = Admission(link.send, self.live, self.health, self.counters, now)
+        self.model: ModelInfo | None = None
+        self.died = asyncio.Event()
+
+    async def load(self) -> None:
+        """Load and warm the model, then serve.
+
+        Raises:
+            ModelLoadFailed: with a one-line reason.
+        """
+        self.model = await self.link.start(self.deliver)
+        if self.health.stage is Stage.LOADING:
+            self.health.stage = Stage.SERVING
+        log.info(
+            "the model is warm", extra={"model": self.model.name, "backend": self.model.backend}
+        )
+
+    def deliver(self, message: FromEngine) -> None:
+        """Take one message of the engine, in the event loop."""
+        if isinstance(message, EngineDied):
+            self._bury(message.reason)
+            return
+        self.live.deliver(message.report)
+        if message.batch is not None:
+            self.counters.count_batch(message.batch)
+        self.admission.deliver(message.ends)
+
+    def model_on_cuda(self) -> bool:
+        """Return whether NVML's figures are about what this pod computes on."""
+        return self.model is not None and self.model.backend.startswith("cuda")
+
+    def busy_seconds(self) -> float:
+        """Return how long the engine has computed in all, the running step included."""
+        settled = self.live.report.busy_seconds if self.live.report else 0.0
+        heartbeat = self.link.heartbeat()
+        return settled + (max(self.now() - heartbeat.last_step, 0.0) if heartbeat.busy else 0.0)
+
+    def _bury(self, reason: str) -> None:
+        log.error("the engine has died: %s", reason)
+        self.health.die(reason)
+        self.admission.fail_all(Failed(f"the engine has died: {reason}"))
+        self.died.set()

@@ -1,0 +1,116 @@
+"""Reading a body: bounded in bytes and time, and split into JSON header and binary tensors."""
+
+import asyncio
+import json
+from typing import Any, Final
+
+import orjson
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from penstock_runtime.errors import BadInput, BodyTimeout, TooLarge, UnsupportedCoding
+
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+_CODINGS: Final = frozenset(("", "identity", "gzip", "deflate"))
+
+
+def check_head(request: web.Request, most_bytes: int) -> None:
+    """Refuse by its headers alone a body that would not be read to its end.
+
+    Raises:
+        TooLarge: `Content-Length` says so.
+        UnsupportedCoding: neither plain nor gzip nor deflate.
+    """
+    length = request.content_length
+    if length is not None and length > most_bytes:
+        raise _too_large(str(length), most_bytes)
+    coding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
+    if coding not in _CODINGS:
+        raise UnsupportedCoding(
+            f"Content-Encoding {coding!r} is not supported: send gzip, deflate or plain",
+            field=hdrs.CONTENT_ENCODING,
+        )
+
+
+async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearray:
+    """Return the decompressed body; a client that asked leave to send it (`Expect`) is given it only here.
+
+    Raises:
+        TooLarge: more than `most_bytes` after decompression; the rest is never decompressed.
+        BodyTimeout: not complete within `seconds`.
+        BadInput: the compression or the chunks are broken.
+    """
+    await _continue(request)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while chunk := await request.content.readany():
+                body += chunk
+                if len(body) > most_bytes:
+                    raise _too_large(f"more than {most_bytes}", most_bytes)
+    except TimeoutError as error:
+        raise BodyTimeout(
+            f"the body did not arrive within {seconds:g} s: send it faster"
+        ) from error
+    except (web.RequestPayloadError, HttpProcessingError) as error:
+        raise BadInput(
+            f"the body cannot be decoded ({error}): check Content-Encoding and chunks", field="body"
+        ) from error
+    return body
+
+
+def split(body: bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
+    """Return the JSON object and the binary data behind it.
+
+    Raises:
+        BadInput: `header_length` is no length inside the body, or the JSON is broken or no object.
+    """
+    view = memoryview(body)
+    length = len(body) if header_length is None else _length(header_length, len(body))
+    found = _json(view[:length])
+    if not isinstance(found, dict):
+        raise BadInput("the body must be a JSON object with `inputs`", field="body")
+    return found, view[length:]
+
+
+def _length(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= most):
+        raise BadInput(
+            f"{HEADER_LENGTH} {text[:40]!r} must be a number of bytes from 0 to the body's {most}",
+            field=HEADER_LENGTH,
+        )
+    return int(text)
+
+
+def _json(text: memoryview) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return _json_with_nan(bytes(text), error)
+
+
+def _json_with_nan(text: bytes, error: orjson.JSONDecodeError) -> Any:
+    """Parse what only Triton's dialect allows: NaN and Infinity as numbers."""
+    if b"NaN" in text or b"Infinity" in text:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+    raise BadInput(f"the body is not valid JSON: {error}", field="body") from error
+
+
+async def _continue(request: web.Request) -> None:
+    if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # as aiohttp's own handler: the answer has not begun
+
+
+async def postpone_continue(_request: web.Request) -> None:
+    """Say nothing yet: a refusal must reach the client before it sends its body (`web.Route`'s hook)."""
+
+
+def _too_large(size: str, most_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"a body of {size} bytes exceeds the {most_bytes} that this pod accepts: send fewer rows a request",
+        field="Content-Length",
+    )

@@ -1,0 +1,191 @@
+"""One `infer` body, judged against the model: every fault names its field, its value and the remedy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
+from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
+from penstock_runtime.request import Tensor
+
+MICROSECONDS = 1e-6
+_SHARED_MEMORY = "shared_memory_region"
+
+
+@dataclass(frozen=True, slots=True)
+class InferCall:
+    """A valid call. Inputs are in the model's own order, `rows` is their common first axis."""
+
+    id: str | None
+    inputs: dict[str, Tensor]
+    rows: int
+    group: tuple[tuple[str, str, tuple[int, ...]], ...]
+    priority: int
+    timeout_seconds: float | None
+    """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
+    outputs: tuple[WantedOutput, ...]
+
+
+def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows: int) -> InferCall:
+    """Return the call that `wire` and the binary data behind it spell.
+
+    Raises:
+        BadInput: with the field.
+    """
+    parameters = an_object(wire.get("parameters", {}), "parameters")
+    name = wire.get("id")
+    if name is not None and not isinstance(name, str):
+        raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
+    inputs = _inputs(wire, binary, model)
+    return InferCall(
+        id=name,
+        inputs=inputs,
+        rows=_rows(inputs, wire["inputs"], most_rows),
+        group=tuple((name, one.dtype.name, one.shape[1:]) for name, one in inputs.items()),
+        priority=_whole(parameters, "priority", "0 (unset) or 1 (highest) and up"),
+        timeout_seconds=_whole(parameters, "timeout", "microseconds, 0 for none") * MICROSECONDS
+        or None,
+        outputs=wanted_outputs(wire, parameters, model),
+    )
+
+
+def an_object(value: Any, field: str) -> dict[str, Any]:
+    """Return `value` if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise BadInput(f"`{field}` must be an object, got {value!r:.80}", field=field)
+    return value
+
+
+def _whole(parameters: Mapping[str, Any], name: str, meaning: str) -> int:
+    value = parameters.get(name, 0)
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise BadInput(
+            f"`{name}` must be a whole number ({meaning}), got {value!r:.80}",
+            field=f"parameters.{name}",
+        )
+    return value
+
+
+def _inputs(wire: dict[str, Any], binary: memoryview, model: ModelInfo) -> dict[str, Tensor]:
+    listed = wire.get("inputs")
+    if not isinstance(listed, list) or not listed:
+        raise BadInput("`inputs` must be a list of tensors and hold at least one", field="inputs")
+    specs = {spec.name: spec for spec in model.inputs}
+    found: dict[str, Tensor] = {}
+    at = 0
+    for index, one in enumerate(listed):
+        field = f"inputs[{index}]"
+        tensor = an_object(one, field)
+        spec = _spec(tensor, specs, found, field)
+        size = _binary_size(tensor, field)
+        found[spec.name] = _tensor(tensor, spec, binary[at : at + (size or 0)], size, field)
+        at += size or 0
+    _check_all_named(found, specs)
+    if at != len(binary):
+        raise BadInput(
+            f"{len(binary)} bytes follow the JSON, but the inputs' binary_data_size add up to {at}",
+            field="inputs",
+        )
+    return {name: found[name] for name in specs}
+
+
+def _spec(
+    tensor: dict[str, Any], specs: Mapping[str, TensorSpec], found: Mapping[str, Tensor], field: str
+) -> TensorSpec:
+    name = tensor.get("name")
+    if not isinstance(name, str) or name not in specs:
+        known = ", ".join(specs)
+        raise BadInput(
+            f"the model has no input {name!r:.80}: it takes {known}", field=f"{field}.name"
+        )
+    if name in found:
+        raise BadInput(f"input {name!r} is given twice: send it once", field=f"{field}.name")
+    if tensor.get("datatype") != specs[name].datatype:
+        raise BadInput(
+            f"input {name!r} has datatype {tensor.get('datatype')!r:.80}: send {specs[name].datatype}",
+            field=f"{field}.datatype",
+        )
+    return specs[name]
+
+
+def _check_all_named(found: Mapping[str, Tensor], specs: Mapping[str, TensorSpec]) -> None:
+    missing = [name for name in specs if name not in found]
+    if missing:
+        raise BadInput(f"input {missing[0]!r} is missing: send every input", field="inputs")
+
+
+def _binary_size(tensor: dict[str, Any], field: str) -> int | None:
+    parameters = an_object(tensor.get("parameters", {}), f"{field}.parameters")
+    if _SHARED_MEMORY in parameters:
+        raise BadInput(
+            "shared memory is not supported: send `data` or binary data",
+            field=f"{field}.parameters.{_SHARED_MEMORY}",
+        )
+    size = parameters.get("binary_data_size")
+    if size is None:
+        return None
+    if type(size) is not int or size < 0:
+        raise BadInput(
+            f"`binary_data_size` must be a number of bytes from 0, got {size!r:.80}",
+            field=f"{field}.parameters.binary_data_size",
+        )
+    return size
+
+
+def _tensor(
+    tensor: dict[str, Any], spec: TensorSpec, binary: memoryview, size: int | None, field: str
+) -> Tensor:
+    shape = _shape(tensor.get("shape"), spec, f"{field}.shape")
+    if size is None:
+        if "data" not in tensor:
+            raise BadInput(
+                f"input {spec.name!r} has neither `data` nor binary data: send one",
+                field=f"{field}.data",
+            )
+        return from_json(tensor["data"], spec.datatype, shape, f"{field}.data")
+    where = f"{field}.parameters.binary_data_size"
+    if "data" in tensor:
+        raise BadInput(
+            f"input {spec.name!r} has both `data` and binary data: send one", field=where
+        )
+    if len(binary) != size:
+        raise BadInput(
+            f"`binary_data_size` {size} exceeds the {len(binary)} bytes that follow", field=where
+        )
+    return from_bytes(binary, spec.datatype, shape, where)
+
+
+def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
+    if not isinstance(shape, list) or any(type(size) is not int for size in shape):
+        raise BadInput(f"`shape` must be a list of whole numbers, got {shape!r:.80}", field=field)
+    wanted = list(spec.shape)
+    fits = len(shape) == len(wanted) and all(
+        want in (-1, size) for size, want in zip(shape, wanted, strict=True)
+    )
+    if not fits:
+        raise BadInput(f"input {spec.name!r} has shape {shape!r:.80}: send {wanted}", field=field)
+    if min(shape) < 1:
+        raise BadInput(
+            f"shape {shape!r:.80} has no rows or elements: send at least one", field=field
+        )
+    return tuple(shape)
+
+
+def _rows(inputs: Mapping[str, Tensor], listed: list[dict[str, Any]], most_rows: int) -> int:
+    index_of = {one["name"]: index for index, one in enumerate(listed)}
+    first = next(iter(inputs))
+    rows = int(inputs[first].shape[0])
+    for name, one in inputs.items():
+        if one.shape[0] != rows:
+            raise BadInput(
+                f"input {name!r} has {one.shape[0]} rows, but {first!r} has {rows}: send as many in each",
+                field=f"inputs[{index_of[name]}].shape",
+            )
+    if rows > most_rows:
+        raise BadInput(
+            f"{rows} rows exceed the {most_rows} that this pod holds at once: split the request",
+            field=f"inputs[{index_of[first]}].shape",
+        )
+    return rows

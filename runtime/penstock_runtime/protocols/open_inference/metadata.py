@@ -1,0 +1,58 @@
+"""What a client may ask about the server and its one model."""
+
+from importlib.metadata import version
+from typing import Any, Final
+
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+
+MODEL_VERSION: Final = "1"
+"""A pool serves one version: another model is another pool, or a rollout."""
+
+EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "schedule_policy",
+)
+
+
+def server() -> dict[str, Any]:
+    """Return the answer to `GET /v2`."""
+    return {"name": "penstock", "version": version("penstock"), "extensions": list(EXTENSIONS)}
+
+
+def model(info: ModelInfo) -> dict[str, Any]:
+    """Return the answer to `GET /v2/models/{model}`."""
+    return {
+        "name": info.name,
+        "versions": [MODEL_VERSION],
+        "platform": info.platform,
+        "inputs": [_tensor(one) for one in info.inputs],
+        "outputs": [_tensor(one) for one in info.outputs],
+    }
+
+
+def configuration(info: ModelInfo, most_rows: int) -> dict[str, Any]:
+    """Return the answer to `GET /v2/models/{model}/config`, in Triton's words."""
+    return {
+        "name": info.name,
+        "platform": info.platform,
+        "backend": info.backend,
+        "max_batch_size": most_rows,
+        "input": [_configured(one) for one in info.inputs],
+        "output": [_configured(one) for one in info.outputs],
+    }
+
+
+def repository_index(info: ModelInfo, *, ready: bool) -> list[dict[str, str]]:
+    """Return the answer to `POST /v2/repository/index`."""
+    state, reason = ("READY", "") if ready else ("UNAVAILABLE", "not ready")
+    return [{"name": info.name, "version": MODEL_VERSION, "state": state, "reason": reason}]
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
+
+
+def _configured(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "data_type": f"TYPE_{spec.datatype}", "dims": list(spec.shape[1:])}

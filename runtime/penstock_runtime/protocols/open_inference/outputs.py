@@ -1,0 +1,78 @@
+"""Which outputs a call wants, and in which form."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.models.base import ModelInfo
+
+_UNSUPPORTED = ("classification", "shared_memory_region")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedOutput:
+    """One output; `binary` puts it behind the JSON instead of inside."""
+
+    name: str
+    binary: bool
+
+
+def wanted_outputs(
+    wire: dict[str, Any], parameters: dict[str, Any], model: ModelInfo
+) -> tuple[WantedOutput, ...]:
+    """Return what `outputs` selects, or every output of the model where it selects none.
+
+    Raises:
+        BadInput: an output that the model lacks, given twice, or wanted in an unsupported form.
+    """
+    binary = _flag(parameters, "binary_data_output", "parameters", default=False)
+    listed = wire.get("outputs")
+    if listed is not None and not isinstance(listed, list):
+        raise BadInput(f"`outputs` must be a list, got {listed!r:.80}", field="outputs")
+    if not listed:
+        return tuple(WantedOutput(spec.name, binary) for spec in model.outputs)
+    known = [spec.name for spec in model.outputs]
+    found: dict[str, WantedOutput] = {}
+    for index, one in enumerate(listed):
+        wanted = _wanted(one, known, f"outputs[{index}]", default=binary)
+        if wanted.name in found:
+            raise BadInput(
+                f"output {wanted.name!r} is asked for twice: ask once",
+                field=f"outputs[{index}].name",
+            )
+        found[wanted.name] = wanted
+    return tuple(found.values())
+
+
+def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> WantedOutput:
+    if not isinstance(one, dict):
+        raise BadInput(f"`{field}` must be an object, got {one!r:.80}", field=field)
+    name = one.get("name")
+    if name not in known:
+        raise BadInput(
+            f"the model has no output {name!r:.80}: it gives {', '.join(known)}",
+            field=f"{field}.name",
+        )
+    parameters = one.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise BadInput(
+            f"`parameters` must be an object, got {parameters!r:.80}", field=f"{field}.parameters"
+        )
+    for unsupported in _UNSUPPORTED:
+        if unsupported in parameters:
+            raise BadInput(
+                f"`{unsupported}` is not supported: leave it out",
+                field=f"{field}.parameters.{unsupported}",
+            )
+    return WantedOutput(
+        name, _flag(parameters, "binary_data", f"{field}.parameters", default=default)
+    )
+
+
+def _flag(parameters: dict[str, Any], name: str, field: str, *, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise BadInput(
+            f"`{name}` must be true or false, got {value!r:.80}", field=f"{field}.{name}"
+        )
+    return value

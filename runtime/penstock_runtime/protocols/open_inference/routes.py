@@ -1,0 +1,199 @@
+"""The routes of KServe v2 on the client port."""
+
+import asyncio
+import logging
+from typing import assert_never
+
+from aiohttp import hdrs, web
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.admission import Ticket
+from penstock_runtime.errors import BadInput, NotServing, UnknownModel
+from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.open_inference import answers, bodies, calls, metadata
+from penstock_runtime.protocols.replies import JSON, error_reply, json_reply
+from penstock_runtime.request import Cancelled, Completed, Expired, Failed, Request
+
+log = logging.getLogger(__name__)
+
+HEADER_TIMEOUT = "X-Request-Timeout-Ms"
+HEADER_QUEUE_SECONDS = "X-Penstock-Queue-Seconds"
+COMPRESS_IN_THREAD_BYTES = 2**20
+BINARY = "application/octet-stream"
+
+
+class OpenInference:
+    """Answers the protocol for one pod."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return every route; `infer` refuses before it lets a client send its body."""
+        both = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+        of_model = [
+            route
+            for path in both
+            for route in (
+                web.get(path, self.model_metadata),
+                web.get(f"{path}/config", self.model_config),
+                web.get(f"{path}/ready", self.model_ready),
+                web.post(f"{path}/infer", self.infer, expect_handler=bodies.postpone_continue),
+            )
+        ]
+        return [
+            web.get("/v2", self.server_metadata),
+            web.get("/v2/", self.server_metadata),
+            web.get("/v2/health/live", self.live),
+            web.get("/v2/health/ready", self.ready),
+            web.post("/v2/repository/index", self.repository_index),
+            web.post("/v2/repository/models/{model}/load", self.refuse_control),
+            web.post("/v2/repository/models/{model}/unload", self.refuse_control),
+            *of_model,
+        ]
+
+    async def server_metadata(self, _request: web.Request) -> web.Response:
+        """Answer `GET /v2`."""
+        return json_reply(metadata.server())
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """Answer whether the engine lives."""
+        return web.Response(status=500 if self._pod.health.death else 200)
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        """Answer whether the model serves."""
+        return web.Response(status=200 if self._pod.health.ready else 503)
+
+    async def model_ready(self, request: web.Request) -> web.Response:
+        """Answer whether the model serves, 404 for any other."""
+        self._check_model(request)
+        return await self.ready(request)
+
+    async def model_metadata(self, request: web.Request) -> web.Response:
+        """Answer the model's inputs and outputs."""
+        return json_reply(metadata.model(self._model(request)))
+
+    async def model_config(self, request: web.Request) -> web.Response:
+        """Answer in Triton's words, for its tools."""
+        return json_reply(
+            metadata.configuration(self._model(request), self._pod.live.effective_cap)
+        )
+
+    async def repository_index(self, _request: web.Request) -> web.Response:
+        """Answer the one model."""
+        model = self._pod.model
+        found = metadata.repository_index(model, ready=self._pod.health.ready) if model else []
+        return json_reply(found)
+
+    async def refuse_control(self, _request: web.Request) -> web.Response:
+        """Refuse, with Triton's status and words for model-control mode `none`: clients control nothing."""
+        config = self._pod.config
+        return error_reply(
+            503,
+            "explicit model load / unload is not allowed: the model belongs to InferencePool"
+            f" {config.namespace}/{config.pool}; edit the pool",
+        )
+
+    async def infer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one inference: every way out of here is counted by `Admission.receive`."""
+        pod = self._pod
+        with pod.admission.receive() as ticket:
+            self._check_model(request)
+            bodies.check_head(request, pod.config.max_body_bytes)
+            pod.admission.check_door(ticket)
+            model = self._model(request)
+            body = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
+            wire, binary = bodies.split(body, request.headers.get(bodies.HEADER_LENGTH))
+            call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+            pod.admission.count_rows(ticket, call.rows)
+            end = await pod.admission.serve(ticket, _to_request(request, ticket, call))
+        match end:
+            case Completed():
+                return await _served(request, end, call, model)
+            case Failed():
+                return _failed(request, end)
+            case Expired():
+                return error_reply(
+                    504,
+                    f"the deadline passed after {end.waited_seconds:.3f} s of waiting: allow more time",
+                    field="parameters.timeout",
+                )
+            case Cancelled():
+                return error_reply(499, "the request was cancelled")
+            case _:
+                assert_never(end)
+
+    def _check_model(self, request: web.Request) -> None:
+        held = self._pod.config.model_name
+        asked, version = request.match_info["model"], request.match_info.get("version")
+        if asked != held:
+            raise UnknownModel(
+                f"model {asked!r:.140} is not served here: this pod serves {held!r}", field="model"
+            )
+        if version not in (None, metadata.MODEL_VERSION):
+            raise UnknownModel(
+                f"model {held!r} has no version {version!r:.40}: ask for {metadata.MODEL_VERSION!r} or none",
+                field="version",
+            )
+
+    def _model(self, request: web.Request) -> ModelInfo:
+        self._check_model(request)
+        if self._pod.model is None:
+            raise NotServing("Loading", "the model is being loaded: try again soon")
+        return self._pod.model
+
+
+def _to_request(request: web.Request, ticket: Ticket, call: calls.InferCall) -> Request:
+    seconds = [one for one in (call.timeout_seconds, _header_seconds(request)) if one is not None]
+    return Request(
+        id=ticket.id,
+        inputs=call.inputs,
+        rows=call.rows,
+        group=call.group,
+        arrived=ticket.arrived,
+        deadline=ticket.arrived + min(seconds) if seconds else None,
+        priority=call.priority,
+    )
+
+
+def _header_seconds(request: web.Request) -> float | None:
+    text = request.headers.get(HEADER_TIMEOUT)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**53):
+        raise BadInput(
+            f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",
+            field=HEADER_TIMEOUT,
+        )
+    return int(text) / 1000
+
+
+async def _served(
+    request: web.Request, end: Completed, call: calls.InferCall, model: ModelInfo
+) -> web.Response:
+    answer = answers.render(call.id, end.outputs, call.outputs, model)
+    headers = {HEADER_QUEUE_SECONDS: f"{end.queue_seconds:.6f}"}
+    if answer.header_length is not None:
+        headers[bodies.HEADER_LENGTH] = str(answer.header_length)
+    body = answer.body
+    coding = request.headers.get(hdrs.ACCEPT_ENCODING, "").strip().lower()
+    if coding in ("gzip", "deflate"):
+        # One coding alone is a wish (tritonclient's response_compression_algorithm); the lists that every
+        # client sends unasked are only a permission, and compressing costs more than it saves in a cluster.
+        headers[hdrs.CONTENT_ENCODING] = coding
+        body = await _compressed(body, coding)
+    kind = JSON if answer.header_length is None else BINARY
+    return web.Response(body=body, headers=headers, content_type=kind)
+
+
+async def _compressed(body: bytes, coding: str) -> bytes:
+    if len(body) < COMPRESS_IN_THREAD_BYTES:
+        return answers.compress(body, coding)
+    return await asyncio.to_thread(answers.compress, body, coding)
+
+
+def _failed(request: web.Request, end: Failed) -> web.Response:
+    log.warning("a request failed: %s", end.reason, extra={"request_id": request.get("id")})
+    status = 500 if end.retry_after_seconds is None else 503
+    return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)

@@ -1,0 +1,108 @@
+"""Tensor data, JSON or binary, into arrays that share no Python list with what follows."""
+
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.models.datatypes import numpy_dtype
+from penstock_runtime.request import Tensor
+
+
+def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
+    """Return the array of `shape` that `data` spells, row-major: flat, or nested as `shape` is.
+
+    Raises:
+        BadInput: not a list, ragged, of another shape or length, or an element of another type or range.
+    """
+    if type(data) is not list:
+        raise BadInput(f"`data` must be a list, got {_kind(data)}", field=field)
+    flat, nesting = _flatten(data, field)
+    if len(nesting) > 1 and nesting != shape:
+        raise BadInput(
+            f"`data` is nested as {list(nesting)}, but `shape` says {list(shape)}: send one or the other",
+            field=field,
+        )
+    if len(flat) != prod(shape):
+        raise BadInput(
+            f"`data` holds {len(flat)} elements, but shape {list(shape)} takes {prod(shape)}",
+            field=field,
+        )
+    _check_types(flat, datatype, field)
+    return _array(flat, datatype, field).reshape(shape)
+
+
+def from_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
+    """Return the array of `shape` over little-endian `data`, without a copy where it lies aligned.
+
+    Raises:
+        BadInput: the size is not the shape's, or a BOOL is neither 0 nor 1.
+    """
+    wanted = prod(shape) * numpy_dtype(datatype).itemsize
+    if len(data) != wanted:
+        raise BadInput(
+            f"`binary_data_size` is {len(data)}, but shape {list(shape)} of {datatype} takes {wanted} bytes",
+            field=field,
+        )
+    if datatype == "BOOL" and bool((np.frombuffer(data, np.uint8) > 1).any()):
+        raise BadInput("a BOOL must be the byte 0 or 1", field=field)
+    array = np.frombuffer(data, dtype=numpy_dtype(datatype).newbyteorder("<")).reshape(shape)
+    return array if array.flags.aligned else array.copy()
+
+
+def _flatten(data: list[Any], field: str) -> tuple[list[Any], tuple[int, ...]]:
+    level, nesting = data, [len(data)]
+    while level and type(level[0]) is list:
+        lengths = {len(one) if type(one) is list else -1 for one in level}
+        if len(lengths) != 1 or -1 in lengths:
+            raise BadInput("`data` is ragged: every row must have as many elements", field=field)
+        nesting.append(lengths.pop())
+        level = list(chain.from_iterable(level))
+    return level, tuple(nesting)
+
+
+def _check_types(flat: list[Any], datatype: str, field: str) -> None:
+    wrong = set(map(type, flat)) - _json_types(datatype)
+    if wrong:
+        at, value = next((i, one) for i, one in enumerate(flat) if type(one) in wrong)
+        raise BadInput(
+            f"element {at} of `data` is {_kind(value)}, which is no {datatype}: send numbers of that type",
+            field=field,
+        )
+
+
+def _array(flat: list[Any], datatype: str, field: str) -> Tensor:
+    try:
+        if not datatype.startswith("FP"):
+            return np.array(flat, dtype=numpy_dtype(datatype))
+        wide = np.array(flat, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            narrow = wide.astype(numpy_dtype(datatype))
+    except OverflowError as error:
+        raise BadInput(
+            f"an element of `data` is out of range for {datatype}: {error}", field=field
+        ) from error
+    if bool((np.isinf(narrow) & np.isfinite(wide)).any()):
+        raise BadInput(f"an element of `data` is out of range for {datatype}", field=field)
+    return narrow
+
+
+def _json_types(datatype: str) -> frozenset[type]:
+    if datatype == "BOOL":
+        return frozenset((bool,))
+    return frozenset((int, float)) if datatype.startswith("FP") else frozenset((int,))
+
+
+def _kind(value: Any) -> str:
+    names = {
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+        dict: "an object",
+        list: "a list",
+    }
+    return names.get(
+        type(value), f"the number {value}" if isinstance(value, int | float) else "no tensor"
+    )

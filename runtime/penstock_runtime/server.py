@@ -1,0 +1,205 @@
+"""The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from penstock_api import names
+from penstock_runtime.connections import Connections
+from penstock_runtime.errors import Refusal
+from penstock_runtime.health import stuck
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.control import Control
+from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.replies import error_reply, http_error_reply, refusal_reply
+from penstock_runtime.protocols.tokens import TokenVerifier
+
+log = logging.getLogger(__name__)
+access_log = logging.getLogger("penstock_runtime.access")
+
+HEADER_REQUEST_ID: Final = "X-Request-Id"
+_REQUEST_ID: Final = re.compile(r"^[\x21-\x7e]{1,128}$")
+CONTROL_BODY_BYTES: Final = 64 * 2**10
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ClientServer:
+    """The client port: protocols, connection ageing, request ids, and every error with an `error` key."""
+
+    def __init__(self, pod: Pod, exposition: Exposition) -> None:
+        self._pod = pod
+        self._exposition = exposition
+        self._connections = Connections(
+            pod.config.connection_age_seconds, pod.config.connection_requests
+        )
+        self.answering = 0
+        """Requests whose answer is not yet handed to the socket."""
+        self._runner: web.AppRunner | None = None
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(middlewares=[self._around])
+        app.add_routes(OpenInference(self._pod).routes())
+        if self._pod.config.client_metrics:
+            app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
+        return app
+
+    async def start(self) -> int:
+        """Listen; return the port."""
+        config = self._pod.config
+        self._runner = web.AppRunner(
+            self.app(),
+            handler_cancellation=True,  # else a client that goes away leaves its request running
+            keepalive_timeout=config.keep_alive_seconds,  # aiohttp's default is an hour
+            access_log=None,
+            shutdown_timeout=2.0,  # drain.py has waited already
+        )
+        return await listen(self._runner, config.host, config.client_port)
+
+    def open_connections(self) -> int:
+        """Return how many clients are connected."""
+        server = self._runner.server if self._runner else None
+        return len(server.connections) if server else 0
+
+    async def stop(self) -> None:
+        """Stop listening and close what is open."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.monotonic()
+        given = request.headers.get(HEADER_REQUEST_ID, "")
+        request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        request["id"] = request_id
+        self.answering += 1
+        try:
+            reply = await answer(request, handler)
+        finally:
+            self.answering -= 1
+        reply.headers[HEADER_REQUEST_ID] = request_id
+        reply.headers[names.HEADER_POD] = self._pod.config.pod_name
+        aged = self._connections.note(request.transport, began)
+        if aged or self._pod.health.closing:
+            reply.force_close()
+        if self._pod.config.access_log:
+            self._log_access(request, reply, time.monotonic() - began)
+        return reply
+
+    def _log_access(self, request: web.Request, reply: web.StreamResponse, seconds: float) -> None:
+        access_log.info(
+            "%s %s",
+            request.method,
+            request.path,
+            extra={
+                "status": reply.status,
+                "seconds": round(seconds, 6),
+                "request_id": request["id"],
+                "remote": request.remote,
+            },
+        )
+
+
+class ClusterServer:
+    """The cluster port: probes, metrics, control. It answers from the start, also while the model loads."""
+
+    def __init__(self, pod: Pod, exposition: Exposition) -> None:
+        self._pod = pod
+        self._exposition = exposition
+        self._runner: web.AppRunner | None = None
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        config = self._pod.config
+        verifier = TokenVerifier(
+            config.control_keys_file, config.pod_uid, insecure=config.insecure_control
+        )
+        app = web.Application(middlewares=[errors_as_json], client_max_size=CONTROL_BODY_BYTES)
+        app.add_routes(Control(self._pod, verifier).routes())
+        app.add_routes(
+            [
+                web.get(names.PATH_HEALTHZ, self._healthz),
+                web.get(names.PATH_READYZ, self._readyz),
+                web.get(names.PATH_METRICS, metrics_handler(self._exposition)),
+            ]
+        )
+        return app
+
+    async def start(self) -> int:
+        """Listen; return the port."""
+        config = self._pod.config
+        self._runner = web.AppRunner(
+            self.app(),
+            handler_cancellation=True,
+            keepalive_timeout=config.keep_alive_seconds,
+            access_log=None,
+            shutdown_timeout=1.0,
+        )
+        return await listen(self._runner, config.host, config.cluster_port)
+
+    async def stop(self) -> None:
+        """Stop listening and close what is open."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        pod = self._pod
+        if pod.health.death is not None:
+            return web.Response(status=500, text=f"EngineDied: {pod.health.death}\n")
+        if pod.model is not None and stuck(pod.link.heartbeat(), pod.now()):
+            return web.Response(
+                status=500, text="EngineStuck: a step takes far longer than predicted\n"
+            )
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        health = self._pod.health
+        if health.ready:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text=f"{health.stage}\n")
+
+
+async def listen(runner: web.AppRunner, host: str, port: int) -> int:
+    """Start `runner` on a port (0: any free one) and return it."""
+    await runner.setup()
+    site = web.TCPSite(runner, host, port, backlog=1024)
+    await site.start()
+    return site.port
+
+
+def metrics_handler(exposition: Exposition) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the handler of `/metrics`."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        body, content_type = exposition.render(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
+
+    return metrics
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer errors with an `error` key."""
+    return await answer(request, handler)
+
+
+async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Return the handler's answer, or that of the refusal or error that it raised."""
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return refusal_reply(refusal)
+    except web.HTTPException as error:
+        return http_error_reply(error)
+    except ConnectionError:
+        raise
+    except Exception:  # the last line of defence: the client is told, the log has the trace
+        log.exception("a request met a defect", extra={"request_id": request.get("id")})
+        return error_reply(500, "internal error: the log of this pod has it under the X-Request-Id")
