@@ -14,16 +14,18 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from tests.demo import closing, outcome, plot, stage, traffic
+from tests.demo import closing, outcome, plot, traffic
 from tests.demo.director import Director
 from tests.demo.outcome import Run
-from tests.demo.stage import Images
+from tests.demo.stage import fresh_pool
 from tests.demo.table import Screen
+from tests.kube import install
+from tests.kube.install import Images
 from tests.kube.pools import Pool
 from tests.kube.target import Target
 from tests.load.load import Load
 
-RESULTS = stage.ROOT / "build" / "demo"
+RESULTS = install.ROOT / "build" / "demo"
 
 
 def main() -> int:
@@ -42,11 +44,11 @@ def _set_stage(console: Console, target: Target, run: Run) -> tuple[Pool, Load]:
     with _timed(console, run, "images"):
         images = Images.of_checkout()
     with _timed(console, run, "Prometheus"):
-        stage.install_prometheus(target, api)
+        install.install_prometheus(target, api)
     with _timed(console, run, "helm install of the operator"):
-        stage.install_operator(target, images)
+        install.install_operator(target, images)
     with _timed(console, run, "the chart's samples, cleared and applied"):
-        pool, run.timings["apply to Ready"] = stage.fresh_pool(target, api)
+        pool, run.timings["apply to Ready"] = fresh_pool(target, api)
     console.print(f"  apply to Ready: {run.timings['apply to Ready']:.1f} s")
     runner = traffic.runner(target, api, pool.namespace, images.runtime)
     return pool, Load(pool.url(), pool.name, runner=runner)

@@ -1,0 +1,67 @@
+"""What the tests and the demo stand on: this checkout's images, Prometheus, and the operator by its chart."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kube.api import Api
+from tests.kube.pools import condition_of, until
+from tests.kube.target import Target
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "penstock"
+PROMETHEUS = ROOT / "tests" / "cluster" / "manifests" / "prometheus.yaml"
+PROMETHEUS_DEPLOYMENT = "/apis/apps/v1/namespaces/monitoring/deployments/prometheus"
+PROMETHEUS_SERVICE = "/api/v1/namespaces/monitoring/services/prometheus:9090"
+PROMETHEUS_URL = "http://prometheus.monitoring.svc:9090"
+RELEASE, OPERATOR_NAMESPACE = "penstock", "penstock-system"
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The images of this checkout, as the cluster knows them."""
+
+    operator: str
+    runtime: str
+
+    @classmethod
+    def of_checkout(cls) -> "Images":
+        """Build what is not built, bring it into the cluster, and return the names."""
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.cluster", "images"],
+            stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
+        ).stdout  # fmt: skip
+        names = dict(re.findall(r"^(operator|runtime)[ =](\S+)$", told, re.MULTILINE))
+        return cls(names["operator"], names["runtime"])
+
+
+def install_prometheus(target: Target, api: Api) -> None:
+    """Apply the test Prometheus and wait until it serves."""
+    target.kubectl("apply", "-f", PROMETHEUS)
+    until(
+        "Prometheus available",
+        lambda: (
+            condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available").get("status")
+            == "True"
+        ),
+        seconds=120,
+    )
+
+
+def install_operator(target: Target, images: Images) -> None:
+    """Install or upgrade the chart with this checkout's images, and wait for the operator."""
+    target.helm(
+        "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE,
+        "--create-namespace", "--wait", "--timeout", "3m", *chart_values(images),
+    )  # fmt: skip
+
+
+def chart_values(images: Images) -> list[str]:
+    """Return helm's --set arguments."""
+    return [
+        "--set", f"image={images.operator}",
+        "--set", f"runtime.image={images.runtime}",
+        "--set", f"prometheus.url={PROMETHEUS_URL}",
+    ]  # fmt: skip
