@@ -47,12 +47,12 @@ class Condition(ApiModel):
 
 def condition(
     type: str,
-    status: bool | Literal["Unknown"],  # noqa: FBT001  the value itself, not a switch
+    status: ConditionStatus | bool | Literal["Unknown"],  # noqa: FBT001  the value itself, not a switch
     reason: str,
     message: str = "",
 ) -> Condition:
     """Return a condition without times; `merge` gives it those."""
-    value = ConditionStatus.UNKNOWN if status == "Unknown" else ConditionStatus(str(bool(status)))
+    value = ConditionStatus(str(status))
     return Condition(type=type, status=value, reason=reason, message=message[:MAX_MESSAGE])
 
 

@@ -33,6 +33,8 @@ LABEL_REVISION: Final = f"{GROUP}/revision"
 """On pods and their template: the name of the ControllerRevision it came from."""
 ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
 """On children: hash of the manifest they were last written from."""
+ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
+"""On the Deployment: the count that the operator wrote with it; another count is another's write."""
 ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 """On the settings ConfigMap: the policy defaults in force, kept while equal policies disagree."""
 

@@ -7,6 +7,8 @@ integers and enum strings, so that a map survives JSON.
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from penstock_api.live import Objective, ScalingAlgorithm
 from penstock_api.policy import PolicyDefaults
 from penstock_api.pool import PoolSpec
@@ -69,3 +71,21 @@ def _walk(prefix: str, tree: Mapping[str, Any]) -> list[tuple[str, Value]]:
 
 def _objectives(objectives: tuple[Objective, ...]) -> dict[str, Value]:
     return {OBJECTIVE + one.metric.value: one.milliseconds for one in objectives}
+
+
+def plausible(field: str, value: object) -> bool:
+    """Tell whether `value` is one that a policy's default for `field` could have.
+
+    Checked against the API's own types, for values that were out of the operator's hands.
+    """
+    tree: object = value
+    path = field.split(".")
+    if field.startswith(OBJECTIVE):
+        tree = {"objectives": [{"metric": path[-1], "milliseconds": value}]}
+    else:
+        for key in reversed(path):
+            tree = {key: tree}
+    try:
+        return live_fields(PolicyDefaults.model_validate(tree)) == {field: value}
+    except ValidationError:
+        return False

@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 from penstock_api import names
-from penstock_api.pool import Accelerator, ModelSpec, RuntimeSpec
-from penstock_api.template import ContainerTemplate, PodTemplate, Resources
+from penstock_api.container import ContainerTemplate, Resources
+from penstock_api.model import ModelSpec
+from penstock_api.pool import Accelerator, RuntimeSpec
+from penstock_api.template import PodTemplate
 from penstock_operator.decide.children.metadata import Manifest
 from penstock_operator.decide.children.volumes import SCRATCH_FOLDER, mounts
 from penstock_operator.decide.config import DecideConfig

@@ -1,5 +1,8 @@
 """What keeps a pool's pods running."""
 
+from dataclasses import dataclass
+
+from penstock_api import names
 from penstock_api.pool import PoolSpec, RolloutStrategy
 from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.observed import PoolObject
@@ -10,14 +13,27 @@ REPLICA_SETS_KEPT = 2
 """Templates are kept in ControllerRevisions; ReplicaSets only need to outlive a rollout."""
 
 
-def deployment(pool: PoolObject, template: Manifest, replicas: int) -> Manifest:
-    """Return the Deployment that runs `replicas` pods of the pinned `template`."""
+@dataclass(frozen=True, slots=True)
+class ReplicaCount:
+    """What a Deployment asks for, and the mark by which another's write is told from ours."""
+
+    replicas: int
+    mark: str
+    """The count that the operator stands for; differs from `replicas` while it backs off."""
+
+
+def deployment(pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount) -> Manifest:
+    """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`."""
+    annotations = {
+        names.ANNOTATION_TEMPLATE_INPUTS: inputs,
+        names.ANNOTATION_REPLICAS: count.mark,
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(pool, child_name(pool)),
+        "metadata": metadata(pool, child_name(pool), annotations),
         "spec": {
-            "replicas": replicas,
+            "replicas": count.replicas,
             "selector": {"matchLabels": selector(pool)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _rollout(pool.spec)},
             "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,

@@ -3,7 +3,9 @@
 from typing import Any
 
 from penstock_api import names
-from penstock_api.template import PodTemplate, Volume
+from penstock_api.base import ApiModel
+from penstock_api.template import PodTemplate
+from penstock_api.volumes import Volume
 from penstock_operator.decide.children.metadata import child_name
 from penstock_operator.observed import PoolObject
 
@@ -27,14 +29,14 @@ def volumes(pool: PoolObject) -> list[dict[str, Any]]:
 
 
 def _volume(volume: Volume) -> dict[str, Any]:
-    given: dict[str, Any] = volume.model_dump(mode="json", by_alias=True, exclude_none=True)
+    given = _plain(volume)
     if volume.empty_dir is not None and volume.empty_dir.size_limit is not None:
         given["emptyDir"]["sizeLimit"] = str(volume.empty_dir.size_limit)
     return given
 
 
 def mounts(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the runtime container's mounts; the model is read-only."""
+    """Return the runtime container's mounts, one a path; the model is read-only."""
     held: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "mountPath": names.SETTINGS_FOLDER, "readOnly": True},
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER},
@@ -43,6 +45,17 @@ def mounts(pool: PoolObject) -> list[dict[str, Any]]:
         held.append({"name": MODEL_VOLUME, "mountPath": names.MODEL_FOLDER, "readOnly": True})
     template = pool.spec.template or PodTemplate()
     own = (template.container and template.container.volume_mounts) or ()
-    dumped = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own]
-    # `readOnly: false` is what the API server stores as absent
-    return held + [{k: v for k, v in one.items() if v is not False} for one in dumped]
+    given = held + [_plain(one) for one in own]
+    return list({one["mountPath"]: one for one in given}.values())
+
+
+def _plain(part: ApiModel) -> dict[str, Any]:
+    """Return JSON as the API server stores it: `readOnly: false` is stored as absent."""
+
+    def kept(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: kept(one) for key, one in value.items() if one is not False}
+
+    plain: dict[str, Any] = kept(part.model_dump(mode="json", by_alias=True, exclude_none=True))
+    return plain

@@ -1,0 +1,53 @@
+"""The pinned pod templates of a pool, each kept in a ControllerRevision that the pool owns."""
+
+from typing import Any
+
+from penstock_api import names
+from penstock_operator.decide.children.metadata import Manifest, metadata
+from penstock_operator.decide.digest import digest
+from penstock_operator.observed import ChildObject, PoolObject
+
+
+def labelled(pool: PoolObject, template: Manifest) -> Manifest:
+    """Return `template` with its pods labelled by the revision it is kept in.
+
+    The name is `<pool>-<digest of the template>`: at most 63 characters, since it is a label's value.
+    """
+    own = template["metadata"]
+    labels = {**own["labels"], names.LABEL_REVISION: f"{pool.name}-{digest(template)}"}
+    return {**template, "metadata": {**own, "labels": labels}}
+
+
+def revision_name(template: Manifest) -> str | None:
+    """Return the name of the revision that a labelled template belongs to."""
+    labels: dict[str, str] = template.get("metadata", {}).get("labels", {})
+    return labels.get(names.LABEL_REVISION)
+
+
+def revision(pool: PoolObject, template: Manifest, inputs: str, number: int) -> Manifest:
+    """Return the ControllerRevision of a labelled template; `number` orders the pool's history."""
+    name = revision_name(template) or pool.name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": metadata(pool, name, {names.ANNOTATION_TEMPLATE_INPUTS: inputs}),
+        "data": {"template": template},
+        "revision": number,
+    }
+
+
+def number_of(kept: ChildObject) -> int:
+    """Return a revision's place in the pool's history."""
+    return int(kept.manifest.get("revision", 0))
+
+
+def inputs_of(child: ChildObject) -> str | None:
+    """Return the hash of the inputs that a revision, or a Deployment, was rendered from."""
+    annotations: dict[str, str] = child.manifest.get("metadata", {}).get("annotations") or {}
+    return annotations.get(names.ANNOTATION_TEMPLATE_INPUTS)
+
+
+def template_of(kept: ChildObject) -> Manifest:
+    """Return the pod template that a revision keeps."""
+    template: dict[str, Any] = kept.manifest["data"]["template"]
+    return template

@@ -1,0 +1,29 @@
+"""What a pool's conditions say: one file a question, a reason always, a remedy in every message."""
+
+from penstock_api.conditions import Condition
+from penstock_operator.decide.conditions.applied import limits_applied
+from penstock_operator.decide.conditions.policy import policy_applied
+from penstock_operator.decide.conditions.progress import progressing, up_to_date
+from penstock_operator.decide.conditions.readiness import ready
+from penstock_operator.decide.contest import contested
+from penstock_operator.decide.findings import Findings
+
+
+def all_conditions(found: Findings) -> tuple[Condition, ...]:
+    """Return every condition of the pool, in the order in which they are shown."""
+    return (
+        ready(found),
+        progressing(found),
+        up_to_date(found),
+        *_scaling(found),
+        limits_applied(found),
+        policy_applied(found),
+    )
+
+
+def _scaling(found: Findings) -> tuple[Condition, ...]:
+    """Return the scaling room's conditions, its word on Scaling overruled while it is not obeyed."""
+    if not found.contested:
+        return found.outcome.conditions
+    others = (one for one in found.outcome.conditions if one.type != "Scaling")
+    return (contested(found.replicas), *others)

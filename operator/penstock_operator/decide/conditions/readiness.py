@@ -1,0 +1,68 @@
+"""Ready: do all replicas that are wanted serve?"""
+
+from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.conditions.problems import reason, sentence, worst
+from penstock_operator.decide.findings import Findings
+
+READY = "Ready"
+TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
+
+
+def ready(found: Findings) -> Condition:
+    """Return the condition; what stands in the way is told before what merely takes time."""
+    return (
+        _conflict(found)
+        or _rejection(found)
+        or _not_allowed(found)
+        or _replicas(found)
+    )  # fmt: skip
+
+
+def _conflict(found: Findings) -> Condition | None:
+    if not found.conflicts:
+        return None
+    taken = ", ".join(f"{one.kind} {one.name}" for one in found.conflicts)
+    message = (
+        f"{taken} exists and is not controlled by this pool, so it is left alone and nothing new is"
+        " created: delete it, or give the pool another name"
+    )
+    return condition(READY, FALSE, "NameConflict", message)
+
+
+def _rejection(found: Findings) -> Condition | None:
+    if not found.view.rejections:
+        return None
+    told = "; ".join(
+        f"{one.kind} {one.name}: {one.reason}: {one.message}" for one in found.view.rejections
+    )
+    message = f"the API server refused {told}: correct the spec, or what refuses it"
+    return condition(READY, FALSE, "ChildRejected", message)
+
+
+def _not_allowed(found: Findings) -> Condition | None:
+    if found.pinned.template is not None:
+        return None
+    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(found.pinned.refusals))
+
+
+def _replicas(found: Findings) -> Condition:
+    wanted, serving = found.replicas, len(found.ready)
+    count = f"{serving} of {wanted} replicas ready"
+    if serving >= wanted:
+        return condition(READY, TRUE, "AllReplicasReady", count)
+    failing = worst(found.pods)
+    if failing is not None:
+        pod, problem = failing
+        return condition(READY, FALSE, reason(problem), f"{count}; {sentence(pod, problem)}")
+    failure = deployment_condition(found, "ReplicaFailure")
+    if failure.get("status") == "True":
+        message = f"{count}; {failure.get('message', '')}"
+        return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
+    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the others")
+
+
+def deployment_condition(found: Findings, type: str) -> dict[str, str]:
+    """Return one of the Deployment's own conditions, or an empty one."""
+    deployment = found.deployment
+    held = (deployment.status.get("conditions") if deployment else None) or ()
+    return next((dict(one) for one in held if one.get("type") == type), {})

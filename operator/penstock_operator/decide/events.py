@@ -1,0 +1,54 @@
+"""Events for what changed between the status that is held and the one that is wanted."""
+
+from collections.abc import Iterator, Sequence
+
+from penstock_api.conditions import Condition, ConditionStatus
+from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.contest import CONTESTED
+from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.plan import EventNote, EventType
+
+_WARNED = ("Ready", "PolicyApplied")
+"""Conditions whose turn to a new bad reason is worth an Event."""
+_PASSING = ("ReplicasUnavailable", "PoliciesNotReadable")
+"""Reasons that every scale-up passes through, or that concern no single pool."""
+
+
+def pool_events(found: Findings, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
+    """Return what is to be told about this pass, the scaling room's own Events included."""
+    return (
+        *found.outcome.events,
+        *_bounds(found),
+        *_template(found),
+        *_warnings(found, conditions),
+    )
+
+
+def _bounds(found: Findings) -> Iterator[EventNote]:
+    before = {one.field: one for one in found.view.pool.status.bounded or ()}
+    after = {one.field: one for one in found.effective.bounded}
+    for field, one in after.items():
+        if before.get(field) != one:
+            message = f"{field} {one.asked} is bounded to {one.granted} by policy {one.policy}"
+            yield EventNote(EventType.NORMAL, "Bounded", message)
+    for field in before.keys() - after.keys():
+        message = f"{field} is no longer bounded by policy {before[field].policy}"
+        yield EventNote(EventType.NORMAL, "BoundLifted", message)
+
+
+def _template(found: Findings) -> Iterator[EventNote]:
+    if found.pinned.adopted and found.pinned.template is not None:
+        message = f"rolling out template {revision_name(found.pinned.template)}"
+        yield EventNote(EventType.NORMAL, "TemplateAdopted", message)
+
+
+def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+    before = {one.type: one.reason for one in found.view.pool.status.conditions or ()}
+    for one in conditions:
+        if _alarming(one) and before.get(one.type) != one.reason:
+            yield EventNote(EventType.WARNING, one.reason, one.message)
+
+
+def _alarming(one: Condition) -> bool:
+    told = one.type in _WARNED or one.reason == CONTESTED
+    return told and one.status is ConditionStatus.FALSE and one.reason not in _PASSING

@@ -1,0 +1,55 @@
+"""What planning one pool has found out so far: read by conditions, status and Events."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.children.deployment import ReplicaCount
+from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.scaling.decision import ScalingOutcome
+from penstock_operator.decide.templates import Pinned
+from penstock_operator.observed import ChildObject, PodObject, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """One pool in one pass, everything decided but not yet said."""
+
+    view: PoolView
+    effective: EffectiveSpec
+    outcome: ScalingOutcome
+    pinned: Pinned
+    count: ReplicaCount
+    """What the Deployment is to ask for."""
+    conflicts: tuple[ChildObject, ...]
+    """Objects that this pool does not control under its children's names."""
+    limits: LimitsUpdate | None
+    policies_readable: bool
+    contested: bool = False
+    """Whether the operator backs off because somebody else keeps writing the replicas."""
+
+    @property
+    def replicas(self) -> int:
+        """Return what the Deployment is to ask for."""
+        return self.count.replicas
+
+    @property
+    def pods(self) -> tuple[PodObject, ...]:
+        """Return the pods that are not on their way out."""
+        return tuple(pod for pod in self.view.pods if not pod.terminating)
+
+    @property
+    def ready(self) -> tuple[PodObject, ...]:
+        """Return the pods that serve."""
+        return tuple(pod for pod in self.pods if pod.ready)
+
+    @property
+    def deployment(self) -> ChildObject | None:
+        """Return the pool's own Deployment, if it is there."""
+        return own_deployment(self.view)
+
+
+def own_deployment(view: PoolView) -> ChildObject | None:
+    """Return the Deployment that the pool controls, if it is there."""
+    held = view.children.get(("Deployment", child_name(view.pool)))
+    return held if held is not None and held.controller_uid == view.pool.uid else None

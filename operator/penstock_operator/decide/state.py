@@ -1,0 +1,24 @@
+"""What the planner remembers of a pool between passes; lost with the process, and nothing breaks."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import LimitsUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """The planner's part of a plan's `law_state`."""
+
+    scaling: object | None = None
+    """The scaling room's own state, opaque here."""
+    limits: LimitsUpdate | None = None
+    """What this process published last: the store may not have seen it yet."""
+    busy_until: float = 0.0
+    """Until when the pool is visited at the fast tick for what it did before."""
+    contest: tuple[tuple[float, str], ...] = ()
+    """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
+
+
+def remembered(state: object | None) -> PoolMemory:
+    """Return the memory in a plan's `law_state`; anything else is a pool just met."""
+    return state if isinstance(state, PoolMemory) else PoolMemory()

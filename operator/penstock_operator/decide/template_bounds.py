@@ -1,0 +1,56 @@
+"""What policies allow a pod template to say: images, ServiceAccounts, PriorityClasses.
+
+An absent list bounds nothing; an empty one allows nothing but the pool's own ServiceAccount; several
+policies intersect. The rendered template is judged, so that a stored one can be judged again.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from penstock_api.policy import TemplateBounds
+from penstock_operator.decide.children.metadata import Manifest, child_name
+from penstock_operator.observed import PolicyObject, PoolObject
+
+
+def refusals(
+    template: Manifest, pool: PoolObject, policies: Iterable[PolicyObject]
+) -> tuple[str, ...]:
+    """Return a sentence for everything in `template` that a policy does not allow."""
+    return tuple(
+        sentence
+        for policy in policies
+        if policy.spec.bounds is not None and policy.spec.bounds.template is not None
+        for sentence in _refused(template, pool, policy.name, policy.spec.bounds.template)
+    )
+
+
+def _refused(
+    template: Manifest, pool: PoolObject, policy: str, bounds: TemplateBounds
+) -> Iterable[str]:
+    spec = template["spec"]
+    for container in spec["containers"]:
+        reference = full_reference(container["image"])
+        allowed = bounds.allowed_images
+        if allowed is not None and not reference.startswith(tuple(allowed)):
+            yield _sentence("runtime.image", reference, policy, allowed, "begins with none of")
+    account, accounts = spec["serviceAccountName"], bounds.service_account_names
+    if accounts is not None and account not in {*accounts, child_name(pool)}:
+        yield _sentence("template.serviceAccountName", account, policy, accounts, "is not among")
+    priority, priorities = spec.get("priorityClassName"), bounds.priority_class_names
+    if priority and priorities is not None and priority not in priorities:
+        yield _sentence("template.priorityClassName", priority, policy, priorities, "is not among")
+
+
+def _sentence(field: str, value: str, policy: str, allowed: Sequence[str], how: str) -> str:
+    listed = ", ".join(allowed) or "none"
+    return (
+        f"spec.{field} '{value}' {how} those that policy {policy} allows ({listed}):"
+        " use an allowed one, or ask the policy's owner"
+    )
+
+
+def full_reference(image: str) -> str:
+    """Return an image reference with its registry, as containers' tools complete it."""
+    first, _, rest = image.partition("/")
+    if rest and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return f"docker.io/{image}" if rest else f"docker.io/library/{image}"
