@@ -4,13 +4,15 @@ No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no co
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
 from yarl import URL
 
 CALL_SECONDS = 2.0
-CONNECTIONS = 64
+CONNECTIONS = 128
+"""At once, over all pods and servers."""
 
 
 class CallFailed(Exception):
@@ -34,30 +36,33 @@ def pod_url(ip: str, port: int, path: str) -> URL:
     return URL.build(scheme="http", host=ip, port=port, path=path)
 
 
-async def call(
-    session: aiohttp.ClientSession,
-    method: str,
-    url: URL,
-    *,
-    limit_bytes: int,
-    headers: Mapping[str, str] | None = None,
-    data: bytes | Mapping[str, str] | None = None,
-) -> tuple[int, bytes]:
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, and how large its answer may be."""
+
+    method: str
+    url: URL
+    limit_bytes: int
+    headers: Mapping[str, str] | None = None
+    data: bytes | Mapping[str, str] | None = None
+
+
+async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
     """Return (status, body); raises `CallFailed` for a redirect, an oversized or a missing answer."""
-    if url.scheme not in {"http", "https"}:
-        raise CallFailed(f"{url.scheme} is not http or https")
+    if what.url.scheme not in {"http", "https"}:
+        raise CallFailed(f"{what.url.scheme} is not http or https")
     try:
         async with session.request(
-            method,
-            url,
-            headers=headers,
-            data=data,
+            what.method,
+            what.url,
+            headers=what.headers,
+            data=what.data,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
                 raise CallFailed(f"answered {response.status}, a redirect, which is never followed")
-            return response.status, await _body(response, limit_bytes)
+            return response.status, await _body(response, what.limit_bytes)
     except TimeoutError as error:
         raise CallFailed(f"did not answer within {CALL_SECONDS:g} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:

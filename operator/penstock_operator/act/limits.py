@@ -1,12 +1,21 @@
 """Bring running pods to the wanted limits, and hear what they obey (DESIGN, section 3)."""
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from http import HTTPStatus
 
 import aiohttp
+from pydantic import ValidationError
 
+from penstock_api.limits import State
+from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
+from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.decide.plan import Push
 from penstock_operator.observed import Acknowledgement, PodObject
 from penstock_operator.tokens import Signer
+
+LIMIT_BYTES = 64 * 1024
 
 
 class PodControl:
@@ -19,11 +28,89 @@ class PodControl:
         self._session = session
         self._signer = signer
         self._clock = clock
+        self._gate = asyncio.Semaphore(CONNECTIONS)
 
     async def push(self, pushes: Iterable[Push]) -> Mapping[str, Acknowledgement]:
-        """PATCH each pod's limits; return its answer by pod UID. Never raises for a pod's sake."""
-        raise NotImplementedError
+        """PATCH each pod's limits; return its answer by pod UID. Never raises for a pod's sake.
 
-    async def read(self, pods: Iterable[PodObject]) -> Mapping[str, Acknowledgement]:
+        The generation in an answer is the one the pod obeys by then, which may still be the one before.
+        """
+        return await self._each({one.pod_uid: self._patch(one) for one in pushes})
+
+    async def read(
+        self, pods: Iterable[PodObject], generation: int = 0
+    ) -> Mapping[str, Acknowledgement]:
         """GET each pod's state; return what it obeys by pod UID. Never raises for a pod's sake."""
-        raise NotImplementedError
+        return await self._each(
+            {
+                pod.uid: self._ask(pod.uid, generation, "GET", (pod.ip, PATH_STATE))
+                for pod in pods
+                if pod.ip is not None and not pod.host_network
+            }
+        )
+
+    async def _each(
+        self, asked: Mapping[str, Coroutine[None, None, Acknowledgement]]
+    ) -> Mapping[str, Acknowledgement]:
+        return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+
+    async def _patch(self, push: Push) -> Acknowledgement:
+        body = push.update.model_dump_json(by_alias=True).encode()
+        where = (push.ip, PATH_LIMITS)
+        return await self._ask(push.pod_uid, push.update.generation, "PATCH", where, body)
+
+    async def _ask(
+        self,
+        uid: str,
+        generation: int,
+        method: str,
+        where: tuple[str, str],
+        body: bytes | None = None,
+    ) -> Acknowledgement:
+        ip, path = where
+        try:
+            async with self._gate:
+                token = self._signer.token(uid, generation, self._clock())
+                headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+                url = pod_url(ip, CLUSTER_PORT, path)
+                answer = await call(
+                    self._session, Call(method, url, LIMIT_BYTES, headers, data=body)
+                )
+        except CallFailed as error:
+            return Acknowledgement(None, None, f"{path} {error}")
+        return acknowledgement(path, *answer)
+
+
+def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
+    """Return what a pod's answer says; numbers are range-checked by the types of `penstock_api`."""
+    if status == HTTPStatus.OK:
+        try:
+            state = State.model_validate_json(body)
+        except ValidationError as error:
+            field = ".".join(map(str, error.errors()[0]["loc"])) or "body"
+            return Acknowledgement(None, None, f"{path} answered a bad state: {field}")
+        return Acknowledgement(state.generation, state.effective_max)
+    problem = f"{path} answered {status}{_said(body)}"
+    if status == HTTPStatus.CONFLICT:
+        return Acknowledgement(_held_generation(body), None, problem)
+    return Acknowledgement(None, None, problem)
+
+
+def _said(body: bytes) -> str:
+    """Return the pod's own error text, shortened."""
+    error = _member(body, "error")
+    return f": {error[:200]}" if isinstance(error, str) else ""
+
+
+def _held_generation(body: bytes) -> int | None:
+    """Return the generation that a pod obeys, from its refusal of an older one."""
+    held = _member(body, "generation")
+    return held if isinstance(held, int) and 0 <= held < 2**63 else None
+
+
+def _member(body: bytes, name: str) -> object:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return None
+    return answer.get(name) if isinstance(answer, dict) else None

@@ -1,11 +1,18 @@
 """Signals of many pools in one round: Prometheus where it can, the pods themselves where it cannot."""
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 
+from penstock_operator.calls import CallFailed
+from penstock_operator.observe.pods import read_pods
+from penstock_operator.observe.prometheus import missing, read_prometheus
 from penstock_operator.observed import PodObject, PoolSignals
+
+NOT_CONFIGURED = "no Prometheus is configured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,49 @@ async def observe_signals(
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; never raises for a pod's or a server's sake.
 
-    `session` is a `calls.new_session()`. One PromQL round a server serves all its pools.
+    `session` is a `calls.new_session()`, `now` Unix seconds. One PromQL round a server serves all its
+    pools. A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
     """
-    raise NotImplementedError
+    by_server: dict[str | None, list[PoolPods]] = defaultdict(list)
+    for pool in pools:
+        by_server[pool.prometheus_url].append(pool)
+    rounds = await asyncio.gather(
+        *(
+            _read_directly(session, dict.fromkeys(each, NOT_CONFIGURED), now)
+            if url is None
+            else _read_server(session, url, each, now)
+            for url, each in by_server.items()
+        )
+    )
+    return {uid: signals for one in rounds for uid, signals in one.items()}
+
+
+async def _read_server(
+    session: aiohttp.ClientSession, url: str, pools: Sequence[PoolPods], now: float
+) -> Mapping[str, PoolSignals]:
+    try:
+        found = await read_prometheus(
+            session, url, {pool.uid: (pool.namespace, pool.pods) for pool in pools}
+        )
+    except CallFailed as error:
+        return await _read_directly(session, {pool: str(error) for pool in pools}, now)
+    unseen = {pool: missing(found[pool.uid], pool.pods, now) for pool in pools}
+    poor = {pool: _poor(pods) for pool, pods in unseen.items() if pods}
+    return {**found, **await _read_directly(session, poor, now)}
+
+
+async def _read_directly(
+    session: aiohttp.ClientSession, pools: Mapping[PoolPods, str], now: float
+) -> Mapping[str, PoolSignals]:
+    """Read each pool's pods; the values say why."""
+    found = await asyncio.gather(
+        *(read_pods(session, pool.pods, now, why) for pool, why in pools.items())
+    )
+    return {pool.uid: signals for pool, signals in zip(pools, found, strict=True)}
+
+
+def _poor(pods: Sequence[PodObject]) -> str:
+    """Say why a server's answer was not used; the same words while the same pods are missing."""
+    names = ", ".join(sorted(pod.name for pod in pods)[:3])
+    more = f" and {len(pods) - 3} more" if len(pods) > 3 else ""
+    return f"Prometheus has no sample under 10 s old, or scrapes more slowly than every 5 s: {names}{more}"

@@ -56,7 +56,6 @@ class ScalingState:
     algorithm: ScalingAlgorithm
     law: Any
     mode: ScalingMode
-    batching_mode: BatchingMode
     replicas: int
     """The count last acted on: a Deployment scaled by another hand is drift, not a new wish."""
     spec_replicas: int | None
@@ -95,7 +94,6 @@ def decide_scaling(
         algorithm=effective.algorithm,
         law=remembered,
         mode=effective.scaling_mode,
-        batching_mode=effective.batching_mode,
         replicas=modes.granted_replicas(effective, decision, base),
         spec_replicas=_accepted(effective, view, before),
         last=last,
@@ -215,9 +213,6 @@ def _events(
         if known is None
         else [report.count_event(known, after.replicas, _why(effective, decision))]
     )
-    if before is not None:
-        notes.append(report.mode_event("scaling.mode", before.mode, after.mode))
-        notes.append(report.mode_event("batching.mode", before.batching_mode, after.batching_mode))
     edited = after.spec_replicas is None and before is not None and before.spec_replicas is not None
     if edited:
         notes.append(report.ignored_event(view.pool.spec.replicas))

@@ -72,14 +72,6 @@ def count_event(before: int, after: int, why: str) -> EventNote | None:
     return EventNote(EventType.NORMAL, reason, f"Replicas {before} -> {after}: {why}.")
 
 
-def mode_event(field: str, before: str, after: str) -> EventNote | None:
-    """Return the Event of a changed mode."""
-    if before == after:
-        return None
-    reason = "ScalingModeChanged" if field.startswith("scaling") else "BatchingModeChanged"
-    return EventNote(EventType.NORMAL, reason, f"{field} {before} -> {after}.")
-
-
 def ignored_event(replicas: int) -> EventNote:
     """Return the Event of a `/scale` write that Auto ignores."""
     text = f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law decides."

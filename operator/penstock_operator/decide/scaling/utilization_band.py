@@ -78,14 +78,14 @@ class UtilizationBand:
 
     def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
+        held = state.windows
         state = _noted(state, observed, now)
+        news = kept.news(held, state.windows)
         tick = _tick(state, observed, now)
-        good = _good_ticks(state.good_ticks, tick.demand)
+        good = _good_ticks(state.good_ticks, tick.demand, news=news)
         state = replace(state, good_ticks=good)
         tick = replace(tick, available=good >= GOOD_TICKS and tick.demand.ready > 0)
-        spare = tick.available and is_spare(_replicas_input(state, tick))
-        since = state.spare_since if state.spare_since is not None else now
-        state = replace(state, spare_since=since if spare else None)
+        state = replace(state, spare_since=_spare_since(state, tick, news=news))
         return state, _decision(tick, _cap(state, tick), _replicas(state, tick))
 
 
@@ -124,11 +124,23 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     )
 
 
-def _good_ticks(before: int, found: Demand) -> int:
-    """Without a Ready pod there is nothing to see: neither good nor bad."""
+def _good_ticks(before: int, found: Demand, *, news: bool) -> int:
+    """Count only rounds with news: a pool may be looked at many times between two scrapes.
+
+    Without a Ready pod there is nothing to see: neither good nor bad.
+    """
     if found.ready == 0:
         return before
-    return 0 if found.absent else min(before + 1, GOOD_TICKS)
+    if found.absent:
+        return 0
+    return min(before + 1, GOOD_TICKS) if news else before
+
+
+def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
+    """Return since when one replica less would have done; only new samples begin it."""
+    if not (tick.available and is_spare(_replicas_input(state, tick))):
+        return None
+    return tick.now if state.spare_since is None and news else state.spare_since
 
 
 def _cap(state: BandState, tick: _Tick) -> CapMove:

@@ -20,6 +20,8 @@ MAX_SPAN_SECONDS = 180.0
 """Nothing older is kept: six of the 30 s ticks of an idle pool."""
 MAX_SAMPLES = 32
 """Bounds the memory of a pod's window, however often it is scraped."""
+LEAST_SPACING_SECONDS = 0.5
+"""Samples closer than this add no knowledge of a rate: a pool visited twice in a moment."""
 YOUNG_SECONDS = 10.0
 """Two scrapes: the counters of a pod this young when first seen began at 0 with it."""
 
@@ -48,6 +50,14 @@ def advance(windows: Windows, signals: PoolSignals, pods: Iterable[LawPod], now:
         pod.uid: _extend(held.get(pod.uid, ()), fresh.get(pod.uid, []), pod) for pod in pods
     }
     return Windows(signals.source, {uid: window for uid, window in extended.items() if window})
+
+
+def news(before: Windows, after: Windows) -> bool:
+    """Return whether any pod has a sample that it did not have before."""
+    return any(
+        uid not in before.pods or before.pods[uid][-1].time != window[-1].time
+        for uid, window in after.pods.items()
+    )
 
 
 def clock(signals: PoolSignals, now: float) -> float:
@@ -83,7 +93,7 @@ def _extend(window: Window, fresh: Iterable[PodSample], pod: LawPod) -> Window:
     for sample in fresh:
         if not window:
             window = (*_birth(sample, pod), sample)
-        elif sample.time > window[-1].time:
+        elif sample.time - window[-1].time >= LEAST_SPACING_SECONDS:
             window = (sample,) if restarted(window[-1], sample) else (*window, sample)
     return _trim(window)
 

@@ -1,0 +1,130 @@
+"""From what a pod exposes to a `PodSample`: the same for a scraped text and for a store's series."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock_api import names
+from penstock_api.limits import CurveSums
+from penstock_operator.observed import DutySource, PodSample, measured
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of one series."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class BadExposition(ValueError):
+    """The text is not in Prometheus' format."""
+
+
+_BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
+_SUMS = {
+    "batches": names.METRIC_CURVE_BATCHES,
+    "cost_units": names.METRIC_CURVE_COST,
+    "cost_units_squared": names.METRIC_CURVE_COST_SQUARED,
+    "seconds": names.METRIC_CURVE_SECONDS,
+    "cost_unit_seconds": names.METRIC_CURVE_COST_SECONDS,
+    "seconds_squared": names.METRIC_CURVE_SECONDS_SQUARED,
+}
+_SOURCES = {"nvml": DutySource.NVML, "enginebusyshare": DutySource.ENGINE}
+
+WANTED = (
+    names.METRIC_REQUESTS_WAITING,
+    names.METRIC_REQUESTS_RUNNING,
+    names.METRIC_REQUESTS_RECEIVED,
+    names.METRIC_ROWS_RECEIVED,
+    names.METRIC_OUT_OF_MEMORY_SPLITS,
+    names.METRIC_BATCH_CAP,
+    names.METRIC_BATCH_CAP_BOUND,
+    names.METRIC_LIMITS_GENERATION,
+    names.METRIC_POD_INFO,
+    names.METRIC_GPU_UTILIZATION,
+    _BUCKET,
+    *_SUMS.values(),
+)
+"""Every series that a sample is made from, and no other: the rest is for people."""
+
+
+def parse(text: str) -> tuple[Reading, ...]:
+    """Return the wanted readings of a text exposition; raises `BadExposition`.
+
+    Only wanted lines are parsed, which is most of the cost; types and help change no value.
+    """
+    lines = "\n".join(line for line in text.split("\n") if line.startswith(WANTED))
+    try:
+        return tuple(
+            Reading(sample.name, sample.labels, float(sample.value))
+            for family in text_string_to_metric_families(lines)
+            for sample in family.samples
+        )
+    except (ValueError, LookupError, OverflowError) as error:
+        raise BadExposition("did not answer in Prometheus' text format") from error
+
+
+def told_uid(readings: Iterable[Reading]) -> str | None:
+    """Return the pod UID that the readings say they are of."""
+    found = {one.labels.get("uid") for one in readings if one.name == names.METRIC_POD_INFO}
+    return found.pop() if len(found) == 1 else None
+
+
+def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
+    """Return the sample of a pod at `time`; what is missing, NaN, negative or infinite is None."""
+    by_name: dict[str, list[Reading]] = {}
+    for one in readings:
+        by_name.setdefault(one.name, []).append(one)
+
+    def value(name: str) -> float | None:
+        found = by_name.get(name, [])
+        return measured(found[0].value) if len(found) == 1 else None
+
+    duty, source = _duty(by_name.get(names.METRIC_GPU_UTILIZATION, []))
+    return PodSample(
+        uid=uid,
+        time=time,
+        waiting=value(names.METRIC_REQUESTS_WAITING),
+        running=value(names.METRIC_REQUESTS_RUNNING),
+        requests_received=value(names.METRIC_REQUESTS_RECEIVED),
+        rows_received=value(names.METRIC_ROWS_RECEIVED),
+        curve=_curve({field: value(name) for field, name in _SUMS.items()}),
+        batch_duration_buckets=_buckets(by_name.get(_BUCKET, [])),
+        out_of_memory_splits=value(names.METRIC_OUT_OF_MEMORY_SPLITS),
+        batch_cap=value(names.METRIC_BATCH_CAP),
+        batch_cap_bound=value(names.METRIC_BATCH_CAP_BOUND),
+        limits_generation=value(names.METRIC_LIMITS_GENERATION),
+        gpu_utilization=duty,
+        duty_source=source,
+    )
+
+
+def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
+    known = {field: value for field, value in sums.items() if value is not None}
+    return CurveSums(**known) if len(known) == len(sums) else None
+
+
+def _duty(readings: list[Reading]) -> tuple[float | None, DutySource | None]:
+    """Return the duty of the most direct source; above 1 it is no share, so it is absent."""
+    by_source = {_SOURCES.get(one.labels.get("source", "").lower()): one.value for one in readings}
+    for source in (DutySource.NVML, DutySource.ENGINE):
+        value = measured(by_source.get(source))
+        if value is not None and value <= 1:
+            return value, source
+    return None, None
+
+
+def _buckets(readings: list[Reading]) -> tuple[tuple[float, float], ...]:
+    """Return ascending (upper bound, cumulative count), or nothing where they make no histogram."""
+    try:
+        found = sorted((float(one.labels["le"]), one.value) for one in readings)
+    except (KeyError, ValueError):
+        return ()
+    whole = all(measured(count) is not None for _, count in found)
+    rising = all(a < b and below <= above for (a, below), (b, above) in pairwise(found))
+    return tuple(found) if found and found[-1][0] == inf and whole and rising else ()

@@ -1,0 +1,72 @@
+"""Signals from the pods themselves: one scrape of each pod's cluster port."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+import aiohttp
+
+from penstock_api.names import CLUSTER_PORT, PATH_METRICS
+from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
+from penstock_operator.observe.exposition import BadExposition, parse, pod_sample, told_uid
+from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
+
+LIMIT_BYTES = 1024 * 1024
+HEADERS = {"Accept": "text/plain;version=0.0.4"}
+
+
+def reachable(pods: Iterable[PodObject]) -> list[tuple[str, PodObject]]:
+    """Return (address, pod) of those that may be spoken to: the address is their own, not the node's."""
+    return [(pod.ip, pod) for pod in pods if pod.ip is not None and not pod.host_network]
+
+
+async def read_pods(
+    session: aiohttp.ClientSession, pods: Iterable[PodObject], now: float, problem: str = ""
+) -> PoolSignals:
+    """Return what the pods answer; `problem` says why they were asked. Never raises for a pod's sake.
+
+    Samples are dated by this operator's clock, at the answer. The source is None where Ready pods are
+    there and not one answered.
+    """
+    started = asyncio.get_running_loop().time()
+    gate = asyncio.Semaphore(CONNECTIONS)
+    asked = reachable(pods)
+    answers = await asyncio.gather(*(_read(session, ip, pod, gate) for ip, pod in asked))
+    samples = tuple(
+        replace(answer, time=answer.time - started + now)
+        for answer in answers
+        if isinstance(answer, PodSample)
+    )
+    failures = [
+        answer
+        for (_, pod), answer in zip(asked, answers, strict=True)
+        if isinstance(answer, str) and pod.ready and not pod.terminating
+    ]
+    if failures:
+        count = f"{len(failures)} Ready pod{'s' if len(failures) > 1 else ''}"
+        problem = "; ".join(filter(None, (problem, f"{count}: {sorted(failures)[0]}")))
+    blind = bool(failures) and not samples
+    source = SignalSource.NONE if blind else SignalSource.PODS
+    return PoolSignals(source=source, samples=samples, problem=problem)
+
+
+async def _read(
+    session: aiohttp.ClientSession, ip: str, pod: PodObject, gate: asyncio.Semaphore
+) -> PodSample | str:
+    """Return a sample dated by the event loop's clock, or why there is none."""
+    try:
+        async with gate:
+            status, body = await call(
+                session,
+                Call("GET", pod_url(ip, CLUSTER_PORT, PATH_METRICS), LIMIT_BYTES, HEADERS),
+            )
+        if status != 200:
+            return f"{PATH_METRICS} answered {status}"
+        readings = parse(body.decode())
+    except (CallFailed, BadExposition) as error:
+        return f"{PATH_METRICS} {error}"
+    except UnicodeDecodeError:
+        return f"{PATH_METRICS} answered something that is not text"
+    if told_uid(readings) != pod.uid:
+        return f"{PATH_METRICS} was answered by another pod"
+    return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())

@@ -1,0 +1,146 @@
+"""Signals from a Prometheus server: one round for all pools (HTTP API v1, `/api/v1/query`).
+
+A range selector gives raw samples with their own timestamps, so counters are differenced here and ages
+are by the store's own clock. A range holds no staleness markers: what is gone is merely old.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from penstock_api.names import CLUSTER_PORT
+from penstock_operator.calls import Call, CallFailed, call
+from penstock_operator.observe.exposition import WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.pods import reachable
+from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
+
+RANGE_SECONDS = 15
+"""Three scrapes of 5 s."""
+LEAST_SCRAPES = 2
+"""Fewer in the range: scraped more slowly than every 5 s, or scrapes fail."""
+FRESH_SECONDS = 10.0
+LIMIT_BYTES = 64 * 1024 * 1024
+QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
+
+Scrapes = dict[tuple[str, str], dict[float, list[Reading]]]
+"""(instance, job) -> time of the scrape -> its readings: one scrape gives all its series one time."""
+
+
+async def read_prometheus(
+    session: aiohttp.ClientSession,
+    url: str,
+    pods_by_pool: Mapping[str, tuple[str, Sequence[PodObject]]],
+) -> Mapping[str, PoolSignals]:
+    """Return the signals by pool UID; `pods_by_pool` gives each pool's namespace and verified pods.
+
+    A series counts only if its instance is the cluster port of a verified pod of that pool, its namespace
+    is the pool's, and the scrape it came with names that pod's UID. Raises `CallFailed`.
+    """
+    asked = _scalar(await _query(session, url, {"query": "time()"}))
+    answer = await _query(session, url, {"query": QUERY, "time": f"{asked:.3f}"})
+    scrapes = _scrapes(answer, {namespace for namespace, _ in pods_by_pool.values()})
+    return {
+        uid: PoolSignals(
+            source=SignalSource.PROMETHEUS,
+            samples=tuple(_samples(scrapes[namespace], reachable(pods))),
+            asked=asked,
+        )
+        for uid, (namespace, pods) in pods_by_pool.items()
+    }
+
+
+def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list[PodObject]:
+    """Return the Ready pods of which the server knows too little, or nothing under 10 s old.
+
+    A pod that became Ready within one range may not have been found by the server yet.
+    """
+    asked = now if signals.asked is None else signals.asked
+    times: dict[str, list[float]] = defaultdict(list)
+    for sample in signals.samples:
+        times[sample.uid].append(sample.time)
+
+    def known(pod: PodObject) -> bool:
+        if pod.ready_since is not None and now - pod.ready_since < RANGE_SECONDS:
+            return True
+        seen = times[pod.uid]
+        return len(seen) >= LEAST_SCRAPES and asked - max(seen) <= FRESH_SECONDS
+
+    return [pod for pod in pods if pod.ready and not pod.terminating and not known(pod)]
+
+
+async def _query(session: aiohttp.ClientSession, url: str, form: Mapping[str, str]) -> Any:
+    """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
+    where = URL(url.rstrip("/") + "/api/v1/query")
+    try:
+        status, body = await call(session, Call("POST", where, LIMIT_BYTES, data=form))
+        if status != 200:
+            raise CallFailed(f"answered {status}{_said(body)}")
+        answer = json.loads(body)
+        if not isinstance(answer, dict) or answer.get("status") != "success":
+            raise CallFailed("did not answer as Prometheus does")
+        return answer.get("data")
+    except CallFailed as error:
+        raise CallFailed(f"Prometheus at {where.origin()} {error}") from error
+    except ValueError as error:
+        text = f"Prometheus at {where.origin()} did not answer in JSON"
+        raise CallFailed(text) from error
+
+
+def _said(body: bytes) -> str:
+    """Return Prometheus' own error text, shortened, where there is one."""
+    try:
+        said = json.loads(body)["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {str(said)[:200]}"
+
+
+def _scalar(data: Any) -> float:
+    try:
+        return float(data["result"][1])
+    except (LookupError, TypeError, ValueError) as error:
+        raise CallFailed("Prometheus did not answer time() with a number") from error
+
+
+def _scrapes(data: Any, namespaces: set[str]) -> Mapping[str, Scrapes]:
+    """Return the readings by namespace, then by target and scrape; malformed series are left out."""
+    found: dict[str, Scrapes] = {one: defaultdict(lambda: defaultdict(list)) for one in namespaces}
+    result = data.get("result") if isinstance(data, dict) else None
+    for series in result if isinstance(result, list) else ():
+        try:
+            labels, values = series["metric"], series["values"]
+            target = found.get(labels["namespace"], {})
+            readings = target[labels["instance"], labels.get("job", "")]
+            for time, value in values:
+                readings[float(time)].append(Reading(labels["__name__"], labels, float(value)))
+        except (LookupError, TypeError, ValueError):
+            continue
+    return found
+
+
+def _samples(scrapes: Scrapes, pods: Iterable[tuple[str, PodObject]]) -> Iterator[PodSample]:
+    """Yield the samples of each pod. Where two jobs scrape it, the fresher one counts, alone."""
+    by_instance: dict[str, list[list[PodSample]]] = defaultdict(list)
+    addresses = {_instance(ip): pod for ip, pod in pods}
+    for (instance, _), at in scrapes.items():
+        pod = addresses.get(instance)
+        if pod is None:
+            continue
+        by_instance[instance].append(
+            [
+                pod_sample(readings, pod.uid, time)
+                for time, readings in sorted(at.items())
+                if told_uid(readings) == pod.uid
+            ]
+        )
+    for jobs in by_instance.values():
+        yield from max(jobs, key=lambda samples: samples[-1].time if samples else 0.0)
+
+
+def _instance(ip: str) -> str:
+    host = f"[{ip}]" if ":" in ip else ip
+    return f"{host}:{CLUSTER_PORT}"
