@@ -54,14 +54,17 @@ def install_operator(target: Target, images: Images) -> None:
     """Install or upgrade the chart with this checkout's images, and wait for the operator."""
     target.helm(
         "upgrade", "--install", RELEASE, CHART, "--namespace", OPERATOR_NAMESPACE,
-        "--create-namespace", "--wait", "--timeout", "3m", *chart_values(images),
+        "--create-namespace", "--take-ownership", "--wait", "--timeout", "3m", *chart_values(images),
     )  # fmt: skip
 
 
 def chart_values(images: Images) -> list[str]:
     """Return helm's --set arguments."""
-    return [
-        "--set", f"image={images.operator}",
-        "--set", f"runtime.image={images.runtime}",
-        "--set", f"prometheus.url={PROMETHEUS_URL}",
-    ]  # fmt: skip
+    repository, _, tag = images.operator.rpartition(":")
+    values = {
+        "image.repository": repository,
+        "image.tag": tag,
+        "defaultRuntimeImage": images.runtime,
+        "prometheus.url": PROMETHEUS_URL,
+    }
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]

@@ -69,15 +69,16 @@ class Pool:
         }
 
     def apply(self, spec: Mapping[str, Any]) -> Object:
-        """Server-side apply the whole spec: what it lacks and we set before is removed."""
-        return self.api.apply(
-            {
-                "apiVersion": "penstock.dev/v1alpha1",
-                "kind": "InferencePool",
-                "metadata": {"name": self.name, "namespace": self.namespace},
-                "spec": dict(spec),
-            }
-        )
+        """Create the pool, or replace its whole spec: what the new one lacks is gone."""
+        manifest: Object = {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "InferencePool",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": dict(spec),
+        }
+        if (held := self.api.get(self.path)) is None:
+            return self.api.create(manifest)
+        return self.api.request("PUT", self.path, {**manifest, "metadata": held["metadata"]})
 
     def edit(self, spec: Mapping[str, Any]) -> Object:
         """Merge-patch the spec, as a user's live edit does."""

@@ -56,5 +56,5 @@ def _row(random: Random, features: int) -> list[float]:
 
 
 def answer(row: Sequence[float]) -> list[float]:
-    """Return the emulated accelerator's answer to one row."""
-    return [math.tanh(value) for value in row]
+    """Return the emulated accelerator's answer to one row (models/emulated.py): each value doubled, plus one."""
+    return [2.0 * value + 1.0 for value in row]

@@ -1,5 +1,6 @@
 """One request over the wire: sent once, never retried, always ended."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -15,8 +16,9 @@ from tests.load.tally import Ended, Outcome, outcome_of
 class Connections:
     """How connections are used.
 
-    `clients` 0 means as many keep-alive connections as requests in flight need; a number caps them, and then
-    requests wait for a free one (their latency shows it). Without keep-alive each request opens its own.
+    `clients` above 0 is that many clients with one kept connection each, taking turns: a request waits for
+    its client's connection, and its latency shows it. 0 is one client with as many kept connections as
+    requests in flight need. Without keep-alive each request opens its own.
     """
 
     keep_alive: bool = True
@@ -24,7 +26,7 @@ class Connections:
 
 
 class Sender:
-    """An aiohttp session that turns questions into ends. Use as an async context manager."""
+    """aiohttp sessions that turn questions into ends. Use as an async context manager."""
 
     def __init__(
         self, url: str, connections: Connections, timeout_seconds: float, clock: Callable[[], float]
@@ -33,24 +35,31 @@ class Sender:
         self._connections = connections
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=10)
         self._clock = clock
-        self._session: aiohttp.ClientSession
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._turn = itertools.count()
 
     async def __aenter__(self) -> Self:
-        # 15 s is below any server's own idle limit, so an idle connection is never closed under a request.
-        idle = (
-            {"keepalive_timeout": 15.0} if self._connections.keep_alive else {"force_close": True}
-        )
-        connector = aiohttp.TCPConnector(limit=self._connections.clients, **idle)
-        self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+        self._sessions = [self._session() for _ in range(max(1, self._connections.clients))]
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._session.close()
+        for session in self._sessions:
+            await session.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        limit = 1 if self._connections.clients else 0
+        if self._connections.keep_alive:
+            # 15 s is below any server's own idle limit: no idle connection is closed under a request
+            connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=15.0)
+        else:
+            connector = aiohttp.TCPConnector(limit=limit, force_close=True)
+        return aiohttp.ClientSession(connector=connector, timeout=self._timeout)
 
     async def ask(self, question: Question, intended: float) -> Ended:
         """Send one question and return how it ended; raises only on cancellation."""
+        session = self._sessions[next(self._turn) % len(self._sessions)]
         try:
-            async with self._session.post(
+            async with session.post(
                 self._url, data=question.body, headers=question.headers
             ) as answer:
                 body = await answer.read()

@@ -1,0 +1,112 @@
+"""The stage of the end-to-end tests: one operator, one Prometheus, pools in namespaces of their own."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kube import install
+from tests.kube.api import Api, Object
+from tests.kube.install import Images
+from tests.kube.operator import Operator
+from tests.kube.pools import Pool, emulated, until
+from tests.kube.target import Target
+
+HERE = Path(__file__).parent
+MakePool = Callable[..., Pool]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here, and give it minutes: it waits for real pods."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(
+                    pytest.mark.timeout(600 if item.get_closest_marker("long") else 300)
+                )
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    return Target.from_env()
+
+
+@pytest.fixture(scope="session")
+def api(target: Target) -> Api:
+    return target.api()
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    return Images.of_checkout()
+
+
+@pytest.fixture(scope="session")
+def prometheus(target: Target, api: Api) -> None:
+    install.install_prometheus(target, api)
+
+
+@pytest.fixture(scope="session")
+def operator(target: Target, api: Api, images: Images, prometheus: None) -> Iterator[Operator]:
+    """The operator of this checkout, by its chart; gone at the end, so that nothing acts on later pools."""
+    install.install_operator(target, images)
+    yield Operator(target, api)
+    target.helm("uninstall", install.RELEASE, "-n", install.OPERATOR_NAMESPACE, "--wait")
+
+
+@pytest.fixture(scope="session")
+def shared_namespace(api: Api) -> Iterator[str]:
+    yield from _namespace(api)
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[str]:
+    yield from _namespace(api)
+
+
+def _namespace(api: Api) -> Iterator[str]:
+    name = f"e2e-{secrets.token_hex(3)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted", "penstock-tests": "e2e"}
+    head = {"apiVersion": "v1", "kind": "Namespace"}
+    api.create({**head, "metadata": {"name": name, "labels": labels}})
+    yield name
+    api.delete(f"/api/v1/namespaces/{name}")
+    # its pods would take the next test's time on two cores
+    until(
+        "the namespace's pods gone",
+        lambda: not api.list(f"/api/v1/namespaces/{name}/pods"),
+        seconds=120,
+    )
+
+
+@pytest.fixture
+def make_pool(operator: Operator, api: Api, namespace: str) -> MakePool:
+    """Apply a pool of the emulated accelerator in a namespace of the test's own."""
+
+    def make(name: str = "pool", *, a: int = 40, c: int = 5, **spec: Any) -> Pool:
+        pool = Pool(api, namespace, name)
+        pool.apply(emulated(a, c, drain={"deadlineSeconds": 20}, **spec))
+        return pool
+
+    return make
+
+
+STEADY: Object = {"replicas": 2, "drain": {"deadlineSeconds": 20}}
+
+
+@pytest.fixture(scope="session")
+def shared_pool(operator: Operator, api: Api, shared_namespace: str) -> Pool:
+    pool = Pool(api, shared_namespace, "steady")
+    pool.apply(emulated(**STEADY))
+    return pool
+
+
+@pytest.fixture
+def steady(shared_pool: Pool) -> Pool:
+    """Two ready replicas in mode Manual, as applied first, whatever the test before did to them."""
+    shared_pool.apply(emulated(**STEADY))
+    shared_pool.await_ready(2)
+    return shared_pool

@@ -1,0 +1,33 @@
+"""Clients that keep their connections find new replicas, for the runtime ages connections."""
+
+import asyncio
+import time
+
+from tests.kube.pools import Pool
+from tests.load.load import Load
+
+LEAST_SHARE = 0.15
+WITHIN_SECONDS = 60.0
+OVER_SECONDS = 10
+
+
+def least(shares: dict[str, float], pods: set[str]) -> float:
+    """Return the smallest share among `pods`."""
+    return min(shares.get(pod, 0.0) for pod in pods)
+
+
+async def test_each_new_replica_carries_its_share_of_keep_alive_clients(steady: Pool) -> None:
+    old = steady.pod_names()
+    async with Load(steady.url(), steady.name, rate=80, clients=16, constant=True) as load:
+        for _ in range(5):
+            before = await load.next()
+        assert set(before.pods) <= old
+        steady.edit({"replicas": 4})
+        await asyncio.to_thread(steady.await_ready, 4)
+        ready_at, new = time.monotonic(), steady.pod_names() - old
+        shares: dict[str, float] = {}
+        while time.monotonic() - ready_at < WITHIN_SECONDS and least(shares, new) < LEAST_SHARE:
+            now = await load.next()
+            shares = now.shares_since(load.reports[-1 - OVER_SECONDS])
+    assert least(shares, new) >= LEAST_SHARE, shares
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes

@@ -1,0 +1,43 @@
+"""Load rises: cap and replicas rise. Load falls: the pool shrinks. Nothing is lost on either way."""
+
+import asyncio
+
+from tests.e2e.conftest import MakePool
+from tests.kube.pools import Pool, until
+from tests.load.load import Load
+
+SCALING = {
+    "mode": "Auto",
+    "minReplicas": 1,
+    "maxReplicas": 4,
+    "queueDepth": {"targetPerReplica": 8},
+    "scaleDown": {"stabilizationSeconds": 15, "maxPercentPerMinute": 100},
+}
+BATCHING = {"size": {"min": 2, "max": 16}, "maxQueueDelayMilliseconds": 10}
+OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 2000}]
+
+
+def cap(pool: Pool) -> int:
+    """Return the published batch cap."""
+    held: int = pool.status().get("batch", {}).get("cap", 0)
+    return held
+
+
+async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(make_pool: MakePool) -> None:
+    pool = make_pool(a=50, c=20, scaling=SCALING, batching=BATCHING, objectives=OBJECTIVES)
+    await asyncio.to_thread(pool.await_ready, 1)
+    assert cap(pool) == 2
+    async with Load(pool.url(), pool.name, rate=5) as load:
+        await load.next()
+        await load.set_rate(60)
+        await asyncio.to_thread(
+            until, "three replicas ready", lambda: pool.status()["readyReplicas"] >= 3, seconds=60
+        )
+        await asyncio.to_thread(until, "the cap above its first", lambda: cap(pool) > 2, seconds=60)
+        decision = pool.status()["lastDecision"]
+        await load.set_rate(3)
+        await asyncio.to_thread(pool.await_ready, 1, seconds=150)
+    assert decision["message"]
+    assert decision["algorithm"] == "UtilizationBand"
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    assert load.final.completed + load.final.refused == load.final.sent
