@@ -4,8 +4,8 @@ A group (requests of one shape) is *ripe*, i.e. may run at once, when any of the
 
 - its rows fill a batch;
 - its window, which opened when the first of those still waiting arrived, has elapsed;
-- waiting longer would make its earliest deadline pass before it begins, with the batch's own predicted
-  time in hand;
+- half the slack of its earliest deadline is spent: half, so that a late wake-up cannot make an idle
+  engine miss a deadline it could have kept;
 - waiting does not pay: fewer rows are expected to arrive while the batch would run than wait for it
   already. (Holding `r` rows for a moment costs `r` times that moment; it saves each of the `rate * moment`
   newcomers the `seconds(r)` that they would wait behind the batch. So it pays while
@@ -91,7 +91,8 @@ def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:
     closes = head.opened + limits.window_seconds
     if head.earliest_deadline is None:
         return closes
-    return min(closes, head.earliest_deadline - outlook.service_time.seconds(head.rows))
+    latest_start = head.earliest_deadline - outlook.service_time.seconds(head.rows)
+    return min(closes, (head.opened + latest_start) / 2)
 
 
 def waiting_pays(rows: int, outlook: Outlook) -> bool:

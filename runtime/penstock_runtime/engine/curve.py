@@ -1,0 +1,48 @@
+"""The service-curve sums of an engine's life: warm-up batches first, as a prior, then every settled one."""
+
+from penstock_api.limits import CurveSums
+from penstock_runtime.batching.service_time import ServiceTime, fit
+
+
+class Curve:
+    """Running sums over batches of rows `b` and seconds `t`; float64, one epoch for the engine's life.
+
+    A batch counts with the rows that the device computed at once: the parts of a split batch count each
+    for itself, and runs that failed do not count.
+    """
+
+    def __init__(self) -> None:
+        self._batches = 0.0
+        self._rows = 0.0
+        self._rows_squared = 0.0
+        self._seconds = 0.0
+        self._row_seconds = 0.0
+        self._seconds_squared = 0.0
+        self._fitted: ServiceTime | None = None
+
+    def note(self, rows: int, seconds: float) -> None:
+        """Count one run of the model."""
+        self._batches += 1.0
+        self._rows += rows
+        self._rows_squared += rows * rows
+        self._seconds += seconds
+        self._row_seconds += rows * seconds
+        self._seconds_squared += seconds * seconds
+        self._fitted = None
+
+    def sums(self) -> CurveSums:
+        """Return the sums as they are published."""
+        return CurveSums(
+            batches=self._batches,
+            cost_units=self._rows,
+            cost_units_squared=self._rows_squared,
+            seconds=self._seconds,
+            cost_unit_seconds=self._row_seconds,
+            seconds_squared=self._seconds_squared,
+        )
+
+    def service_time(self) -> ServiceTime:
+        """Return the line fitted to all of it."""
+        if self._fitted is None:
+            self._fitted = fit(self.sums())
+        return self._fitted

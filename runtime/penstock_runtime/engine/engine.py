@@ -1,0 +1,183 @@
+"""One engine's state: what waits, what runs, the limits in force; every request it takes ends exactly once.
+
+Knows no thread, no clock of its own and no socket: messages and `now` come in, `Settled` values go out.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
+from penstock_runtime.batching.arrivals import ArrivalRate
+from penstock_runtime.batching.former import Batch, FormingLimits, Outlook, Placement, form
+from penstock_runtime.engine.curve import Curve
+from penstock_runtime.engine.draining import Draining
+from penstock_runtime.engine.execution import Ran, execute
+from penstock_runtime.engine.ledger import Ledger
+from penstock_runtime.link.messages import (
+    BatchReport,
+    Cancel,
+    Drain,
+    EngineReport,
+    SetLimits,
+    Settled,
+    Submit,
+    ToEngine,
+)
+from penstock_runtime.models.base import Model
+from penstock_runtime.request import Cancelled, Expired, Failed, Request
+from penstock_runtime.waiting.queue import WaitingRequests
+
+
+class Engine:
+    """The one-shot engine: rows in, rows out, one batch at a time."""
+
+    def __init__(self, model: Model, limits: LimitsUpdate, memory_bound_rows: int, curve: Curve):
+        self._model = model
+        self._limits = limits
+        self._curve = curve
+        self._bound = max(1, min(memory_bound_rows, model.info.max_rows, MAX_BATCH_SIZE))
+        self._waiting = WaitingRequests(limits.discipline)
+        self._arrivals = ArrivalRate()
+        self._ledger = Ledger()
+        self._draining: Draining | None = None
+        self._running: Batch | None = None
+        self._running_generation = limits.generation
+        self._settled_batch: BatchReport | None = None
+        self._busy_seconds = 0.0
+        self._told: tuple[int, int] | None = None
+
+    # -- in
+
+    def take(self, message: ToEngine, now: float) -> None:
+        """Take one message in; its effects hold from the next batch on."""
+        match message:
+            case Submit(requests):
+                for request in requests:
+                    self._admit(request, now)
+            case Cancel(ids):
+                self._cancel(ids)
+            case SetLimits(update):
+                self._limits = update
+                self._waiting.change_discipline(update.discipline)
+            case Drain():
+                self._draining = Draining(message.deadline, message.retry_after_seconds)
+                self._shed(now)
+            case _:
+                assert_never(message)
+
+    def _admit(self, request: Request, now: float) -> None:
+        self._ledger.open(request)
+        self._arrivals.note(request.rows, now)
+        if request.deadline is not None and request.deadline <= now:
+            self._ledger.end(request.id, Expired(now - request.arrived))
+            return
+        self._waiting.add(request)
+        if self._draining is not None and not self._draining.reaches_all(
+            self._waiting.rows, self.cap, self._curve.service_time(), now
+        ):
+            self._waiting.remove(request.id)
+            self._ledger.end(request.id, self._draining.refusal())
+
+    def _cancel(self, ids: tuple[str, ...]) -> None:
+        """End those that are still held; a running one computes on, but its answer is dropped."""
+        for name in ids:
+            self._waiting.remove(name)
+            if name in self._ledger:
+                self._ledger.end(name, Cancelled())
+
+    def _shed(self, now: float) -> None:
+        """While draining: fail what is not predicted to finish in time, the last in order first."""
+        if self._draining is None:
+            return
+        service_time = self._curve.service_time()
+        if self._draining.reaches_all(self._waiting.rows, self.cap, service_time, now):
+            return
+        for request in self._draining.beyond(self._waiting.in_order(), self.cap, service_time, now):
+            self._waiting.remove(request.id)
+            self._ledger.end(request.id, self._draining.refusal())
+
+    # -- a step
+
+    @property
+    def cap(self) -> int:
+        """Rows that the next batch may have: the limit, or the bound that memory and program set."""
+        return min(self._limits.max_batch_size, self._bound)
+
+    def plan(self, now: float) -> Placement:
+        """Expire what is overdue, then form the next batch, which from now on runs."""
+        for request in self._waiting.expire(now):
+            self._ledger.end(request.id, Expired(now - request.arrived))
+        self._shed(now)
+        placement = form(self._waiting, self._forming_limits(), self._outlook(now), now)
+        if isinstance(placement, Batch):
+            self._running = placement
+            self._running_generation = self._limits.generation
+        return placement
+
+    def _forming_limits(self) -> FormingLimits:
+        """Nothing is held for company that will not come: a draining engine has no window."""
+        delay = 0 if self._draining else self._limits.max_queue_delay_milliseconds
+        return FormingLimits(self.cap, delay / 1000)
+
+    def _outlook(self, now: float) -> Outlook:
+        return Outlook(self._curve.service_time(), self._arrivals.rows_per_second(now))
+
+    def predicted_seconds(self, batch: Batch) -> float:
+        """Return how long `batch` should take by the service curve."""
+        return self._curve.service_time().seconds_for_all(batch.rows, batch.cap)
+
+    def run(self, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]) -> Ran:
+        """Run `batch` on the model; changes nothing here until `settle`."""
+        return execute(self._model, batch, clock, pulse)
+
+    def settle(self, ran: Ran) -> None:
+        """Take in what became of the running batch. Who was cancelled meanwhile has ended already."""
+        for name, end in ran.ends:
+            if name in self._ledger:
+                self._ledger.end(name, end)
+        for rows, seconds in ran.runs:
+            self._curve.note(rows, seconds)
+        if ran.out_of_memory_splits:
+            self._bound = min(self._bound, ran.largest_fit)
+        self._busy_seconds += ran.seconds
+        self._running = None
+        self._settled_batch = BatchReport(
+            requests=len(ran.batch.requests),
+            rows=ran.batch.rows,
+            seconds=ran.seconds,
+            out_of_memory_splits=ran.out_of_memory_splits,
+        )
+
+    # -- out
+
+    def settled(self) -> Settled | None:
+        """Return what has ended or changed since the last call, or None when nothing is worth telling."""
+        ends, batch = self._ledger.collect(), self._settled_batch
+        state = (self._limits.generation, self._running_requests)
+        if not ends and batch is None and state == self._told:
+            return None
+        self._told, self._settled_batch = state, None
+        return Settled(ends, batch, self.report())
+
+    def report(self) -> EngineReport:
+        """Return the engine as it stands."""
+        return EngineReport(
+            waiting=len(self._waiting),
+            running=self._running_requests,
+            generation=self._limits.generation,
+            converging=self._running is not None
+            and self._running_generation < self._limits.generation,
+            batch_cap_bound=self._bound,
+            busy_seconds=self._busy_seconds,
+            curve=self._curve.sums(),
+        )
+
+    @property
+    def _running_requests(self) -> int:
+        return 0 if self._running is None else len(self._running.requests)
+
+    def fail_all(self, reason: str, retry_after_seconds: float) -> None:
+        """End everything that is held: the engine is about to close."""
+        for name in self._ledger.held():
+            self._waiting.remove(name)
+            self._ledger.end(name, Failed(reason, retry_after_seconds))

@@ -1,0 +1,137 @@
+"""Running one batch to the end of each of its requests, splitting it where it will not go as a whole.
+
+Two things split a batch, and they differ. A model's error may be the fault of one request, so the batch
+is halved until that request stands alone: it fails with the model's words, its mates are served (n
+requests with one culprit cost about 2 log2 n runs more). Running out of memory is nobody's fault, so
+the batch runs in slices of half the rows, and half again; only a row that does not fit alone fails its
+request.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock_runtime.batching.former import Batch
+from penstock_runtime.models.base import Model, OutOfMemory, describe
+from penstock_runtime.models.outputs import checked
+from penstock_runtime.request import Completed, End, Failed, Request, Tensor
+
+Tensors = dict[str, Tensor]
+
+_OUT_OF_MEMORY = (OutOfMemory, MemoryError)
+
+
+@dataclass(slots=True)
+class Ran:
+    """What became of one batch."""
+
+    batch: Batch
+    ends: list[tuple[str, End]] = field(default_factory=list)
+    runs: list[tuple[int, float]] = field(default_factory=list)
+    """Rows and seconds of each run of the model that succeeded."""
+    seconds: float = 0.0
+    """Of all runs, failed ones included."""
+    out_of_memory_splits: int = 0
+
+    @property
+    def largest_fit(self) -> int:
+        """The most rows that one run held, at least 1."""
+        return max((rows for rows, _ in self.runs), default=1)
+
+
+def execute(
+    model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+) -> Ran:
+    """Run `batch`; every request of it has exactly one end in the result, whatever the model raises.
+
+    `pulse` is called before each run of the model: a batch that is split many times is not stuck.
+    """
+    return _Execution(model, batch, clock, pulse).ran
+
+
+class _Execution:
+    def __init__(
+        self, model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+    ) -> None:
+        self._model = model
+        self._clock = clock
+        self._pulse = pulse
+        self._began = clock()
+        self.ran = Ran(batch)
+        self._serve(batch.requests, batch.rows, batch.cap)
+
+    def _serve(self, requests: Sequence[Request], rows: int, slice_rows: int) -> None:
+        """End every one of `requests`, `slice_rows` at a time where they have more."""
+        try:
+            outputs = self._run(assemble(requests), rows, slice_rows)
+        except _OUT_OF_MEMORY as error:
+            self._split_for_memory(requests, rows, slice_rows, error)
+        except Exception as error:  # noqa: BLE001  whatever a model raises, its requests are told
+            self._split_for_culprit(requests, slice_rows, error)
+        else:
+            self._complete(requests, outputs)
+
+    def _split_for_memory(
+        self, requests: Sequence[Request], rows: int, slice_rows: int, error: Exception
+    ) -> None:
+        tried_rows = min(rows, slice_rows)
+        if tried_rows == 1:
+            self._split_for_culprit(requests, 1, error)
+            return
+        self.ran.out_of_memory_splits += 1
+        self._serve(requests, rows, -(-tried_rows // 2))
+
+    def _split_for_culprit(
+        self, requests: Sequence[Request], slice_rows: int, error: Exception
+    ) -> None:
+        if len(requests) == 1:
+            self.ran.ends.append((requests[0].id, Failed(describe(error))))
+            return
+        middle = len(requests) // 2
+        for half in (requests[:middle], requests[middle:]):
+            self._serve(half, sum(request.rows for request in half), slice_rows)
+
+    def _run(self, inputs: Tensors, rows: int, slice_rows: int) -> Tensors:
+        if rows <= slice_rows:
+            return self._step(inputs, rows)
+        parts = [
+            self._step(
+                cut(inputs, start, min(start + slice_rows, rows)), min(slice_rows, rows - start)
+            )
+            for start in range(0, rows, slice_rows)
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _step(self, inputs: Tensors, rows: int) -> Tensors:
+        self._pulse()
+        began = self._clock()
+        try:
+            outputs = checked(self._model.run(inputs), self._model.info.outputs, rows)
+        finally:
+            seconds = self._clock() - began
+            self.ran.seconds += seconds
+        self.ran.runs.append((rows, seconds))
+        return outputs
+
+    def _complete(self, requests: Sequence[Request], outputs: Tensors) -> None:
+        start = 0
+        for request in requests:
+            mine = cut(outputs, start, start + request.rows) if len(requests) > 1 else outputs
+            self.ran.ends.append((request.id, Completed(mine, self._began - request.arrived)))
+            start += request.rows
+
+
+def assemble(requests: Sequence[Request]) -> Tensors:
+    """Return the inputs of all requests, row under row; a lone request's arrays are not copied."""
+    if len(requests) == 1:
+        return requests[0].inputs
+    return {
+        name: np.concatenate([request.inputs[name] for request in requests])
+        for name in requests[0].inputs
+    }
+
+
+def cut(tensors: Tensors, start: int, stop: int) -> Tensors:
+    """Return views of rows `start` to `stop`."""
+    return {name: tensor[start:stop] for name, tensor in tensors.items()}

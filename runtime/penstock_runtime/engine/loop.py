@@ -1,0 +1,82 @@
+"""The engine's life, in any placement: take messages in, settle what ran, form the next batch, tell, run."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock_runtime.batching.former import Batch, Idle, WaitUntil
+from penstock_runtime.engine.engine import Engine
+from penstock_runtime.engine.execution import Ran
+from penstock_runtime.link.messages import Settled, ToEngine
+
+
+class Inbox(Protocol):
+    """Where messages wait for the engine."""
+
+    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
+        """Return all that has come, in order; None once the inbox is closed.
+
+        While there is nothing it blocks until `until` (None: for ever), then returns an empty sequence.
+        """
+
+
+class Pulse(Protocol):
+    """Where the engine shows that it lives."""
+
+    def begin(self, predicted_seconds: float) -> None:
+        """Note that a step begins, which should take so long."""
+
+    def beat(self) -> None:
+        """Note that the step goes on."""
+
+    def end(self) -> None:
+        """Note that the step has ended."""
+
+
+def serve(
+    engine: Engine,
+    inbox: Inbox,
+    post: Callable[[Settled], None],
+    pulse: Pulse,
+    clock: Callable[[], float],
+) -> None:
+    """Serve until the inbox is closed, then end what is still held.
+
+    One `Settled` is posted a step, before the next batch runs: it carries the ends of the last batch
+    and how many requests the next one has.
+    """
+    until: float | None = None
+    ran: Ran | None = None
+    while (messages := inbox.receive(until)) is not None:
+        now = clock()
+        for message in messages:
+            engine.take(message, now)
+        if ran is not None:
+            engine.settle(ran)
+            ran = None
+        placement = engine.plan(now)
+        _tell(engine, post)
+        match placement:
+            case Batch():
+                ran = _run(engine, placement, pulse, clock)
+                until = now
+            case WaitUntil(time):
+                until = time
+            case Idle():
+                until = None
+    if ran is not None:
+        engine.settle(ran)
+    engine.fail_all("the engine was closed", retry_after_seconds=1.0)
+    _tell(engine, post)
+
+
+def _run(engine: Engine, batch: Batch, pulse: Pulse, clock: Callable[[], float]) -> Ran:
+    pulse.begin(engine.predicted_seconds(batch))
+    ran = engine.run(batch, clock, pulse.beat)
+    pulse.end()
+    return ran
+
+
+def _tell(engine: Engine, post: Callable[[Settled], None]) -> None:
+    settled = engine.settled()
+    if settled is not None:
+        post(settled)

@@ -1,0 +1,90 @@
+"""An accelerator that is not there: a batch of b rows sleeps a + c*b milliseconds, then real torch answers.
+
+It lets two cores play eight GPUs, and is called what it is wherever it shows: backend
+`emulated-accelerator`, platform `penstock_emulated_accelerator`. Sleeping, not computing: the time of a
+batch is exact and many pods share a core without slowing each other.
+"""
+
+import time
+
+import torch
+
+from penstock_runtime.models.base import Model, ModelInfo, TensorSpec
+from penstock_runtime.models.torch_model import TorchModel
+from penstock_runtime.request import Tensor
+
+
+def answer_module(features: int) -> torch.nn.Module:
+    """Return the module whose answer can be checked: `OUTPUT = 2 * INPUT + 1`, exact for small integers."""
+    linear = torch.nn.Linear(features, features)
+    with torch.no_grad():
+        linear.weight.copy_(2.0 * torch.eye(features))
+        linear.bias.fill_(1.0)
+    return linear.eval()
+
+
+class EmulatedAccelerator:
+    """A `Model` with a made-up service curve, and a bound that is declared, not measured."""
+
+    def __init__(
+        self, fixed_seconds: float, row_seconds: float, features: int, max_rows: int
+    ) -> None:
+        self.info = ModelInfo(
+            name="emulated-accelerator",
+            platform="penstock_emulated_accelerator",
+            backend="emulated-accelerator",
+            inputs=(TensorSpec("INPUT", "FP32", (-1, features)),),
+            outputs=(TensorSpec("OUTPUT", "FP32", (-1, features)),),
+            max_rows=max_rows,
+        )
+        self._fixed_seconds = fixed_seconds
+        self._row_seconds = row_seconds
+        module = answer_module(features)
+        self._answer = TorchModel(self.info, lambda tensors: module(*tensors), torch.device("cpu"))
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As `Model.run`, after `a + c * rows`."""
+        rows = inputs["INPUT"].shape[0]
+        time.sleep(self._fixed_seconds + self._row_seconds * rows)
+        return self._answer.run(inputs)
+
+    def memory_bound_rows(self) -> int:
+        """Return `max_rows`: there is no device whose memory could be measured."""
+        return self.info.max_rows
+
+
+def create(
+    a_milliseconds: str = "40",
+    c_milliseconds: str = "5",
+    features: str = "8",
+    max_rows: str = "256",
+    load_seconds: str = "0",
+) -> Model:
+    """Return an emulated accelerator; every argument is a number in a string, as a pool's spec gives it.
+
+    Raises:
+        ValueError: an argument is no number, or below what makes sense.
+    """
+    time.sleep(_number("load_seconds", load_seconds))
+    return EmulatedAccelerator(
+        fixed_seconds=_number("a_milliseconds", a_milliseconds) / 1000,
+        row_seconds=_number("c_milliseconds", c_milliseconds) / 1000,
+        features=_count("features", features),
+        max_rows=_count("max_rows", max_rows),
+    )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1e6:
+        raise ValueError(f"argument {name} must be a number from 0 to 999999, got '{text}'")
+    return value
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65536):
+        raise ValueError(f"argument {name} must be a whole number from 1 to 65536, got '{text}'")
+    return int(text)

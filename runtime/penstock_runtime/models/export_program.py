@@ -1,0 +1,174 @@
+"""Models from a `torch.export` program (`.pt2`): everything served is read from the program itself.
+
+Inputs are named as in the exported `forward`; outputs by the keys of a returned dict, else `output`, or
+`output_0`, `output_1` ... of a tuple. The first dimension of all of them must be the rows: one dynamic
+dimension (`dynamic_shapes={"x": {0: torch.export.Dim("batch", max=512)}}`), whose range bounds the batch.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.passes import move_to_device_pass
+from torch.utils import _pytree as pytree
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.models.base import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.device import backend_of, choose_device
+from penstock_runtime.models.tensors import datatype_of_torch
+from penstock_runtime.models.torch_model import TorchModel
+
+_REMEDY = 'export it with dynamic_shapes that make dimension 0 of every input one torch.export.Dim("batch")'
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The program's own batch dimension."""
+
+    symbol: object
+    """None: one row, fixed."""
+    min: int
+    max: int
+
+
+def load_program(file: Path) -> Model:
+    """Return the model in `file`.
+
+    Raises:
+        ModelLoadFailed: there is no such file, it is no program, or its tensors have no common rows.
+    """
+    program = _read(file)
+    inputs = _input_values(program, file)
+    outputs = _output_values(program, file)
+    rows = _rows(program, inputs, file)
+    device = choose_device()
+    info = ModelInfo(
+        name=file.stem,
+        platform="pytorch_torch_export",
+        backend=backend_of(device),
+        inputs=_specs(inputs, rows, "input", file),
+        outputs=_specs(outputs, rows, "output", file),
+        max_rows=rows.max,
+    )
+    return TorchModel(info, _Call(program, rows.min, device), device)
+
+
+def _read(file: Path) -> ExportedProgram:
+    if not file.is_file():
+        raise ModelLoadFailed(
+            f"there is no file '{file}': correct spec.model.source.persistentVolumeClaim.path,"
+            " or put the program onto the claim"
+        )
+    try:
+        return torch.export.load(file)
+    except Exception as error:
+        raise ModelLoadFailed(
+            f"file '{file}' is no torch.export program ({describe(error)}):"
+            " write it with torch.export.save of a torch version that this runtime reads"
+        ) from error
+
+
+def _input_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
+    values = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    names = program.graph_signature.user_inputs
+    for name in names:
+        if not isinstance(values.get(str(name)), torch.Tensor):
+            raise ModelLoadFailed(
+                f"file '{file}': input '{name}' is no tensor: export with tensors only"
+            )
+    if not names:
+        raise ModelLoadFailed(f"file '{file}' takes no inputs: export a forward that takes tensors")
+    return {str(name): values[str(name)] for name in names}
+
+
+def _output_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    found = [values.get(str(name)) for name in program.graph_signature.user_outputs]
+    names = _output_names(program.call_spec.out_spec, len(found))
+    if not found:
+        raise ModelLoadFailed(
+            f"file '{file}' returns nothing: export a forward that returns tensors"
+        )
+    for name, value in zip(names, found, strict=True):
+        if not isinstance(value, torch.Tensor):
+            raise ModelLoadFailed(
+                f"file '{file}': output '{name}' is no tensor: return tensors only"
+            )
+    return dict(zip(names, found, strict=True))
+
+
+def _output_names(out_spec: Any, count: int) -> list[str]:
+    if out_spec is not None and out_spec.type is dict and len(out_spec.context) == count:
+        return [str(key) for key in out_spec.context]
+    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+
+
+def _rows(program: ExportedProgram, inputs: dict[str, Any], file: Path) -> Rows:
+    firsts = {name: value.shape[0] if value.dim() else None for name, value in inputs.items()}
+    symbols = {_symbol(first) for first in firsts.values()}
+    if symbols == {1}:
+        return Rows(symbol=None, min=1, max=1)
+    symbol = symbols.pop()
+    if symbols or symbol not in program.range_constraints:
+        raise ModelLoadFailed(
+            f"file '{file}': dimension 0 of its inputs is"
+            f" {', '.join(f'{name}: {first}' for name, first in firsts.items())}: {_REMEDY}"
+        )
+    bounds = program.range_constraints[symbol]
+    return Rows(symbol, max(1, int(bounds.lower)), _at_most(bounds.upper))
+
+
+def _symbol(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
+def _at_most(upper: Any) -> int:
+    """An open range has torch's own infinity, which is no int."""
+    return int(upper) if upper.is_Integer and upper < MAX_BATCH_SIZE else MAX_BATCH_SIZE
+
+
+def _specs(values: dict[str, Any], rows: Rows, kind: str, file: Path) -> tuple[TensorSpec, ...]:
+    return tuple(
+        _spec(name, value, rows, f"file '{file}': {kind} '{name}'")
+        for name, value in values.items()
+    )
+
+
+def _spec(name: str, value: torch.Tensor, rows: Rows, where: str) -> TensorSpec:
+    first = _symbol(value.shape[0]) if value.dim() else None
+    if first != (1 if rows.symbol is None else rows.symbol):
+        raise ModelLoadFailed(
+            f"{where} has shape {tuple(value.shape)}, without the rows first: {_REMEDY}"
+        )
+    try:
+        datatype = datatype_of_torch(value.dtype)
+    except ValueError as error:
+        raise ModelLoadFailed(f"{where}: {error}") from error
+    free = (-1 if isinstance(size, torch.SymInt) else int(size) for size in value.shape[1:])
+    return TensorSpec(name, datatype, (-1, *free))
+
+
+class _Call:
+    """The program's forward over flat tensors, padded to the fewest rows it accepts."""
+
+    def __init__(self, program: ExportedProgram, min_rows: int, device: torch.device) -> None:
+        if device.type != "cpu":
+            program = move_to_device_pass(program, device)
+        self._forward = program.module()
+        self._in_spec = program.call_spec.in_spec
+        self._min_rows = min_rows
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[Any]:
+        rows = tensors[0].shape[0]
+        missing = self._min_rows - rows
+        if missing > 0:  # Dim.AUTO exports say "at least 2"
+            tensors = [
+                torch.cat([one, one[-1:].expand(missing, *one.shape[1:])]) for one in tensors
+            ]
+        arguments, keywords = pytree.tree_unflatten(tensors, self._in_spec)
+        leaves = pytree.tree_leaves(self._forward(*arguments, **keywords))
+        return [leaf[:rows] for leaf in leaves] if missing > 0 else leaves

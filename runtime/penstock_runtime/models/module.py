@@ -1,0 +1,140 @@
+"""Models from a Python factory: a `Model` as it is, or a `torch.nn.Module` that declares its tensors.
+
+A plain module says what it takes and returns by two attributes, on the class or the instance:
+
+    class Double(torch.nn.Module):
+        penstock_inputs = [("INPUT", "FP32", [-1, 8])]
+        penstock_outputs = [("OUTPUT", "FP32", [-1, 8])]
+        penstock_max_rows = 512    # optional: the largest batch it accepts
+
+        def forward(self, x): return 2 * x
+
+`forward` is called with the inputs in declared order and returns a tensor, a tuple in declared order, or
+a dict by name. Shapes begin with -1, the rows; a further -1 is free.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.models.base import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.datatypes import numpy_dtype
+from penstock_runtime.models.device import backend_of, choose_device
+from penstock_runtime.models.torch_model import TorchModel
+
+
+def load_module(factory: str, arguments: Mapping[str, str]) -> Model:
+    """Return the model that `package.module:function` makes of `arguments`.
+
+    Raises:
+        ModelLoadFailed: it cannot be imported or called, or what it returns declares nothing usable.
+    """
+    made = _call(_find(factory), factory, arguments)
+    if isinstance(made, torch.nn.Module):
+        return _serve_module(made, factory)
+    if isinstance(getattr(made, "info", None), ModelInfo) and callable(getattr(made, "run", None)):
+        model: Model = made
+        _check_specs(model.info.inputs, "info.inputs", factory)
+        _check_specs(model.info.outputs, "info.outputs", factory)
+        return model
+    raise ModelLoadFailed(
+        f"factory '{factory}' returned {type(made).__name__}:"
+        " return a torch.nn.Module or a penstock_runtime.models.base.Model"
+    )
+
+
+def _find(factory: str) -> Callable[..., Any]:
+    module_name, _, function_name = factory.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise ModelLoadFailed(
+            f"factory '{factory}': importing '{module_name}' failed ({describe(error)}):"
+            " put a working module into the runtime image or on its PYTHONPATH"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ModelLoadFailed(
+            f"factory '{factory}': module '{module_name}' has no function '{function_name}':"
+            " correct spec.model.source.module.factory"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _call(function: Callable[..., Any], factory: str, arguments: Mapping[str, str]) -> Any:
+    try:
+        return function(**arguments)
+    except (Exception, SystemExit) as error:
+        given = ", ".join(sorted(arguments)) or "none"
+        raise ModelLoadFailed(
+            f"factory '{factory}' raised {describe(error)} (arguments given: {given}):"
+            " correct spec.model.source.module.arguments or the factory"
+        ) from error
+
+
+def _serve_module(module: torch.nn.Module, factory: str) -> Model:
+    device = choose_device()
+    ready = module.eval().to(device)
+    info = ModelInfo(
+        name=factory,
+        platform="pytorch_module",
+        backend=backend_of(device),
+        inputs=_declared(module, "penstock_inputs", factory),
+        outputs=_declared(module, "penstock_outputs", factory),
+        max_rows=_max_rows(module, factory),
+    )
+    return TorchModel(info, lambda tensors: ready(*tensors), device)
+
+
+def _declared(module: torch.nn.Module, attribute: str, factory: str) -> tuple[TensorSpec, ...]:
+    declared = getattr(module, attribute, None)
+    if not isinstance(declared, Iterable):
+        raise ModelLoadFailed(
+            f"factory '{factory}': {type(module).__name__} has no {attribute}:"
+            ' declare it as [("NAME", "FP32", [-1, 8]), ...]'
+        )
+    try:
+        specs = tuple(_spec(one) for one in declared)
+    except (TypeError, ValueError) as error:
+        raise ModelLoadFailed(
+            f"factory '{factory}': {attribute} is not a list of (name, datatype, shape): {describe(error)}"
+        ) from error
+    _check_specs(specs, attribute, factory)
+    return specs
+
+
+def _spec(declared: Any) -> TensorSpec:
+    if isinstance(declared, TensorSpec):
+        return declared
+    name, datatype, shape = declared
+    return TensorSpec(str(name), str(datatype), tuple(int(size) for size in shape))
+
+
+def _check_specs(specs: tuple[TensorSpec, ...], attribute: str, factory: str) -> None:
+    """Refuse what no request could ever fit."""
+    where = f"factory '{factory}': {attribute}"
+    names = [spec.name for spec in specs]
+    if not specs or len(set(names)) != len(names):
+        raise ModelLoadFailed(f"{where} needs at least one tensor, each under a name of its own")
+    for spec in specs:
+        try:
+            numpy_dtype(spec.datatype)
+        except ValueError as error:
+            raise ModelLoadFailed(f"{where}, tensor '{spec.name}': {error}") from error
+        if not spec.shape or spec.shape[0] != -1 or any(n < 1 and n != -1 for n in spec.shape[1:]):
+            raise ModelLoadFailed(
+                f"{where}, tensor '{spec.name}' has shape {list(spec.shape)}:"
+                " begin with -1 for the rows, then sizes of at least 1, or -1 where free"
+            )
+
+
+def _max_rows(module: torch.nn.Module, factory: str) -> int:
+    rows = getattr(module, "penstock_max_rows", MAX_BATCH_SIZE)
+    if not isinstance(rows, int) or rows < 1:
+        raise ModelLoadFailed(
+            f"factory '{factory}': penstock_max_rows must be at least 1, got {rows!r}"
+        )
+    return min(rows, MAX_BATCH_SIZE)

@@ -1,0 +1,41 @@
+"""Whether what a model returned is what it promised: a model's slip must fail requests, never the engine."""
+
+import numpy as np
+
+from penstock_runtime.models.base import TensorSpec
+from penstock_runtime.models.datatypes import datatype_of
+from penstock_runtime.request import Tensor
+
+
+class BadOutput(Exception):
+    """The model broke its own declaration; the message names the output, what it is and what it should be."""
+
+
+def checked(outputs: object, specs: tuple[TensorSpec, ...], rows: int) -> dict[str, Tensor]:
+    """Return the declared outputs of a batch of `rows`, and nothing else.
+
+    Raises:
+        BadOutput: one is missing, is no array, or has another dtype, row count or shape than declared.
+    """
+    if not isinstance(outputs, dict):
+        raise BadOutput(f"the model returned {type(outputs).__name__}, expected a dict of arrays")
+    return {spec.name: _checked_one(outputs.get(spec.name), spec, rows) for spec in specs}
+
+
+def _checked_one(value: object, spec: TensorSpec, rows: int) -> Tensor:
+    if not isinstance(value, np.ndarray):
+        found = "nothing" if value is None else type(value).__name__
+        raise BadOutput(f"output '{spec.name}' is {found}, expected an array")
+    wanted = (rows, *spec.shape[1:])
+    if not _fits(value.shape, wanted):
+        raise BadOutput(f"output '{spec.name}' has shape {value.shape}, expected {wanted}")
+    if datatype_of(value.dtype) != spec.datatype:
+        raise BadOutput(f"output '{spec.name}' has dtype {value.dtype}, expected {spec.datatype}")
+    return value
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """-1 beyond the first axis is free."""
+    return len(shape) == len(wanted) and all(
+        size in (-1, found) for found, size in zip(shape, wanted, strict=True)
+    )
