@@ -7,7 +7,8 @@ left aside, because every object here is already plain JSON.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -30,6 +31,8 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Json = dict[str, Any]
+_Prepared = tuple[str, str, dict[str, str], Any]
+"""(method, URL, headers with credentials, body)."""
 
 
 def in_cluster() -> bool:
@@ -55,6 +58,18 @@ async def connect() -> Configuration:
     return configuration
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, ready to be sent."""
+
+    method: str
+    path: str
+    body: object | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+
 class Cluster:
     """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
 
@@ -66,9 +81,9 @@ class Cluster:
         """Close the connections."""
         await self._client.close()
 
-    async def get(self, path: str, accept: str = "application/json", **query: str) -> Json:
-        """Return the JSON at `path`; retried when the API server cannot answer."""
-        return await self.request("GET", path, query=query, headers={"Accept": accept})
+    async def get(self, path: str) -> Json:
+        """Return the object at `path`."""
+        return await self.send(Request("GET", path))
 
     async def list_metadata(self, kind: Kind) -> AsyncIterator[Json]:
         """Yield the `metadata` of every object of a kind, in chunks of the API server's own list."""
@@ -76,54 +91,47 @@ class Cluster:
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
         while True:
-            page = await self.get(kind.path(), METADATA_ONLY, **query)
+            page = await self.send(Request("GET", kind.path(), query=query, accept=METADATA_ONLY))
             for item in page.get("items") or ():
                 yield item["metadata"]
             more = (page.get("metadata") or {}).get("continue")
             if not more:
                 return
-            query["continue"] = more
+            query = {**query, "continue": more}
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Json:
+    async def send(self, request: Request, permit: Callable[[], None] | None = None) -> Json:
         """Return the JSON answer; 429, 5xx and lost connections are tried three times.
 
-        A repeated POST may answer 409 for its own first attempt: callers treat 409 as "look again".
+        `permit` is called right before each attempt and may raise. A repeated POST may answer 409 for its
+        own first attempt: callers treat 409 as "look again".
         """
         for pause in (*RETRY_SECONDS, None):
+            prepared = await self._prepared(request)
+            if permit is not None:
+                permit()
             try:
-                return await self._once(method, path, query or {}, body, headers or {})
+                return await self._once(prepared)
             except Unavailable as error:
                 if pause is None:
                     raise
-                log.debug("%s %s: %s; trying again in %s s", method, path, error, pause)
+                log.debug("%s %s: %s; again in %s s", request.method, request.path, error, pause)
                 await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: object | None,
-        headers: Mapping[str, str],
-    ) -> Json:
-        full_path = f"{path}?{urlencode(query)}" if query else path
+    async def _prepared(self, request: Request) -> _Prepared:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        method, url, headers, body, _ = await self._client.param_serialize(
+            request.method,
+            request.path + query,
+            header_params={"Accept": request.accept, "Content-Type": request.content_type},
+            body=request.body,
+            auth_settings=["BearerToken"],
+        )
+        return method, url, headers, body
+
+    async def _once(self, prepared: _Prepared) -> Json:
         try:
-            _, url, sent, content, _ = await self._client.param_serialize(
-                method, full_path, header_params=dict(headers), body=body,
-                auth_settings=["BearerToken"],
-            )  # fmt: skip
-            answer = await self._client.call_api(
-                method, url, sent, content, _request_timeout=REQUEST_SECONDS
-            )
+            answer = await self._client.call_api(*prepared, _request_timeout=REQUEST_SECONDS)
             data: bytes = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(0, "Unreachable", f"{type(error).__name__}: {error}") from error

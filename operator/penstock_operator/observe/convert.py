@@ -35,6 +35,8 @@ class PodRecord:
 
     namespace: str
     controller_uid: str | None
+    finished: bool
+    """Succeeded or Failed: it holds nothing any more and never comes back."""
     pod: PodObject
 
 
@@ -141,8 +143,10 @@ def pod_record(raw: Json) -> PodRecord:
         revision=(meta.get("labels") or {}).get(names.LABEL_REVISION),
         problem=pod_problem(raw),
         restarts=sum(one.get("restartCount", 0) for one in containers),
+        image=next((one["imageID"] for one in containers if one.get("imageID")), None),
     )
-    return PodRecord(meta["namespace"], controller_uid(meta), pod)
+    finished = status.get("phase") in ("Succeeded", "Failed")
+    return PodRecord(meta["namespace"], controller_uid(meta), finished, pod)
 
 
 def controller_uid(meta: Json) -> str | None:

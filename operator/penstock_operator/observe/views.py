@@ -64,11 +64,12 @@ def child_keys(pool: PoolObject) -> tuple[tuple[Kind, str], ...]:
 
 
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
-    """Yield the pods whose ReplicaSet's Deployment is controlled by the pool, all by UID, oldest first.
+    """Yield the pods whose ReplicaSet's Deployment is controlled by the pool, all by UID, oldest first; finished ones left out.
 
     A label alone proves nothing: whoever may create pods can write one.
     """
     records = [store.pods[uid] for uid in store.of_pool(pool_uid) if uid in store.pods]
+    records = [one for one in records if not one.finished]
     for record in sorted(records, key=lambda one: (one.pod.created, one.pod.uid)):
         replica_set = store.replica_sets.get(record.controller_uid or "")
         deployment = store.children.get(replica_set.controller_uid or "") if replica_set else None

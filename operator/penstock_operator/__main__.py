@@ -1,0 +1,126 @@
+"""Wiring: settings, connections, leadership, the watch and the pass; all of it ends together."""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import kopf
+
+from penstock_api.pool import ImagePullPolicy
+from penstock_operator import calls, handlers, health, logs
+from penstock_operator.act.apply import Children
+from penstock_operator.act.budget import TokenBucket, WriteBudget
+from penstock_operator.act.events import Events
+from penstock_operator.act.pools import PoolActs
+from penstock_operator.act.status import Statuses
+from penstock_operator.act.writer import Writer
+from penstock_operator.background import keep_keys, keep_synced
+from penstock_operator.cluster import Cluster, connect
+from penstock_operator.config import Config
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.errors import ConfigError
+from penstock_operator.lease import Leadership, LeaseClient
+from penstock_operator.observe.confirm import Confirmations
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.resync import Resync
+from penstock_operator.operate import Operation
+
+log = logging.getLogger("penstock_operator")
+
+
+def main() -> None:
+    """Run the operator until a signal ends it."""
+    try:
+        config = Config.from_env(os.environ)
+    except ConfigError as error:
+        sys.exit(f"penstock-operator: {error}")
+    logs.set_up(config.log_format, config.log_level)
+    try:
+        asyncio.run(run(config))
+    except ConfigError as error:
+        sys.exit(f"penstock-operator: {error}")
+    except Exception:
+        log.exception("the operator ends")
+        sys.exit(1)
+
+
+async def run(config: Config) -> None:
+    """Run everything; return after SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: there is no way to the API server.
+        Exception: whatever ended a part that must not end, for one a 403 on a watched kind.
+    """
+    async with AsyncExitStack() as stack:
+        configuration = await connect()
+        cluster = Cluster(configuration)
+        stack.push_async_callback(cluster.close)
+        leadership = _leadership(LeaseClient(configuration, config.namespace), config)
+        operation, writer = await _operation(stack, config, cluster, leadership)
+        resync = Resync(cluster, operation.store, operation.wake)
+        runner = await health.serve(operation, config.port)
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(leadership.stop)
+        leadership.start()
+        log.info("watching", extra=logs.fields(namespace=config.namespace))
+        parts = [
+            asyncio.create_task(operation.run(), name="pass"),
+            asyncio.create_task(keep_synced(operation, resync), name="resync"),
+            asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
+        ]
+        await _until_any_ends(operation, resync, parts)
+
+
+async def _until_any_ends(
+    operation: Operation, resync: Resync, parts: list[asyncio.Task[None]]
+) -> None:
+    watch = asyncio.create_task(
+        kopf.operator(
+            registry=handlers.registry(operation.store, resync, operation.wake),
+            settings=handlers.settings(),
+            clusterwide=True,
+            standalone=True,
+        ),
+        name="watch",
+    )
+    done, _ = await asyncio.wait([watch, *parts], return_when=asyncio.FIRST_COMPLETED)
+    for part in parts:
+        part.cancel()
+    await asyncio.gather(*parts, return_exceptions=True)
+    if not watch.done():
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+    for one in done:
+        if not one.cancelled():
+            one.result()
+
+
+def _leadership(client: LeaseClient, config: Config) -> Leadership:
+    return Leadership(client, config.pod_name)
+
+
+async def _operation(
+    stack: AsyncExitStack, config: Config, cluster: Cluster, leadership: Leadership
+) -> tuple[Operation, Writer]:
+    session = calls.new_session()
+    stack.push_async_callback(session.close)
+    store = ObjectStore()
+    budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
+    writer = Writer(cluster, budget, leadership.valid)
+    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer))
+    decide = DecideConfig(
+        default_runtime_image=config.default_runtime_image,
+        image_pull_policy=ImagePullPolicy(config.image_pull_policy)
+        if config.image_pull_policy
+        else None,
+        prometheus_url=config.prometheus_url or None,
+    )
+    confirmations = Confirmations(cluster, store)
+    return Operation(decide, store, confirmations, acts, session, leadership), writer
+
+
+if __name__ == "__main__":
+    main()

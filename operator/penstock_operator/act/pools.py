@@ -1,0 +1,99 @@
+"""One pool's plan, made so: status, children and pods side by side; what came of it is handed back."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock_operator.act.apply import Children
+from penstock_operator.act.events import Events
+from penstock_operator.act.limits import PodControl
+from penstock_operator.act.status import Statuses
+from penstock_operator.decide.plan import ChildWrite, PoolPlan
+from penstock_operator.errors import ClusterError, NotFound, Rejected
+from penstock_operator.logs import fields
+from penstock_operator.observe.views import ChildKey
+from penstock_operator.observed import Acknowledgement, PoolView, Rejection
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Acted:
+    """What came of a plan."""
+
+    acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
+    rejections: list[Rejection] = field(default_factory=list)
+    written: list[ChildKey] = field(default_factory=list)
+    failure: ClusterError | None = None
+    """The API server could not, or somebody else wrote first: visit again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolActs:
+    """Carries out plans, one pool at a time; pools do not wait for each other."""
+
+    children: Children
+    statuses: Statuses
+    events: Events
+
+    async def act(
+        self,
+        plan: PoolPlan,
+        view: PoolView,
+        control: PodControl,
+        may_try: Callable[[ChildKey], bool],
+        now: float,
+    ) -> Acted:
+        """Carry out a plan made from `view`.
+
+        Raises:
+            NotLeading: the Lease is not ours; nothing more was written.
+        """
+        acted = Acted()
+        _, _, acted.acknowledgements = await asyncio.gather(
+            self._status(plan, acted, now),
+            self._children(plan, view, acted, may_try),
+            control.push(plan.pushes),
+        )
+        for note in plan.events:
+            try:
+                await self.events.post(view.pool, note, now)
+            except ClusterError as error:
+                log.warning("an Event was lost: %s", error, extra=_about(plan, reason=note.reason))
+        return acted
+
+    async def _status(self, plan: PoolPlan, acted: Acted, now: float) -> None:
+        try:
+            await self.statuses.write_pool(plan.uid, plan.status, now)
+        except NotFound:
+            return  # deleted meanwhile: its event is on the way
+        except ClusterError as error:
+            acted.failure = error
+
+    async def _children(
+        self, plan: PoolPlan, view: PoolView, acted: Acted, may_try: Callable[[ChildKey], bool]
+    ) -> None:
+        for write in plan.writes:
+            key = (write.kind, str(write.manifest["metadata"]["name"]))
+            if not may_try(key):
+                continue
+            try:
+                await self.children.write(view, write)
+            except (Rejected, NotFound) as error:
+                acted.rejections.append(Rejection(*key, error.reason, error.message))
+            except ClusterError as error:
+                acted.failure = error
+                return
+            else:
+                acted.written.append(key)
+                _say(plan, write, key)
+
+
+def _say(plan: PoolPlan, write: ChildWrite, key: ChildKey) -> None:
+    text = "%s %s %s"
+    log.info(text, write.write.value.lower(), *key, extra=_about(plan, kind=key[0], child=key[1]))
+
+
+def _about(plan: PoolPlan, **more: object) -> Mapping[str, Mapping[str, object]]:
+    return fields(namespace=plan.namespace, pool=plan.name, **more)

@@ -1,0 +1,153 @@
+"""Status: conditions and counts as soon as they change, samples only now and then.
+
+An unchanged cluster costs no write at all; a sample that wobbles inside its dead band costs none either
+(DESIGN, section 5, Writing). Statuses are applied server-side, so that other writers' conditions stay.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock_api import names
+from penstock_api.policy import PolicyStatus
+from penstock_api.status import PoolStatus
+from penstock_operator import kinds
+from penstock_operator.act.budget import Urgency
+from penstock_operator.act.writer import APPLY, Writer
+from penstock_operator.cluster import Request
+from penstock_operator.decide.plan import PolicyPlan
+from penstock_operator.kinds import Kind
+from penstock_operator.observe.objects import ObjectStore, Unreadable
+
+SAMPLE_SECONDS = 60.0
+JITTER_SECONDS = 15.0
+WORDS_SECONDS = 10.0
+"""A condition whose words alone changed may be rewritten this often."""
+DEAD_BAND = 0.1
+"""Share of the held value within which a sample is the same."""
+FLOORS: Mapping[str, float] = {
+    "signalAgeSeconds": 15.0,
+    "gpuUtilizationPercent": 5.0,
+    "waiting": 2.0,
+    "rowsPerSecond": 1.0,
+    "batchP99Milliseconds": 5.0,
+    "batchTimeTargetMilliseconds": 1.0,
+}
+"""Below this difference a sample is the same, whatever its share."""
+DECIDED = ("algorithm", "cap", "replicas")
+"""What of a decision is worth a write at once: what it did, not how it says so."""
+
+Json = Mapping[str, Any]
+
+
+def worth_writing(held: Json, wanted: Json, last_written: float | None, now: float) -> bool:
+    """Return whether `wanted` should be written over `held` (statuses in JSON; times in seconds).
+
+    `last_written` None: this operator has not written it yet.
+    """
+    if _facts(held) != _facts(wanted):
+        return True
+    age = float("inf") if last_written is None else now - last_written
+    if age >= WORDS_SECONDS and _words(held) != _words(wanted):
+        return True
+    return age >= SAMPLE_SECONDS and samples_moved(held, wanted)
+
+
+def samples_moved(held: Json, wanted: Json) -> bool:
+    """Return whether a sample left its dead band, or the last decision reads differently."""
+    before, after = held.get("scaling") or {}, wanted.get("scaling") or {}
+    if any(_moved(key, before.get(key), after.get(key)) for key in {*before, *after}):
+        return True
+    old, new = held.get("lastDecision") or {}, wanted.get("lastDecision") or {}
+    return {**old, "time": ""} != {**new, "time": ""}
+
+
+def _facts(status: Json) -> Json:
+    """What is written at once: everything but samples, words and times."""
+    facts = {key: value for key, value in status.items() if key not in ("scaling", "lastDecision")}
+    facts["conditions"] = [
+        {key: one.get(key) for key in ("type", "status", "reason", "observedGeneration")}
+        for one in status.get("conditions") or ()
+    ]
+    decision = status.get("lastDecision") or {}
+    facts["decided"] = [decision.get(key) for key in DECIDED]
+    facts["source"] = (status.get("scaling") or {}).get("source")
+    return facts
+
+
+def _words(status: Json) -> list[str]:
+    return [one.get("message", "") for one in status.get("conditions") or ()]
+
+
+def _moved(key: str, old: object, new: object) -> bool:
+    if old is None or new is None or key not in FLOORS:
+        return old != new and key != "holdUntil"
+    before, after = float(str(old)), float(str(new))
+    return abs(after - before) > max(FLOORS[key], DEAD_BAND * abs(before))
+
+
+@dataclass(slots=True)
+class Statuses:
+    """Writes the statuses of pools and policies; remembers when it last did."""
+
+    writer: Writer
+    store: ObjectStore
+    _written: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, int] = field(default_factory=dict)
+
+    async def write_pool(self, uid: str, wanted: PoolStatus, now: float) -> bool:
+        """Write a pool's status if that is worth it; return whether it was written."""
+        pool = self.store.pools.get(uid)
+        if pool is None:
+            return False
+        held, body = _json(pool.status), _json(wanted)
+        if not worth_writing(held, body, self._written.get(uid), now):
+            return False
+        self._written[uid] = now + jitter(uid)
+        await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
+        return True
+
+    async def write_policy(self, plan: PolicyPlan) -> bool:
+        """Write a policy's status if it differs from the one held; return whether it was written."""
+        policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
+        body = _json(plan.status)
+        if policy is None or _json(policy.status) == body:
+            return False
+        await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body)
+        return True
+
+    async def write_unreadable(self, pool: Unreadable, status: PoolStatus) -> None:
+        """Say on a pool that this operator cannot read it, once for each of its generations."""
+        if self._told.get(pool.uid) != pool.generation:
+            self._told[pool.uid] = pool.generation
+            await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), _json(status))
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pool that is gone."""
+        self._written.pop(uid, None)
+        self._told.pop(uid, None)
+
+    async def _apply(self, kind: Kind, uid: str, name: tuple[str | None, str], body: Json) -> None:
+        metadata = {"name": name[1], "uid": uid}
+        if name[0] is not None:
+            metadata["namespace"] = name[0]
+        manifest = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": metadata,
+            "status": body,
+        }
+        path = f"{kind.path(*name)}/status"
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        request = Request("PATCH", path, manifest, query, APPLY)
+        answer = await self.writer.write(kind, "status", request, Urgency.CONDITION)
+        self.store.see(kind, answer)
+
+
+def jitter(uid: str) -> float:
+    """Return 0 to 15 s, always the same for a pool, so that many pools' samples do not come at once."""
+    return (sum(uid.encode()) % 97) / 97 * JITTER_SECONDS
+
+
+def _json(status: PoolStatus | PolicyStatus) -> dict[str, Any]:
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)

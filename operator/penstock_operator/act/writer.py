@@ -1,0 +1,46 @@
+"""The one gate that every write to the API server goes through: budget, then Lease, then request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock_operator import metrics
+from penstock_operator.act.budget import Urgency, WriteBudget
+from penstock_operator.cluster import Cluster, Json, Request
+from penstock_operator.errors import ClusterError, NotLeading
+from penstock_operator.kinds import Kind
+
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Sends writes while the Lease is ours."""
+
+    cluster: Cluster
+    budget: WriteBudget
+    leading: Callable[[], bool]
+
+    async def write(self, kind: Kind, verb: str, request: Request, urgency: Urgency) -> Json:
+        """Send a write and return the object as the API server answered it.
+
+        Raises:
+            NotLeading: the Lease is not ours at the moment of sending, first or again.
+            ClusterError: what the API server said.
+        """
+        await self.budget.turn(urgency)
+        outcome = "ok"
+        try:
+            return await self.cluster.send(request, self._permit)
+        except ClusterError as error:
+            outcome = error.reason
+            raise
+        except NotLeading:
+            outcome = "NotLeading"
+            raise
+        finally:
+            metrics.WRITES.labels(kind.kind, verb, outcome).inc()
+
+    def _permit(self) -> None:
+        if not self.leading():
+            raise NotLeading("the Lease is not ours")

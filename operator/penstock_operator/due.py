@@ -1,0 +1,56 @@
+"""Which pools are to be visited, and when. Pure: monotonic seconds come in as `now`.
+
+Visits that the tick causes fall on a common grid, so that one round of questions to Prometheus serves all
+pools; an event only makes a pool due sooner (DESIGN, section 1).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import floor, inf
+
+ACTIVE_SECONDS = 5.0
+IDLE_SECONDS = 30.0
+DEBOUNCE_SECONDS = 0.05
+"""A change arrives as a burst of events: one visit serves them all."""
+SPACING_SECONDS = 0.25
+"""Least time between two visits of a pool, whatever happens to it."""
+BATCH = 1000
+
+
+@dataclass(slots=True)
+class DueQueue:
+    """When each pool is due."""
+
+    _at: dict[str, float] = field(default_factory=dict)
+    _visited: dict[str, float] = field(default_factory=dict)
+
+    def notify(self, uid: str, now: float) -> None:
+        """Something happened to a pool: it is due almost at once."""
+        soonest = self._visited.get(uid, -inf) + SPACING_SECONDS
+        self.schedule(uid, max(now + DEBOUNCE_SECONDS, soonest))
+
+    def schedule(self, uid: str, at: float) -> None:
+        """Make a pool due at `at`, unless it is due sooner."""
+        self._at[uid] = min(at, self._at.get(uid, inf))
+
+    def next_tick(self, uid: str, now: float, *, active: bool) -> None:
+        """Make a pool due at the next point of the grid of its pace."""
+        every = ACTIVE_SECONDS if active else IDLE_SECONDS
+        self.schedule(uid, (floor(now / every) + 1) * every)
+
+    def take(self, now: float, busy: Collection[str]) -> list[str]:
+        """Return the pools that are due and not being visited, and take them off the queue."""
+        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy][:BATCH]
+        for uid in due:
+            del self._at[uid]
+            self._visited[uid] = now
+        return due
+
+    def next_at(self, busy: Collection[str]) -> float:
+        """Return when the next pool that is not being visited is due; infinity if none is."""
+        return min((at for uid, at in self._at.items() if uid not in busy), default=inf)
+
+    def forget(self, uid: str) -> None:
+        """Drop a pool that is gone."""
+        self._at.pop(uid, None)
+        self._visited.pop(uid, None)

@@ -1,0 +1,72 @@
+"""kopf, and nothing but kopf: every handler hands what it saw to the store and wakes the pass.
+
+Only `on.event`, `startup` and `login`: the other kinds of handler write annotations or finalizers, from a
+standby too (DESIGN, section 5, Observing). A 403 on any watched kind ends the operator.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+
+from penstock_operator.kinds import WATCHED, Kind
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.resync import Resync, Wake
+
+CHUNK = 500
+REQUEST_SECONDS = 30.0
+
+
+class Patience:
+    """kopf's pauses between attempts, without an end: an API server that restarts is no reason to end."""
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield 1, 2, 4 and then 8 s for ever."""
+        yield from (1.0, 2.0, 4.0)
+        while True:
+            yield 8.0
+
+
+def registry(store: ObjectStore, resync: Resync, wake: Wake) -> kopf.OperatorRegistry:
+    """Return kopf's registry with a handler for every watched kind."""
+    made = kopf.OperatorRegistry()
+    kopf.on.login(registry=made)(log_in)
+    for kind in WATCHED:
+        _watch(made, kind, store, resync, wake)
+    return made
+
+
+def _watch(
+    made: kopf.OperatorRegistry, kind: Kind, store: ObjectStore, resync: Resync, wake: Wake
+) -> None:
+    @kopf.on.event(kind.group, kind.version, kind.plural, registry=made, id=kind.plural)
+    async def seen(event: Any, **_: Any) -> None:
+        meta = event["object"]["metadata"]
+        if event["type"] is None:
+            resync.relisted(kind, time.monotonic())
+        if event["type"] == "DELETED":
+            wake(store.forget(kind, meta["uid"], int(meta["resourceVersion"])))
+        else:
+            wake(store.see(kind, event["object"]))
+
+
+def log_in(**more: Any) -> kopf.ConnectionInfo | None:
+    """Return credentials: the pod's own, else the kubeconfig's."""
+    return kopf.login_with_service_account(**more) or kopf.login_with_kubeconfig(**more)
+
+
+def settings() -> kopf.OperatorSettings:
+    """Return kopf's settings: it reads, in chunks and by label, and does nothing else."""
+    made = kopf.OperatorSettings()
+    made.posting.enabled = False
+    made.peering.standalone = True
+    made.scanning.disabled = True
+    made.watching.chunk_size = CHUNK
+    made.networking.request_timeout = REQUEST_SECONDS
+    made.networking.error_backoffs = Patience()
+    for kind in WATCHED:
+        if kind.label_selector:
+            key = (kind.group, kind.version, kind.plural)
+            made.watching.label_selectors[key] = kind.label_selector
+    return made

@@ -1,0 +1,124 @@
+"""What the pass remembers from visit to visit: one owner, by pool UID, nothing of pools that are gone.
+
+All of it can be lost (a restart, a change of leader): limits generations live in the cluster, law states
+begin anew, and pods are asked again.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from penstock_api.status import LastDecision
+from penstock_operator.observe.views import ChildKey
+from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
+
+NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
+FRESH_SECONDS = 4.0
+"""Signals younger than this serve a visit that an event caused: they came with the last tick."""
+LAG_SECONDS = 2.0
+"""A sample this much younger than an acknowledgement contradicts it: the pod has restarted."""
+FIRST_BACK_OFF_SECONDS = 1.0
+LAST_BACK_OFF_SECONDS = 60.0
+
+
+def back_off(failures: int) -> float:
+    """Return the pause after so many failures in a row: 1, 2, 4 .. 60 s."""
+    return min(LAST_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
+
+
+@dataclass(slots=True)
+class Refusal:
+    """A child that the API server refused, and when it is worth asking again."""
+
+    rejection: Rejection
+    attempts: int
+    until: float
+
+
+@dataclass(slots=True)
+class PoolMemory:
+    """What is remembered of one pool. Times are Unix seconds."""
+
+    law_state: object | None = None
+    signals: PoolSignals = NO_SIGNALS
+    signals_at: float = 0.0
+    prometheus_url: str | None = None
+    acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
+    refused: dict[ChildKey, Refusal] = field(default_factory=dict)
+    failures: int = 0
+    decision: LastDecision | None = None
+    """The last one that was logged."""
+    labels: dict[str, str] | None = None
+    """Of the pool's metrics."""
+
+    def hear_signals(self, signals: PoolSignals, now: float) -> None:
+        """Take a round of signals.
+
+        A pod that reports another generation later than it acknowledged one is believed: it has restarted.
+        """
+        self.signals, self.signals_at = signals, now
+        behind = 0.0 if signals.asked is None else now - signals.asked
+        for sample in signals.samples:
+            if sample.limits_generation is None or sample.uid not in self.acknowledged:
+                continue
+            held, at = self.acknowledged[sample.uid]
+            generation = int(sample.limits_generation)
+            if generation != held.generation and sample.time + behind > at + LAG_SECONDS:
+                bound = None if sample.batch_cap_bound is None else int(sample.batch_cap_bound)
+                heard = Acknowledgement(generation, bound or held.effective_max)
+                self.acknowledged[sample.uid] = (heard, now)
+
+    def hear_pods(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
+        """Take the answers to pushes; return whether any says something new."""
+        news = any(self.acknowledgements.get(uid) != one for uid, one in answers.items())
+        self.acknowledged |= {uid: (one, now) for uid, one in answers.items()}
+        return news
+
+    @property
+    def acknowledgements(self) -> dict[str, Acknowledgement]:
+        """The last answer of every pod."""
+        return {uid: one for uid, (one, _) in self.acknowledged.items()}
+
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        """Children that the API server refuses at present."""
+        return tuple(one.rejection for one in self.refused.values())
+
+    def may_try(self, child: ChildKey, now: float) -> bool:
+        """Return whether a child that was refused is worth asking for again."""
+        refusal = self.refused.get(child)
+        return refusal is None or now >= refusal.until
+
+    def hear_refusal(self, rejection: Rejection, now: float) -> bool:
+        """Take a refusal; return whether it says something new."""
+        key = (rejection.kind, rejection.name)
+        before = self.refused.get(key)
+        attempts = before.attempts + 1 if before else 1
+        self.refused[key] = Refusal(rejection, attempts, now + 2 * back_off(attempts))
+        return before is None or before.rejection != rejection
+
+    def hear_success(self, child: ChildKey) -> bool:
+        """Take a write that went through; return whether it was refused before."""
+        return self.refused.pop(child, None) is not None
+
+    def keep_pods(self, live: Collection[str]) -> None:
+        """Drop the answers of pods that are gone."""
+        self.acknowledged = {uid: one for uid, one in self.acknowledged.items() if uid in live}
+
+
+@dataclass(slots=True)
+class Memory:
+    """All pools' memories."""
+
+    _pools: dict[str, PoolMemory] = field(default_factory=dict)
+
+    def of(self, uid: str) -> PoolMemory:
+        """Return the memory of a pool, empty at first."""
+        return self._pools.setdefault(uid, PoolMemory())
+
+    def forget(self, uid: str) -> None:
+        """Drop a pool that is gone."""
+        self._pools.pop(uid, None)
+
+    def clear(self) -> None:
+        """Drop everything: another leader may have decided since."""
+        self._pools.clear()

@@ -1,0 +1,64 @@
+"""What the pass tells people: a log line and metrics for each decision, a condition where it cannot read."""
+
+import logging
+import time
+from datetime import UTC, datetime
+
+from penstock_api.conditions import condition, merge
+from penstock_api.status import PoolStatus
+from penstock_operator import metrics
+from penstock_operator.act.status import Statuses
+from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.errors import ClusterError
+from penstock_operator.logs import fields
+from penstock_operator.memory import PoolMemory
+from penstock_operator.observe.objects import Unreadable
+from penstock_operator.observed import PoolSignals, PoolView
+
+log = logging.getLogger("penstock_operator.decisions")
+
+
+def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
+    """Log a decision that differs from the pool's last, and set the pool's gauges."""
+    decision, status = plan.status.last_decision, plan.status
+    name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
+    metrics.LAST_DECISION.labels(**name).set(time.time())
+    metrics.REPLICAS_WANTED.labels(**name).set(status.desired_replicas or 0)
+    metrics.REPLICAS_READY.labels(**name).set(sum(pod.ready for pod in view.pods))
+    metrics.UNACKNOWLEDGED_PODS.labels(**name).set(len(plan.pushes))
+    held = memory.decision
+    if decision is None or (held is not None and held.time == decision.time):
+        return
+    memory.decision = decision
+    metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
+    more = decision.model_dump(by_alias=True, exclude={"message"})
+    log.info("decided: %s", decision.message, extra=fields(**name, **more))
+
+
+def forget_pool(memory: PoolMemory) -> None:
+    """Drop the series of a pool that is gone."""
+    if memory.labels:
+        metrics.forget_pool(memory.labels)
+
+
+def count_problem(signals: PoolSignals) -> None:
+    """Count a round of signals that a better source should have answered."""
+    if signals.problem:
+        metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
+
+
+async def tell_unreadable(statuses: Statuses, pool: Unreadable) -> None:
+    """Say on a pool that its spec is of a newer schema than this operator; once a generation."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = condition(
+        "Ready",
+        status=False,
+        reason="SpecNotUnderstood",
+        message=f"{pool.message}: upgrade the operator",
+    )
+    status = PoolStatus(conditions=merge((), (said,), pool.generation, now))
+    try:
+        await statuses.write_unreadable(pool, status)
+    except ClusterError as error:
+        log.warning("%s/%s cannot be read (%s), nor told so: %s", pool.namespace, pool.name,
+                    pool.message, error)  # fmt: skip
