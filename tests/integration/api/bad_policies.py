@@ -1,0 +1,87 @@
+"""Bad policies: what each says, and what its refusal has to name."""
+
+from tests.integration.api.cases import Bad
+
+BY_SCHEMA = [
+    Bad("priority-too-high", {"priority": 2_000_000}, ("spec.priority", "2000000")),
+    Bad("bound-of-no-replicas", {"bounds": {"replicas": {"max": 0}}}, ("replicas.max", "0")),
+    Bad("bound-without-max", {"bounds": {"batchSize": {}}}, ("batchSize.max", "Required")),
+    Bad(
+        "bound-too-large",
+        {"bounds": {"batchSize": {"max": 5000}}},
+        ("batchSize.max", "5000", "4096"),
+    ),
+    Bad("queue-bound-of-zero", {"bounds": {"queueDepth": {"max": 0}}}, ("queueDepth.max", "0")),
+    Bad(
+        "image-twice",
+        {"bounds": {"template": {"allowedImages": ["a/", "a/"]}}},
+        ("allowedImages[1]", "Duplicate value", '"a/"'),
+    ),
+    Bad(
+        "priority-class-in-capitals",
+        {"bounds": {"template": {"priorityClassNames": ["High"]}}},
+        ("priorityClassNames[0]", '"High"'),
+    ),
+    Bad(
+        "prometheus-by-file",
+        {"metrics": {"prometheus": {"url": "file:///etc/passwd"}}},
+        ("prometheus.url", "file:///etc/passwd", "https?"),
+    ),
+    Bad(
+        "prometheus-with-a-password",
+        {"metrics": {"prometheus": {"url": "http://me:secret@prometheus:9090"}}},
+        ("prometheus.url", "me:secret@", "https?"),
+    ),
+    Bad(
+        "default-of-no-replicas",
+        {"defaults": {"scaling": {"minReplicas": 0}}},
+        ("defaults.scaling.minReplicas", "0"),
+    ),
+    Bad(
+        "unknown-selector-operator",
+        {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+        ("matchExpressions[0].operator", '"Like"'),
+    ),
+]
+
+BY_RULE = [
+    Bad(
+        "bounds-by-pool-labels",
+        {"poolSelector": {"matchLabels": {"a": "b"}}, "bounds": {"replicas": {"max": 3}}},
+        ("spec.poolSelector", "3", "select by namespaceSelector"),
+    ),
+    Bad(
+        "default-batch-min-above-max",
+        {"defaults": {"batching": {"size": {"min": 8, "max": 4}}}},
+        ("defaults.batching.size", "size.min 8", "size.max 4", "lower min or raise max"),
+    ),
+    Bad(
+        "default-replicas-min-above-max",
+        {"defaults": {"scaling": {"minReplicas": 5, "maxReplicas": 2}}},
+        ("defaults.scaling", "minReplicas 5", "maxReplicas 2", "raise maxReplicas"),
+    ),
+    Bad(
+        "default-without-band",
+        {"defaults": {"scaling": {"gpuUtilization": {"lowPercent": 80, "highPercent": 20}}}},
+        ("gpuUtilization", "lowPercent 80", "highPercent 20", "leave a band"),
+    ),
+    Bad(
+        "in-nothing",
+        {"namespaceSelector": {"matchExpressions": [{"key": "tier", "operator": "In"}]}},
+        ("matchExpressions[0]", "tier", "operator In", "no values: add some"),
+    ),
+    Bad(
+        "exists-with-values",
+        {
+            "namespaceSelector": {
+                "matchExpressions": [{"key": "tier", "operator": "Exists", "values": ["x"]}]
+            }
+        },
+        ("matchExpressions[0]", "tier", "operator Exists", "drop them"),
+    ),
+    Bad(
+        "bad-selector-key",
+        {"namespaceSelector": {"matchLabels": {"a b": "x"}}},
+        ("namespaceSelector.matchLabels", "a b", "write name or prefix/name"),
+    ),
+]

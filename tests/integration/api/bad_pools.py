@@ -1,0 +1,323 @@
+"""Bad pools: what each says, and what its refusal has to name."""
+
+from tests.integration.api.cases import CLAIM, LONG_NAME, Bad
+
+BY_SCHEMA = [
+    Bad("no-model", {"model": None}, ("spec.model", "Required")),
+    Bad("no-source", {"model": {"source": None}}, ("spec.model.source", "Required")),
+    Bad("unknown-source", {"model": {"source": {"type": "Ftp"}}}, ("source.type", '"Ftp"')),
+    Bad(
+        "factory-without-function",
+        {"model": {"source": {"module": {"factory": "just.a.module"}}}},
+        ("module.factory", '"just.a.module"'),
+    ),
+    Bad(
+        "number-as-argument",
+        {"model": {"source": {"module": {"arguments": {"features": 8}}}}},
+        ("module.arguments.features", '"integer"', "string"),
+    ),
+    Bad(
+        "absolute-path",
+        {
+            "model": {
+                "source": {
+                    **CLAIM,
+                    "module": None,
+                    "persistentVolumeClaim": {"claimName": "m", "path": "/m.pt2"},
+                }
+            }
+        },
+        ("persistentVolumeClaim.path", '"/m.pt2"'),
+    ),
+    Bad(
+        "not-a-program",
+        {
+            "model": {
+                "source": {
+                    **CLAIM,
+                    "module": None,
+                    "persistentVolumeClaim": {"claimName": "m", "path": "m.onnx"},
+                }
+            }
+        },
+        ("persistentVolumeClaim.path", '"m.onnx"'),
+    ),
+    Bad("bad-model-name", {"model": {"name": "a b"}}, ("spec.model.name", '"a b"')),
+    Bad("replicas-below-zero", {"replicas": -1}, ("spec.replicas", "-1")),
+    Bad("replicas-too-many", {"replicas": 1001}, ("spec.replicas", "1001")),
+    Bad("replicas-in-words", {"replicas": "three"}, ("spec.replicas", '"string"', "integer")),
+    Bad("replicas-with-a-point", {"replicas": 1.5}, ("spec.replicas", "1.5", "integer")),
+    Bad("image-with-a-space", {"runtime": {"image": "a b"}}, ("spec.runtime.image", '"a b"')),
+    Bad(
+        "unknown-pull-policy",
+        {"runtime": {"imagePullPolicy": "Sometimes"}},
+        ("imagePullPolicy", '"Sometimes"'),
+    ),
+    Bad(
+        "accelerator-without-domain",
+        {"accelerator": {"resourceName": "gpu"}},
+        ("accelerator.resourceName", '"gpu"'),
+    ),
+    Bad("too-many-devices", {"accelerator": {"count": 17}}, ("accelerator.count", "17")),
+    Bad("unknown-rollout", {"rollout": {"strategy": "Canary"}}, ("strategy", '"Canary"')),
+    Bad("no-time-to-drain", {"drain": {"deadlineSeconds": 0}}, ("deadlineSeconds", "0")),
+    Bad(
+        "unknown-metric",
+        {"objectives": [{"metric": "Latency", "milliseconds": 5}]},
+        ("spec.objectives[0].metric", '"Latency"'),
+    ),
+    Bad(
+        "objective-of-zero",
+        {"objectives": [{"metric": "RequestLatency", "milliseconds": 0}]},
+        ("spec.objectives[0].milliseconds", "0"),
+    ),
+    Bad(
+        "objective-twice",
+        {"objectives": [{"metric": "RequestLatency", "milliseconds": n} for n in (5, 6)]},
+        ("spec.objectives[1]", "Duplicate value", "RequestLatency"),
+    ),
+    Bad("unknown-batching-mode", {"batching": {"mode": "On"}}, ("batching.mode", '"On"')),
+    Bad("batch-of-none", {"batching": {"size": {"min": 0}}}, ("batching.size.min", "0")),
+    Bad(
+        "batch-too-large",
+        {"batching": {"size": {"max": 9000}}},
+        ("batching.size.max", "9000", "4096"),
+    ),
+    Bad(
+        "delay-below-zero",
+        {"batching": {"maxQueueDelayMilliseconds": -5}},
+        ("maxQueueDelayMilliseconds", "-5"),
+    ),
+    Bad("no-queue", {"batching": {"maxQueueDepth": 0}}, ("maxQueueDepth", "0")),
+    Bad(
+        "discipline-to-come",
+        {"batching": {"discipline": "FairShare"}},
+        ("batching.discipline", '"FairShare"', '"FirstInFirstOut"'),
+    ),
+    Bad(
+        "unknown-scaling-mode", {"scaling": {"mode": "auto"}}, ("scaling.mode", '"auto"', '"Auto"')
+    ),
+    Bad("scale-to-zero", {"scaling": {"minReplicas": 0}}, ("scaling.minReplicas", "0")),
+    Bad(
+        "percent-over-100",
+        {"scaling": {"gpuUtilization": {"highPercent": 101}}},
+        ("highPercent", "101"),
+    ),
+    Bad(
+        "bad-label-value",
+        {"template": {"labels": {"team": "a b"}}},
+        ("template.labels.team", '"a b"'),
+    ),
+    Bad(
+        "bad-quantity",
+        {"template": {"container": {"resources": {"requests": {"cpu": "lots"}}}}},
+        ("resources.requests.cpu", '"lots"'),
+    ),
+    Bad(
+        "negative-quantity",
+        {"template": {"container": {"resources": {"limits": {"memory": -1}}}}},
+        ("resources.limits.memory", "-1"),
+    ),
+    Bad(
+        "bad-env-name",
+        {"template": {"container": {"env": [{"name": "A-B", "value": "1"}]}}},
+        ("container.env[0].name", '"A-B"'),
+    ),
+    Bad(
+        "env-twice",
+        {"template": {"container": {"env": [{"name": "A"}, {"name": "A"}]}}},
+        ("container.env[1]", "Duplicate value", '"A"'),
+    ),
+    Bad(
+        "bad-taint-effect",
+        {"template": {"tolerations": [{"operator": "Exists", "effect": "Never"}]}},
+        ("tolerations[0].effect", '"Never"'),
+    ),
+    Bad(
+        "service-account-in-capitals",
+        {"template": {"serviceAccountName": "Admin"}},
+        ("template.serviceAccountName", '"Admin"'),
+    ),
+]
+
+BY_RULE = [
+    Bad(
+        "long-name",
+        {},
+        ("metadata.name", LONG_NAME, "at most 52", "choose a shorter"),
+        metadata_name=LONG_NAME,
+    ),
+    Bad("dotted-name", {}, ("metadata.name", "a.b", "plainer name"), metadata_name="a.b"),
+    Bad(
+        "name-from-a-digit",
+        {},
+        ("metadata.name", "9lives", "begin with a letter"),
+        metadata_name="9lives",
+    ),
+    Bad(
+        "type-without-member",
+        {"model": {"source": {"type": "PersistentVolumeClaim", "module": None}}},
+        ("model.source", "is PersistentVolumeClaim", "set persistentVolumeClaim if and only if"),
+    ),
+    Bad(
+        "member-of-another-type",
+        {"model": {"source": {"persistentVolumeClaim": CLAIM["persistentVolumeClaim"]}}},
+        ("model.source", "is Module", "set persistentVolumeClaim if and only if type is"),
+    ),
+    Bad(
+        "path-that-climbs",
+        {
+            "model": {
+                "source": {
+                    **CLAIM,
+                    "module": None,
+                    "persistentVolumeClaim": {"claimName": "m", "path": "a/../m.pt2"},
+                }
+            }
+        },
+        ("persistentVolumeClaim.path", "a/../m.pt2", "relative path without .."),
+    ),
+    Bad(
+        "batch-min-above-max",
+        {"batching": {"size": {"min": 8, "max": 4}}},
+        ("batching.size", "size.min 8", "size.max 4", "lower min or raise max"),
+    ),
+    Bad(
+        "replicas-min-above-max",
+        {"scaling": {"minReplicas": 9, "maxReplicas": 3}},
+        ("spec.scaling", "minReplicas 9", "maxReplicas 3", "raise maxReplicas"),
+    ),
+    Bad(
+        "no-band",
+        {"scaling": {"gpuUtilization": {"lowPercent": 90, "highPercent": 90}}},
+        ("gpuUtilization", "lowPercent 90", "highPercent 90", "leave a band"),
+    ),
+    Bad(
+        "reserved-label",
+        {"template": {"labels": {"penstock.dev/pool-uid": "x"}}},
+        ("template.labels", "penstock.dev/pool-uid", "do not begin with penstock.dev/"),
+    ),
+    Bad(
+        "reserved-annotation",
+        {"template": {"annotations": {"app.kubernetes.io/name": "x"}}},
+        ("template.annotations", "app.kubernetes.io/name", "do not begin with"),
+    ),
+    Bad(
+        "bad-label-key",
+        {"template": {"labels": {"a b": "x"}}},
+        ("template.labels", "a b", "write name or prefix/name"),
+    ),
+    Bad(
+        "bad-node-label",
+        {"template": {"nodeSelector": {"-gpu": "x"}}},
+        ("template.nodeSelector", "-gpu", "write name or prefix/name"),
+    ),
+    Bad(
+        "reserved-env",
+        {"template": {"container": {"env": [{"name": "PENSTOCK_POOL", "value": "x"}]}}},
+        ("container.env[0]", "PENSTOCK_POOL", "does not begin with PENSTOCK_"),
+    ),
+    Bad(
+        "env-with-two-values",
+        {
+            "template": {
+                "container": {
+                    "env": [
+                        {
+                            "name": "A",
+                            "value": "x",
+                            "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}},
+                        }
+                    ]
+                }
+            }
+        },
+        ("container.env[0]", "env A", "keep one"),
+    ),
+    Bad(
+        "env-from-nowhere",
+        {"template": {"container": {"env": [{"name": "A", "valueFrom": {}}]}}},
+        ("container.env[0].valueFrom", "neither", "set exactly one"),
+    ),
+    Bad(
+        "reserved-mount",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {"volumeMounts": [{"name": "x", "mountPath": "/etc/penstock/a"}]},
+            }
+        },
+        ("volumeMounts[0]", "/etc/penstock/a", "choose one outside"),
+    ),
+    Bad(
+        "mount-that-climbs",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {"volumeMounts": [{"name": "x", "mountPath": "/a/../models"}]},
+            }
+        },
+        ("volumeMounts[0]", "/a/../models", "write it without"),
+    ),
+    Bad(
+        "sub-path-that-climbs",
+        {
+            "template": {
+                "volumes": [{"name": "x", "emptyDir": {}}],
+                "container": {
+                    "volumeMounts": [{"name": "x", "mountPath": "/a", "subPath": "../b"}]
+                },
+            }
+        },
+        ("volumeMounts[0].subPath", "../b", "relative path without .."),
+    ),
+    Bad(
+        "mount-of-no-volume",
+        {"template": {"container": {"volumeMounts": [{"name": "lost", "mountPath": "/a"}]}}},
+        ("spec.template", "lost", "add the volume, or drop the mount"),
+    ),
+    Bad(
+        "volume-with-two-sources",
+        {"template": {"volumes": [{"name": "x", "emptyDir": {}, "secret": {"secretName": "s"}}]}},
+        ("volumes[0]", "volume x sets 2", "set exactly one"),
+    ),
+    Bad(
+        "reserved-volume",
+        {"template": {"volumes": [{"name": "penstock-settings", "emptyDir": {}}]}},
+        ("volumes[0]", "penstock-settings", "does not begin with penstock-"),
+    ),
+    Bad(
+        "device-among-resources",
+        {"template": {"container": {"resources": {"limits": {"nvidia.com/gpu": 1}}}}},
+        ("resources.limits", "nvidia.com/gpu", "devices go to spec.accelerator"),
+    ),
+    Bad(
+        "request-above-limit",
+        {
+            "template": {
+                "container": {
+                    "resources": {
+                        "requests": {"cpu": 1, "memory": "2Gi"},
+                        "limits": {"cpu": 2, "memory": "1024Mi"},
+                    }
+                }
+            }
+        },
+        ("container.resources", "memory 2Gi > 1024Mi", "lower the request or raise the limit"),
+    ),
+    Bad(
+        "toleration-of-any-value",
+        {"template": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}},
+        ("tolerations[0]", "value b", "drop it, or use Equal"),
+    ),
+    Bad(
+        "toleration-of-no-key",
+        {"template": {"tolerations": [{"value": "b"}]}},
+        ("tolerations[0]", "operator Equal", "set key, or operator Exists"),
+    ),
+    Bad(
+        "toleration-for-seconds-of-any-effect",
+        {"template": {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]}},
+        ("tolerations[0]", "tolerationSeconds 3", "NoExecute"),
+    ),
+]

@@ -1,0 +1,65 @@
+"""Specs that the API server must refuse, each with what its refusal has to name."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+MODULE = {"type": "Module", "module": {"factory": "penstock_runtime.models.emulated:create"}}
+CLAIM = {
+    "type": "PersistentVolumeClaim",
+    "persistentVolumeClaim": {"claimName": "models", "path": "resnet/model.pt2"},
+}
+LONG_NAME = "a" * 53
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One bad spec: `change` is merged into a good one, and the refusal has to say all of `says`.
+
+    What the schema judges is named by field and value; what CEL judges by field, value and remedy.
+    """
+
+    name: str
+    change: Mapping[str, Any]
+    says: tuple[str, ...]
+    metadata_name: str = "bad"
+
+
+def pool(spec: Mapping[str, Any] | None = None, name: str = "good") -> Object:
+    """Return a small pool with `spec` merged into it."""
+    base = {
+        "model": {"source": MODULE},
+        "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
+    }
+    return {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"name": name},
+        "spec": merged(base, spec or {}),
+    }
+
+
+def policy(spec: Mapping[str, Any] | None = None, name: str = "good") -> Object:
+    """Return a small policy with `spec` merged into it."""
+    return {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "InferencePolicy",
+        "metadata": {"name": name},
+        "spec": merged({}, spec or {}),
+    }
+
+
+def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
+    """Return `base` with `change` in it: maps merge, None drops a key, everything else replaces."""
+    result = deepcopy(dict(base))
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = deepcopy(value)
+    return result

@@ -1,0 +1,73 @@
+"""Every bad spec is refused by the real API server, which names field, value and remedy."""
+
+import pytest
+
+from tests.integration.api import bad_policies, bad_pools
+from tests.integration.api.cases import Bad, Object, policy, pool
+from tests.kube.api import Api, ApiError
+
+pytestmark = pytest.mark.integration
+
+POOLS = bad_pools.BY_SCHEMA + bad_pools.BY_RULE
+POLICIES = bad_policies.BY_SCHEMA + bad_policies.BY_RULE
+
+
+def dry_create(api: Api, path: str, manifest: Object) -> Object:
+    return api.request("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
+
+
+def refusal(api: Api, path: str, manifest: Object) -> str:
+    with pytest.raises(ApiError) as caught:
+        dry_create(api, path, manifest)
+    assert caught.value.status == 422, caught.value.message
+    return caught.value.message
+
+
+def pools(namespace: str) -> str:
+    return f"/apis/penstock.dev/v1alpha1/namespaces/{namespace}/inferencepools"
+
+
+POLICIES_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies"
+
+
+def test_there_are_at_least_forty() -> None:
+    names = [one.name for one in POOLS + POLICIES]
+    assert len(set(names)) == len(names) >= 40
+
+
+@pytest.mark.parametrize("bad", POOLS, ids=lambda one: one.name)
+def test_a_bad_pool_is_refused(api: Api, namespace: str, bad: Bad) -> None:
+    said = refusal(api, pools(namespace), pool(bad.change, bad.metadata_name))
+    assert [word for word in bad.says if word not in said] == [], said
+
+
+@pytest.mark.parametrize("bad", POLICIES, ids=lambda one: one.name)
+def test_a_bad_policy_is_refused(api: Api, bad: Bad) -> None:
+    said = refusal(api, POLICIES_PATH, policy(bad.change))
+    assert [word for word in bad.says if word not in said] == [], said
+
+
+def test_what_the_bad_specs_are_merged_into_is_good(api: Api, namespace: str) -> None:
+    dry_create(api, pools(namespace), pool())
+    dry_create(api, POLICIES_PATH, policy())
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"batchin": {"mode": "Auto"}}, "spec.batchin"),
+        ({"batching": {"sise": {"max": 4}}}, "spec.batching.sise"),
+        ({"template": {"hostNetwork": True}}, "spec.template.hostNetwork"),
+        (
+            {"template": {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}},
+            "spec.template.volumes[0].hostPath",
+        ),
+        ({"template": {"container": {"securityContext": {}}}}, "container.securityContext"),
+    ],
+)
+def test_an_unknown_field_is_refused_by_name(
+    api: Api, namespace: str, change: Object, field: str
+) -> None:
+    with pytest.raises(ApiError, match="unknown field") as caught:
+        dry_create(api, pools(namespace), pool(change))
+    assert field in caught.value.message

@@ -1,0 +1,103 @@
+"""The wire between operator and runtime: what goes out comes back, and what is unknown is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from penstock_api.limits import (
+    MAX_BATCH_SIZE,
+    MAX_QUEUE_DELAY_MILLISECONDS,
+    MAX_QUEUE_DEPTH,
+    CurveSums,
+    Discipline,
+    Envelope,
+    Limits,
+    LimitsUpdate,
+    Load,
+    Range,
+    State,
+)
+
+UPDATE = {
+    "generation": 7,
+    "maxBatchSize": 16,
+    "maxQueueDepth": 2048,
+    "maxQueueDelayMilliseconds": 5,
+    "discipline": "Priority",
+}
+
+
+@given(
+    st.integers(0, 2**53 - 1),
+    st.integers(1, MAX_BATCH_SIZE),
+    st.integers(1, MAX_QUEUE_DEPTH),
+    st.integers(0, MAX_QUEUE_DELAY_MILLISECONDS),
+    st.sampled_from(Discipline),
+)
+def test_every_update_survives_the_wire(
+    generation: int, size: int, depth: int, delay: int, discipline: Discipline
+) -> None:
+    update = LimitsUpdate(
+        generation=generation,
+        max_batch_size=size,
+        max_queue_depth=depth,
+        max_queue_delay_milliseconds=delay,
+        discipline=discipline,
+    )
+    assert LimitsUpdate.model_validate_json(update.model_dump_json(by_alias=True)) == update
+
+
+def test_the_wire_is_camel_case() -> None:
+    update = LimitsUpdate.model_validate(UPDATE)
+    assert json.loads(update.model_dump_json(by_alias=True)) == UPDATE
+
+
+def test_limits_are_an_update_without_its_generation() -> None:
+    limits = LimitsUpdate.model_validate(UPDATE).limits()
+    assert type(limits) is Limits
+    assert limits.model_dump(by_alias=True) == {
+        k: v for k, v in UPDATE.items() if k != "generation"
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("generation", -1),
+        ("generation", 2**53),
+        ("maxBatchSize", 0),
+        ("maxBatchSize", MAX_BATCH_SIZE + 1),
+        ("maxQueueDepth", 0),
+        ("maxQueueDelayMilliseconds", -1),
+        ("discipline", "Random"),
+        ("maxBatchTokens", 4),
+    ],
+)
+def test_a_value_out_of_range_or_unknown_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        LimitsUpdate.model_validate({**UPDATE, field: value})
+
+
+def test_a_state_survives_the_wire() -> None:
+    update = LimitsUpdate.model_validate(UPDATE)
+    state = State(
+        generation=update.generation,
+        limits=update.limits(),
+        envelope=Envelope(
+            max_batch_size=Range(min=1, max=64),
+            max_queue_depth=Range(min=1, max=10),
+            max_queue_delay_milliseconds=Range(min=0, max=10),
+        ),
+        effective_max=48,
+        converging=False,
+        load=Load(waiting=3, running=2),
+        curve=CurveSums(epoch=1, batches=2.0, seconds=0.25),
+        model="sample",
+        backend="emulated-accelerator",
+    )
+    wire = state.model_dump_json(by_alias=True)
+    assert State.model_validate_json(wire) == state
+    assert json.loads(wire)["effectiveMax"] == 48
