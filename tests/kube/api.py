@@ -16,6 +16,7 @@ _APPLY = "application/apply-patch+yaml"
 _PLURALS = {"InferencePolicy": "inferencepolicies", "NetworkPolicy": "networkpolicies"}
 _CLUSTER_WIDE = {
     "Namespace", "InferencePolicy", "PersistentVolume", "ClusterRole", "ClusterRoleBinding",
+    "CustomResourceDefinition",
 }  # fmt: skip
 
 

@@ -1,0 +1,75 @@
+"""What no schema can judge becomes a condition within 10 seconds, and heals when its cause goes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import MakePool
+from tests.kube.api import Api, Object
+from tests.kube.operator import Operator
+from tests.kube.pools import Pool, condition_of, emulated, until
+
+TOLD_WITHIN_SECONDS = 10.0
+
+
+@pytest.fixture(autouse=True)
+def no_crash_loop(operator: Operator) -> Iterator[None]:
+    """Whatever a pool says, the operator goes on."""
+    yield
+    assert operator.restarts() == 0
+
+
+def unschedulable(pod: Object) -> bool:
+    """Say whether the scheduler gave up on a pod."""
+    return condition_of(pod, "PodScheduled").get("reason") == "Unschedulable"
+
+
+def waiting(pod: Object) -> str:
+    """Return why the runtime container waits, as the kubelet shows it."""
+    (container,) = pod["status"].get("containerStatuses") or [{}]
+    reason: str = container.get("state", {}).get("waiting", {}).get("reason", "")
+    return reason
+
+
+def said(pod: Object) -> str:
+    """Return the termination message of the runtime container's last run."""
+    (container,) = pod["status"].get("containerStatuses") or [{}]
+    ended = [container.get(key, {}).get("terminated") for key in ("state", "lastState")]
+    return next((one.get("message", "") for one in ended if one), "")
+
+
+def test_a_model_that_will_not_load_says_why_and_heals_by_an_edit(make_pool: MakePool) -> None:
+    broken = {"factory": "no_such_package.module:create"}
+    pool = make_pool(model={"source": {"type": "Module", "module": broken}})
+    until("the pod tells", lambda: any("ModelLoadFailed" in said(pod) for pod in pool.pods()))
+    pool.await_condition("Ready", "False", "ModelLoadFailed", seconds=TOLD_WITHIN_SECONDS)
+    assert "no_such_package" in pool.condition("Ready")["message"]
+    pool.edit({"model": emulated()["model"]})
+    pool.await_ready(1)
+
+
+def test_an_image_that_cannot_be_had_says_so_and_heals_by_an_edit(make_pool: MakePool) -> None:
+    absent = {"image": "localhost/penstock-absent:1", "imagePullPolicy": "Never"}
+    pool = make_pool(runtime=absent)
+    until("the kubelet tells", lambda: any("Image" in waiting(pod) for pod in pool.pods()))
+    pool.await_condition("Ready", "False", "ErrImageNeverPull", seconds=TOLD_WITHIN_SECONDS)
+    assert "penstock-absent" in pool.condition("Ready")["message"]
+    pool.edit({"runtime": None})
+    pool.await_ready(1)
+
+
+@pytest.mark.own_cluster
+def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back(
+    api: Api, namespace: str, operator: Operator
+) -> None:
+    greedy, late = Pool(api, namespace, "greedy"), Pool(api, namespace, "late")
+    greedy.apply(emulated(accelerators=8, drain={"deadlineSeconds": 5}))
+    greedy.await_ready(1)
+    late.apply(emulated(accelerators=1))
+    until("the scheduler tells", lambda: any(map(unschedulable, late.pods())))
+    late.await_condition("Ready", "False", "Unschedulable", seconds=TOLD_WITHIN_SECONDS)
+    assert "nvidia.com/gpu" in late.condition("Ready")["message"]
+    (used,) = greedy.status()["accelerators"]
+    assert used == {"resourceName": "nvidia.com/gpu", "used": 8}
+    greedy.delete()
+    late.await_ready(1)

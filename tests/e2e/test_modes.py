@@ -1,0 +1,65 @@
+"""Changing who decides the count never makes it collapse, and the scale subresource works where it may."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import MakePool
+from tests.kube.api import Api, ApiError
+from tests.kube.pools import Pool, until
+from tests.kube.target import Target
+
+EIGHT = 8
+WATCHED_SECONDS = 12.0
+
+
+@pytest.fixture
+def eight(make_pool: MakePool) -> Iterator[Pool]:
+    pool = make_pool(scaling={"mode": "Auto", "minReplicas": EIGHT, "maxReplicas": EIGHT})
+    pool.await_ready(EIGHT, seconds=180)
+    yield pool
+    pool.delete()
+
+
+def assert_keeps(pool: Pool, names: set[str]) -> None:
+    """Watch for a while: the very same pods stay."""
+    ends = time.monotonic() + WATCHED_SECONDS
+    while time.monotonic() < ends:
+        assert pool.pod_names() == names
+        time.sleep(0.5)
+
+
+def test_eight_replicas_stay_through_auto_hold_auto_and_manual(eight: Pool) -> None:
+    names = eight.pod_names()
+    eight.edit({"scaling": {"mode": "Hold", "minReplicas": 1, "maxReplicas": 10}})
+    eight.await_condition("Scaling", "False", "Held", seconds=10)
+    assert_keeps(eight, names)
+    eight.edit({"scaling": {"mode": "Auto"}})
+    eight.await_condition("Scaling", "True", "Acting", seconds=30)
+    assert_keeps(eight, names)
+    with pytest.raises(ApiError, match=r"would shrink the pool from 8.*use mode Hold"):
+        eight.edit({"scaling": {"mode": "Manual"}})
+    eight.edit({"scaling": {"mode": "Manual"}, "replicas": EIGHT})
+    eight.await_condition("Scaling", "False", "Manual", seconds=10)
+    assert_keeps(eight, names)
+
+
+def test_kubectl_scale_moves_a_manual_pool(target: Target, api: Api, steady: Pool) -> None:
+    scale = api.request("GET", f"{steady.path}/scale")
+    assert scale["spec"]["replicas"] == scale["status"]["replicas"] == 2
+    assert scale["status"]["selector"] == steady.status()["selector"]
+    target.kubectl("scale", "pspool", steady.name, "-n", steady.namespace, "--replicas=1")
+    steady.await_ready(1)
+
+
+def test_a_scale_write_that_auto_ignores_is_said(target: Target, steady: Pool) -> None:
+    names = steady.pod_names()
+    steady.edit({"scaling": {"mode": "Auto", "minReplicas": 2, "maxReplicas": 2}})
+    steady.await_condition("Scaling", "True", "Acting", seconds=30)
+    target.kubectl("scale", "pspool", steady.name, "-n", steady.namespace, "--replicas=5")
+    steady.await_condition("Scaling", "True", "ReplicasIgnored", seconds=10)
+    assert steady.pod_names() == names
+    path = f"/api/v1/namespaces/{steady.namespace}/events"
+    told = lambda: any(one["reason"] == "ReplicasIgnored" for one in steady.api.list(path))  # noqa: E731
+    until("an Event says so", told, seconds=10)

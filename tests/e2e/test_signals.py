@@ -1,0 +1,91 @@
+"""Where signals come from changes; what runs does not: absent is not zero."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.conftest import MakePool
+from tests.kube.api import Api
+from tests.kube.install import PROMETHEUS_DEPLOYMENT
+from tests.kube.operator import Operator
+from tests.kube.pools import Pool, condition_of, until
+from tests.load.load import Load
+
+SCALING = {
+    "mode": "Auto", "minReplicas": 2, "maxReplicas": 4,
+    "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
+}  # fmt: skip
+RATE = 40
+"""Two replicas carry it and one cannot: t(4) = 130 ms, 31 rows a second each."""
+
+
+@contextmanager
+def prometheus_stopped(api: Api) -> Iterator[None]:
+    """Scale Prometheus to nothing, and back at the end."""
+    api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
+    try:
+        yield
+    finally:
+        api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 1}})
+
+        def available() -> bool:
+            held = condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available")
+            return held.get("status") == "True"
+
+        until("Prometheus back", available, seconds=60)
+
+
+@contextmanager
+def control_port_blocked(operator: Operator) -> Iterator[None]:
+    """Drop what the operator's pod sends to port 8001 of any pod; the kubelet's probes go on."""
+    address = operator.pods()[0]["status"]["podIP"]
+    rule = ["FORWARD", "-s", address, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
+    subprocess.run(["iptables", "-I", *rule], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables", "-D", *rule], check=True)
+
+
+async def held(pool: Pool, seconds: float) -> None:
+    """Watch that cap and count stay for a while."""
+    before = pool.status()
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        now = pool.status()
+        assert now["replicas"] == before["replicas"]
+        assert now["batch"]["cap"] == before["batch"]["cap"]
+
+
+@pytest.mark.own_cluster
+@pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.long)])
+async def test_lost_signals_move_nothing_and_come_back_alone(
+    api: Api, operator: Operator, make_pool: MakePool, seconds: int
+) -> None:
+    batching = {"mode": "Fixed", "size": {"max": 4}}
+    pool = make_pool(a=50, c=20, scaling=SCALING, batching=batching)
+    await asyncio.to_thread(pool.await_ready, 2)
+    async with Load(pool.url(), pool.name, rate=RATE) as load:
+        await load.next()
+        await says(pool, "True", "FromPrometheus")
+        pool.edit({"scaling": {"minReplicas": 1}})
+        with prometheus_stopped(api):
+            await says(pool, "True", "ReadFromPods")
+            await held(pool, seconds)
+            with control_port_blocked(operator):
+                await says(pool, "False", "NoSignals")
+                await held(pool, seconds)
+            await says(pool, "True", "ReadFromPods")
+            await held(pool, 5)
+        await says(pool, "True", "FromPrometheus")
+        assert pool.status()["replicas"] == 2
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    assert operator.restarts() == 0
+
+
+async def says(pool: Pool, status: str, reason: str) -> None:
+    """Wait until the pool tells where its signals come from."""
+    await asyncio.to_thread(pool.await_condition, "MetricsAvailable", status, reason, seconds=60)
