@@ -32,6 +32,9 @@ class Connections:
         self._draw = draw
         self._open: WeakKeyDictionary[asyncio.BaseTransport, _Connection] = WeakKeyDictionary()
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def note(self, transport: asyncio.BaseTransport | None, now: float) -> bool:
         """Count one request; return whether its answer is to be the connection's last."""
         if transport is None:

@@ -17,7 +17,12 @@ from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.open_inference.routes import OpenInference
-from penstock_runtime.protocols.replies import error_reply, http_error_reply, refusal_reply
+from penstock_runtime.protocols.replies import (
+    REQUEST_ID,
+    error_reply,
+    http_error_reply,
+    refusal_reply,
+)
 from penstock_runtime.protocols.tokens import TokenVerifier
 
 log = logging.getLogger(__name__)
@@ -78,7 +83,7 @@ class ClientServer:
         began = time.monotonic()
         given = request.headers.get(HEADER_REQUEST_ID, "")
         request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
-        request["id"] = request_id
+        request[REQUEST_ID] = request_id
         self.answering += 1
         try:
             reply = await answer(request, handler)
@@ -101,7 +106,7 @@ class ClientServer:
             extra={
                 "status": reply.status,
                 "seconds": round(seconds, 6),
-                "request_id": request["id"],
+                "request_id": request[REQUEST_ID],
                 "remote": request.remote,
             },
         )
@@ -201,5 +206,5 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionError:
         raise
     except Exception:  # the last line of defence: the client is told, the log has the trace
-        log.exception("a request met a defect", extra={"request_id": request.get("id")})
+        log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
         return error_reply(500, "internal error: the log of this pod has it under the X-Request-Id")

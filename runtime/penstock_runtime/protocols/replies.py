@@ -10,6 +10,8 @@ from aiohttp import hdrs, web
 from penstock_runtime.errors import Refusal
 
 JSON = "application/json"
+REQUEST_ID = web.RequestKey("request_id", str)
+"""The client's `X-Request-Id`, or one of ours."""
 
 
 def json_reply(

@@ -12,7 +12,7 @@ from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.open_inference import answers, bodies, calls, metadata
-from penstock_runtime.protocols.replies import JSON, error_reply, json_reply
+from penstock_runtime.protocols.replies import JSON, REQUEST_ID, error_reply, json_reply
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed, Request
 
 log = logging.getLogger(__name__)
@@ -194,6 +194,6 @@ async def _compressed(body: bytes, coding: str) -> bytes:
 
 
 def _failed(request: web.Request, end: Failed) -> web.Response:
-    log.warning("a request failed: %s", end.reason, extra={"request_id": request.get("id")})
+    log.warning("a request failed: %s", end.reason, extra={"request_id": request.get(REQUEST_ID)})
     status = 500 if end.retry_after_seconds is None else 503
     return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)

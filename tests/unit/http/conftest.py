@@ -1,0 +1,165 @@
+"""A pod on loopback: real servers, a real engine in a thread, and a small model that can be held still."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+import pytest
+
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.model import ModelSpec
+from penstock_runtime.config import Config
+from penstock_runtime.gpu import DutyMeter
+from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.pod import Pod
+from penstock_runtime.request import Tensor
+from penstock_runtime.server import ClientServer, ClusterServer
+
+LIMITS = LimitsUpdate(
+    generation=1,
+    max_batch_size=8,
+    max_queue_depth=64,
+    max_queue_delay_milliseconds=0,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+)
+
+
+class Halves:
+    """`Y = X / 2`, `N` = the sum of `K`; rows of 666 make it raise. `gate` holds a batch while it is closed."""
+
+    info = ModelInfo(
+        name="halves",
+        platform="pytorch_module",
+        backend="cpu",
+        inputs=(TensorSpec("X", "FP32", (-1, 3)), TensorSpec("K", "INT64", (-1, -1))),
+        outputs=(TensorSpec("Y", "FP32", (-1, 3)), TensorSpec("N", "INT64", (-1, 1))),
+        max_rows=256,
+    )
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.batches: list[int] = []
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return both outputs once the gate is open."""
+        assert self.gate.wait(30)
+        x, k = inputs["X"].astype(np.float32), inputs["K"].astype(np.int64)
+        self.batches.append(len(x))
+        if bool((x == 666).any()):
+            raise ValueError("666 cannot be halved")
+        return {"Y": x / np.float32(2), "N": k.sum(axis=1, keepdims=True)}
+
+    def memory_bound_rows(self) -> int:
+        """Return a bound above the limits of the tests."""
+        return 128
+
+
+@dataclass(slots=True)
+class Running:
+    """A pod that serves, and how to speak to it."""
+
+    pod: Pod
+    model: Halves
+    client: ClientServer
+    session: aiohttp.ClientSession
+    url: str
+    """Of the client port."""
+    cluster_url: str
+
+    async def infer(self, body: object, **more: object) -> aiohttp.ClientResponse:
+        """POST one inference."""
+        return await self.session.post(f"{self.url}/v2/models/halves/infer", json=body, **more)  # type: ignore[arg-type]
+
+
+def call(rows: int = 1, value: float = 2.0, **more: object) -> dict[str, object]:
+    """Return a valid call in JSON."""
+    return {
+        "inputs": [
+            {"name": "X", "datatype": "FP32", "shape": [rows, 3], "data": [value] * 3 * rows},
+            {"name": "K", "datatype": "INT64", "shape": [rows, 2], "data": [1] * 2 * rows},
+        ],
+        **more,
+    }
+
+
+@pytest.fixture(name="call")
+def call_fixture() -> Callable[..., dict[str, object]]:
+    return call
+
+
+def config(folder: Path, **more: object) -> Config:
+    """Return a configuration for tests."""
+    spec = ModelSpec.model_validate(
+        {"name": "halves", "source": {"type": "Module", "module": {"factory": "tests:Halves"}}}
+    )
+    plain = Config(
+        model=spec,
+        pool="pool",
+        pod_name="pool-0",
+        pod_uid="uid-0",
+        settings_folder=folder,
+        host="127.0.0.1",
+        client_port=0,
+        cluster_port=0,
+        max_body_bytes=2**20,
+        body_seconds=5.0,
+        termination_log=folder / "termination-log",
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+Start = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Start a pod with changed settings or limits; stopped at the end of the test."""
+    running: list[tuple[Running, ClusterServer]] = []
+
+    async def begin(limits: LimitsUpdate = LIMITS, **settings: object) -> Running:
+        model = Halves()
+        pod = Pod(config(tmp_path, **settings), ThreadLink(lambda: model, limits), limits)
+        exposition = Exposition(pod)
+        client, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
+        ports = await client.start(), await cluster.start()
+        await pod.load()
+        exposition.collector.meter = DutyMeter(pod.busy_seconds, pod.now, cuda=False)
+        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        found = Running(
+            pod, model, client, session, *(f"http://127.0.0.1:{port}" for port in ports)
+        )
+        running.append((found, cluster))
+        return found
+
+    yield begin
+    for one, cluster in running:
+        one.model.gate.set()
+        await one.session.close()
+        await one.client.stop()
+        await cluster.stop()
+        await one.pod.link.close()
+
+
+@pytest.fixture
+async def pod(start: Start) -> Running:
+    """A pod with the settings of most tests."""
+    return await start()
+
+
+async def until(holds: Callable[[], bool], within_seconds: float = 5.0) -> None:
+    """Wait until `holds`; the test fails if it does not in time."""
+    async with asyncio.timeout(within_seconds):
+        while not holds():  # noqa: ASYNC110 - what is waited for is another thread's
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Awaitable[None]]:
+    return until

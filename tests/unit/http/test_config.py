@@ -1,0 +1,73 @@
+"""The environment: read once, refused by name."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock_runtime.config import Config
+from penstock_runtime.errors import ConfigError
+
+MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factory": "a.b:c"}}})
+
+
+def test_a_model_alone_is_enough() -> None:
+    config = Config.from_env({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
+    assert config.model_name == "m"
+    assert (config.client_port, config.cluster_port) == (8000, 8001)
+    assert config.limits_file == Path("/etc/penstock/limits.json")
+    assert not config.insecure_control
+
+
+def test_what_the_operator_sets_is_read() -> None:
+    config = Config.from_env(
+        {
+            "PENSTOCK_MODEL": MODEL,
+            "PENSTOCK_POOL": "chat",
+            "PENSTOCK_NAMESPACE": "team-a",
+            "PENSTOCK_POD_NAME": "chat-0",
+            "PENSTOCK_POD_UID": "uid",
+            "PENSTOCK_DRAIN_DEADLINE_SECONDS": "30",
+            "PENSTOCK_LOG_FORMAT": "JSON",
+        }
+    )
+    assert (config.pool, config.namespace, config.pod_uid) == ("chat", "team-a", "uid")
+    assert (config.drain_deadline_seconds, config.log_format) == (30.0, "json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("PENSTOCK_COLOUR", "red", "PENSTOCK_COLOUR is not known"),
+        ("PENSTOCK_MODEL", "{}", "PENSTOCK_MODEL: source"),
+        ("PENSTOCK_MODEL", "{", "PENSTOCK_MODEL"),
+        ("PENSTOCK_CLIENT_PORT", "eighty", "PENSTOCK_CLIENT_PORT='eighty'"),
+        ("PENSTOCK_CLIENT_PORT", "65536", "between 0 and 65535"),
+        ("PENSTOCK_INSECURE_CONTROL", "maybe", "must be true or false"),
+        ("PENSTOCK_ACCEPT_SECONDS", "-1", "at least 0"),
+        ("PENSTOCK_ACCEPT_SECONDS", "nan", "at least 0"),
+        ("PENSTOCK_LOG_LEVEL", "LOUD", "must be one of DEBUG"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Config.from_env({"PENSTOCK_MODEL": MODEL, name: value})
+
+
+def test_a_missing_model_is_refused() -> None:
+    with pytest.raises(ConfigError, match="PENSTOCK_MODEL is not set"):
+        Config.from_env({})
+
+
+def test_service_links_of_the_kubelet_are_not_ours() -> None:
+    Config.from_env(
+        {
+            "PENSTOCK_MODEL": MODEL,
+            "PENSTOCK_DEMO_SERVICE_HOST": "10.0.0.1",
+            "PENSTOCK_DEMO_SERVICE_PORT_HTTP": "8000",
+            "PENSTOCK_DEMO_PORT": "tcp://10.0.0.1:8000",
+            "PENSTOCK_DEMO_PORT_8000_TCP_ADDR": "10.0.0.1",
+            "PENSTOCK_CLIENT_PORT": "tcp://10.0.0.1:8000",
+        }
+    )

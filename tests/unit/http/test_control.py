@@ -1,0 +1,199 @@
+"""The control API: who may speak, what is accepted, and when a generation is acknowledged."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+KEY, OTHER_KEY = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+
+
+def write_keys(folder: Path, **keys: Ed25519PrivateKey) -> None:
+    raw = {
+        kid: base64.b64encode(
+            key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        ).decode()
+        for kid, key in keys.items()
+    }
+    (folder / "control-keys.json").write_text(json.dumps(raw))
+
+
+def token(key: Ed25519PrivateKey = KEY, kid: str = "k1", **claims: Any) -> dict[str, str]:
+    claims = {"aud": "uid-0", "exp": time.time() + 30, "generation": 2, **claims}
+    claims = {name: value for name, value in claims.items() if value is not None}
+    return {"Authorization": "Bearer " + jwt.encode(claims, key, "EdDSA", {"kid": kid})}
+
+
+def limits(**changes: Any) -> dict[str, Any]:
+    return {
+        "generation": 2,
+        "maxBatchSize": 16,
+        "maxQueueDepth": 5,
+        "maxQueueDelayMilliseconds": 3,
+        "discipline": "Priority",
+        **changes,
+    }
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    write_keys(tmp_path, k1=KEY)
+    return tmp_path
+
+
+async def patch(pod: Any, body: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    url = f"{pod.cluster_url}/control/v1/limits"
+    async with pod.session.patch(url, json=body, headers=headers or token()) as reply:
+        return reply.status, await reply.json()
+
+
+async def state(pod: Any, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+    url = f"{pod.cluster_url}/control/v1/state"
+    async with pod.session.get(url, headers=headers or token()) as reply:
+        return reply.status, await reply.json()
+
+
+async def test_the_state_tells_limits_envelope_load_and_curve(
+    pod: Any, keys: Path, call: Callable[..., Any]
+) -> None:
+    async with await pod.infer(call(rows=3)):
+        pass
+    status, found = await state(pod)
+    assert status == 200
+    assert found["generation"] == 1
+    assert found["limits"]["maxBatchSize"] == 8
+    assert found["envelope"]["maxBatchSize"] == {"min": 1, "max": 4096}
+    assert found["effectiveMax"] == 128
+    assert found["converging"] is False
+    assert found["load"] == {"waiting": 0, "running": 0}
+    assert found["curve"]["batches"] == 1
+    assert found["curve"]["costUnits"] == 3
+    assert (found["model"], found["backend"]) == ("halves", "cpu")
+
+
+async def test_new_limits_are_acknowledged_when_the_engine_obeys_them(pod: Any, keys: Path) -> None:
+    status, found = await patch(pod, limits())
+    assert (status, found["generation"]) == (200, 2)
+    assert found["limits"] == {k: v for k, v in limits().items() if k != "generation"}
+    assert (await patch(pod, limits()))[0] == 200, "the same generation again changes nothing"
+
+
+async def test_a_running_batch_delays_the_acknowledgement_never_the_acceptance(
+    pod: Any, keys: Path, call: Callable[..., Any], until: Any
+) -> None:
+    pod.model.gate.clear()
+    running = asyncio.create_task(pod.infer(call()))
+    await until(lambda: pod.pod.admission.load().running == 1)
+    status, found = await patch(pod, limits())
+    assert (status, found["generation"]) == (200, 1)
+    pod.model.gate.set()
+    assert (await running).status == 200
+    await until(lambda: pod.pod.live.in_force.generation == 2)
+    assert (await state(pod))[1]["generation"] == 2
+
+
+async def test_an_older_generation_is_409_with_the_pods_own(pod: Any, keys: Path) -> None:
+    await patch(pod, limits(generation=7), token(generation=7))
+    status, found = await patch(pod, limits())
+    assert (status, found["generation"], found["field"]) == (409, 7, "generation")
+
+
+async def test_other_limits_under_the_same_generation_are_409(pod: Any, keys: Path) -> None:
+    await patch(pod, limits())
+    status, found = await patch(pod, limits(maxBatchSize=17))
+    assert (status, found["generation"]) == (409, 2)
+
+
+async def test_a_cap_above_memory_is_accepted_and_clamped(pod: Any, keys: Path) -> None:
+    status, found = await patch(pod, limits(maxBatchSize=4096))
+    assert status == 200
+    assert (found["limits"]["maxBatchSize"], found["effectiveMax"]) == (4096, 128)
+    assert pod.pod.live.effective_cap == 128
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (limits(maxBatchSize=0), "maxBatchSize"),
+        (limits(maxBatchSize=4097), "maxBatchSize"),
+        (limits(maxQueueDepth=0), "maxQueueDepth"),
+        (limits(maxQueueDelayMilliseconds=60_001), "maxQueueDelayMilliseconds"),
+        (limits(discipline="Random"), "discipline"),
+        (limits(generation=-1), "generation"),
+        (limits(maxBatchSize="many"), "maxBatchSize"),
+        (limits(colour="red"), "colour"),
+        ({"generation": 2}, "maxBatchSize"),
+        ([], "body"),
+    ],
+)
+async def test_limits_outside_the_envelope_are_422_with_the_field(
+    pod: Any, keys: Path, body: Any, field: str
+) -> None:
+    status, found = await patch(pod, body)
+    assert (status, found["field"]) == (422, field), found
+    assert (await state(pod))[1]["generation"] == 1
+
+
+async def test_a_body_that_is_not_json_is_422(pod: Any, keys: Path) -> None:
+    url = f"{pod.cluster_url}/control/v1/limits"
+    async with pod.session.patch(url, data=b"{", headers=token()) as reply:
+        assert (reply.status, (await reply.json())["field"]) == (422, "body")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Basic abc"}, 401),
+        ({"Authorization": "Bearer not-a-token"}, 401),
+        (token(OTHER_KEY), 401),
+        (token(kid="k9"), 401),
+        (token(exp=time.time() - 60), 401),
+        (token(exp=None), 401),
+        (token(aud=None), 401),
+        (token(aud="uid-1"), 403),
+        (token(generation=3), 403),
+        (token(generation=None), 403),
+        ({"Authorization": "Bearer " + jwt.encode({"aud": "uid-0", "exp": 2e9}, "", "none")}, 401),
+    ],
+)  # fmt: skip
+async def test_a_wrong_token_turns_no_valve(
+    pod: Any, keys: Path, headers: dict[str, str], status: int
+) -> None:
+    found, answer = await patch(pod, limits(), headers)
+    assert (found, answer["field"]) == (status, "Authorization")
+    assert pod.pod.live.accepted.generation == 1
+
+
+async def test_the_state_needs_a_token_too(pod: Any, keys: Path) -> None:
+    assert (await state(pod, {"Authorization": "no"}))[0] == 401
+    assert (await state(pod, token(aud="uid-1")))[0] == 403
+    assert (await state(pod, token(generation=None)))[0] == 200
+
+
+async def test_a_new_key_counts_at_once_and_an_old_one_no_longer(pod: Any, tmp_path: Path) -> None:
+    assert (await state(pod))[0] == 401, "no keys file: nobody may"
+    write_keys(tmp_path, k1=KEY)
+    assert (await state(pod))[0] == 200
+    write_keys(tmp_path, k2=OTHER_KEY)
+    assert (await state(pod))[0] == 401
+    assert (await state(pod, token(OTHER_KEY, "k2")))[0] == 200
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"k1": "short"}', '{"k1": 5}'])
+async def test_broken_keys_are_a_refusal_not_a_crash(pod: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "control-keys.json").write_text(text)
+    assert (await state(pod))[0] == 401
+
+
+async def test_local_development_may_do_without_tokens(start: Any) -> None:
+    pod = await start(insecure_control=True)
+    assert (await patch(pod, limits(), {"X": "y"}))[0] == 200

@@ -1,0 +1,72 @@
+"""SIGTERM's drain: accept a while, then refuse politely, serve what waits, and never reset anybody."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from penstock_runtime.drain import drain
+
+Call = Callable[..., dict[str, Any]]
+
+
+async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_waits(
+    start: Any, call: Call, until: Any
+) -> None:
+    pod = await start(accept_seconds=0.2, drain_deadline_seconds=20.0)
+    async with await pod.infer(call()) as reply:
+        assert "Connection" not in reply.headers
+    pod.model.gate.clear()
+    waiting = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(4)]
+    await until(lambda: pod.pod.admission.load().waiting == 3)
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await until(lambda: not pod.pod.health.ready)
+    early = asyncio.create_task(pod.infer(call()))
+    await until(lambda: pod.pod.health.stage == "Draining")
+    async with await pod.infer(call()) as reply:
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert reply.headers["Connection"] == "close"
+    pod.model.gate.set()
+    for one in (early, *waiting):
+        served = await one
+        assert served.status == 200
+        assert served.headers["Connection"] == "close"
+    await draining
+    assert pod.pod.counters.settled() == pod.pod.counters.received
+
+
+async def test_what_cannot_finish_by_the_deadline_is_told_to_go_elsewhere(
+    start: Any, call: Call, until: Any
+) -> None:
+    pod = await start(accept_seconds=0.0, drain_deadline_seconds=0.3)
+    pod.model.gate.clear()
+    held = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(3)]
+    await until(lambda: pod.pod.admission.load().waiting == 2)
+    await drain(pod.pod, pod.client)
+    for one in held:
+        reply = await one
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert pod.pod.counters.settled() == pod.pod.counters.received == 3
+    pod.model.gate.set()
+
+
+async def test_an_idle_connection_that_speaks_during_the_linger_is_answered(
+    start: Any, call: Call, until: Any
+) -> None:
+    pod = await start(accept_seconds=0.0)
+    async with await pod.infer(call()) as reply:
+        await reply.read()
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await until(lambda: pod.pod.health.stage == "Draining")
+    await asyncio.sleep(0.1)
+    assert not draining.done()
+    async with await pod.infer(call()) as reply:
+        assert (reply.status, reply.headers["Connection"]) == (503, "close")
+        await reply.read()
+    async with asyncio.timeout(1.0):
+        await draining
+
+
+async def test_a_pod_without_clients_stops_as_soon_as_it_may(start: Any) -> None:
+    pod = await start(accept_seconds=0.05)
+    async with asyncio.timeout(0.5):
+        await drain(pod.pod, pod.client)

@@ -1,0 +1,97 @@
+"""Every metric of `penstock_api.names` is exposed, and counts what happened."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock_api import names
+from penstock_runtime.histogram import Histogram
+
+
+async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:
+    """Return samples by `name` or `name{label="value"}`."""
+    async with pod.session.get(f"{url or pod.cluster_url}/metrics") as reply:
+        assert reply.status == 200
+        text = await reply.text()
+    samples = {}
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            labels = ",".join(f'{key}="{value}"' for key, value in one.labels.items())
+            samples[f"{one.name}{{{labels}}}" if labels else one.name] = one.value
+    return samples
+
+
+async def test_every_name_is_exposed(pod: Any, call: Callable[..., Any]) -> None:
+    async with await pod.infer(call()), await pod.infer({}):
+        pass
+    found = {sample.partition("{")[0] for sample in await scrape(pod)}
+    wanted = {value for name, value in vars(names).items() if name.startswith("METRIC_")}
+    histograms = {
+        names.METRIC_REQUEST_DURATION,
+        names.METRIC_TIME_IN_QUEUE,
+        names.METRIC_BATCH_SIZE,
+    }
+    histograms.add(names.METRIC_BATCH_DURATION)
+    for name in histograms:
+        assert {f"{name}_bucket", f"{name}_sum", f"{name}_count"} <= found
+    assert wanted - histograms - {names.METRIC_GPU_MEMORY} <= found, "GPU memory is NVML's alone"
+
+
+async def test_samples_count_what_happened(pod: Any, call: Callable[..., Any]) -> None:
+    before = await scrape(pod)
+    for body in (call(rows=3), call(rows=2), call(value=666), {"inputs": 1}):
+        async with await pod.infer(body):
+            pass
+    found = await scrape(pod)
+    assert found["penstock_requests_received_total"] == 4
+    assert found["penstock_rows_received_total"] == 6
+    assert found['penstock_requests_total{outcome="Completed"}'] == 2
+    assert found['penstock_requests_total{outcome="Failed"}'] == 1
+    assert found['penstock_requests_total{outcome="Expired"}'] == 0
+    assert found['penstock_requests_refused_total{reason="BadInput"}'] == 1
+    assert found["penstock_request_duration_seconds_count"] == 2
+    assert found["penstock_batch_size_count"] == 3
+    assert found["penstock_batch_size_sum"] == 6
+    assert found["penstock_batch_cap"] == 8
+    assert found["penstock_batch_cap_bound"] == 128
+    assert found["penstock_limits_generation"] == 1
+    assert found['penstock_pod_info{uid="uid-0"}'] == 1
+    batches = found["penstock_curve_batches_total"] - before["penstock_curve_batches_total"]
+    assert batches in (2, 3), "failed runs may not count"
+    assert 0 <= found['penstock_gpu_utilization_ratio{source="EngineBusyShare"}'] <= 1
+
+
+async def test_waiting_and_running_follow_the_engine(
+    pod: Any, call: Callable[..., Any], until: Any
+) -> None:
+    pod.model.gate.clear()
+    first = asyncio.create_task(pod.infer(call()))
+    await until(lambda: pod.pod.admission.load().running == 1)
+    others = [asyncio.create_task(pod.infer(call())) for _ in range(3)]
+    await until(lambda: pod.pod.admission.load().waiting == 3)
+    found = await scrape(pod)
+    assert (found["penstock_requests_waiting"], found["penstock_requests_running"]) == (3, 1)
+    assert found['vllm:num_requests_waiting{model_name="halves"}'] == 3
+    pod.model.gate.set()
+    await asyncio.gather(first, *others)
+    found = await scrape(pod)
+    assert (found["penstock_requests_waiting"], found["penstock_requests_running"]) == (0, 0)
+
+
+async def test_the_client_port_shows_metrics_unless_told_not_to(start: Any) -> None:
+    pod = await start()
+    assert "penstock_batch_cap" in await scrape(pod, pod.url)
+    pod = await start(client_metrics=False)
+    async with pod.session.get(f"{pod.url}/metrics") as reply:
+        assert reply.status == 404
+
+
+def test_a_histogram_counts_bounds_inclusively() -> None:
+    histogram = Histogram((1, 2))
+    for value in (0.5, 1, 1.5, 2, 9):
+        histogram.observe(value)
+    assert histogram.buckets() == [("1.0", 2), ("2.0", 4), ("+Inf", 5)]
+    assert histogram.total == pytest.approx(14)

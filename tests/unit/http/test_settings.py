@@ -1,0 +1,52 @@
+"""Limits from the settings folder: the first ones, and newer ones later."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock_runtime.live import FIRST_LIMITS, LiveLimits
+from penstock_runtime.settings import first_limits, watch_limits
+
+LIMITS = {
+    "generation": 5,
+    "maxBatchSize": 16,
+    "maxQueueDepth": 5,
+    "maxQueueDelayMilliseconds": 3,
+    "discipline": "Priority",
+}
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", '{"generation": -1}'])
+def test_absent_or_broken_settings_leave_the_built_in_limits(
+    tmp_path: Path, text: str | None
+) -> None:
+    path = tmp_path / "limits.json"
+    if text is not None:
+        path.write_text(text)
+    assert first_limits(path) == FIRST_LIMITS
+
+
+def test_a_pod_starts_with_its_settings(tmp_path: Path) -> None:
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps(LIMITS))
+    assert first_limits(path).generation == 5
+
+
+async def test_newer_settings_are_applied_and_older_ones_are_not(
+    tmp_path: Path, until: Any
+) -> None:
+    path, sent = tmp_path / "limits.json", []
+    live = LiveLimits(FIRST_LIMITS, sent.append)
+    watching = asyncio.create_task(watch_limits(path, live, every_seconds=0.01))
+    path.write_text(json.dumps(LIMITS))
+    await until(lambda: live.accepted.generation == 5)
+    path.write_text("{ half a fi")
+    await asyncio.sleep(0.03)
+    path.write_text(json.dumps({**LIMITS, "generation": 4, "maxBatchSize": 1}))
+    await asyncio.sleep(0.03)
+    watching.cancel()
+    assert live.accepted.max_batch_size == 16
+    assert [one.update.generation for one in sent] == [5]
