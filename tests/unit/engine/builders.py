@@ -1,0 +1,114 @@
+"""Requests, models and a clock for tests of the runtime's pure rooms, in the words of its types."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_runtime.engine.curve import Curve
+from penstock_runtime.engine.engine import Engine
+from penstock_runtime.models.base import ModelInfo, OutOfMemory, TensorSpec
+from penstock_runtime.request import Completed, Request, Tensor
+
+FEATURES = 2
+POISON = 13.0
+"""A row of this value makes `Doubling` raise."""
+
+
+def a_request(
+    id: str,
+    *,
+    rows: int = 1,
+    arrived: float = 0.0,
+    deadline: float | None = None,
+    priority: int = 0,
+    shape: str = "x",
+    value: float = 1.0,
+) -> Request:
+    """Return a request of `rows` rows of `value`; `shape` names its group."""
+    inputs: dict[str, Tensor] = {"x": np.full((rows, FEATURES), value, np.float32)}
+    group = ((shape, "FP32", (FEATURES,)),)
+    return Request(id, inputs, rows, group, arrived, deadline, priority)
+
+
+def limits(
+    *,
+    cap: int = 8,
+    delay_milliseconds: int = 0,
+    discipline: Discipline = Discipline.FIRST_IN_FIRST_OUT,
+    generation: int = 1,
+    depth: int = 1000,
+) -> LimitsUpdate:
+    """Return limits with a queue that is deep enough not to matter."""
+    return LimitsUpdate(
+        generation=generation,
+        max_batch_size=cap,
+        max_queue_depth=depth,
+        max_queue_delay_milliseconds=delay_milliseconds,
+        discipline=discipline,
+    )
+
+
+@dataclass
+class FakeClock:
+    """Time that moves only when told."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def info(max_rows: int = 4096) -> ModelInfo:
+    """Return what a model of one input `x` and one output `y` says of itself."""
+    return ModelInfo(
+        name="double",
+        platform="test",
+        backend="test",
+        inputs=(TensorSpec("x", "FP32", (-1, FEATURES)),),
+        outputs=(TensorSpec("y", "FP32", (-1, FEATURES)),),
+        max_rows=max_rows,
+    )
+
+
+@dataclass
+class Doubling:
+    """y = 2x in `fixed + per_row * rows` seconds of fake time; fails on POISON, and above `fits` rows."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    fixed_seconds: float = 0.0
+    row_seconds: float = 0.0
+    fits: int = 4096
+    spoil: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda outputs: outputs
+    info: ModelInfo = field(default_factory=info)
+    batches: list[int] = field(default_factory=list)
+    """Rows of every run, failed ones included."""
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        x = inputs["x"]
+        self.batches.append(x.shape[0])
+        if x.shape[0] > self.fits:
+            raise OutOfMemory(f"{x.shape[0]} rows do not fit")
+        self.clock.advance(self.fixed_seconds + self.row_seconds * x.shape[0])
+        if (x == POISON).any():
+            raise ValueError("a poisoned row\nand a second line")
+        return self.spoil({"y": np.multiply(x, 2, dtype=np.float32)})
+
+    def memory_bound_rows(self) -> int:
+        return 4096
+
+
+def an_engine(model: Doubling, update: LimitsUpdate | None = None, bound: int = 4096) -> Engine:
+    """Return an engine without a prior: its curve knows nothing yet."""
+    return Engine(model, update or limits(), bound, Curve())
+
+
+def answer(end: object) -> float:
+    """Return the one value that a completed request's output holds everywhere."""
+    assert isinstance(end, Completed), end
+    (value,) = set(end.outputs["y"].ravel().tolist())
+    return float(value)

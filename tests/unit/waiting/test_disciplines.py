@@ -1,0 +1,51 @@
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.limits import Discipline
+from penstock_runtime.waiting.disciplines import (
+    AGING_SECONDS,
+    LOWEST_CLASS,
+    order_key,
+    priority_class,
+)
+from tests.unit.engine.builders import a_request
+
+PRIORITY = Discipline.PRIORITY
+
+
+def test_first_in_first_out_is_arrival() -> None:
+    request = a_request("a", arrived=7.0, priority=1, deadline=8.0)
+    assert order_key(Discipline.FIRST_IN_FIRST_OUT, request) == 7.0
+
+
+def test_one_is_the_highest_priority_and_unset_the_lowest() -> None:
+    highest, second, unset = (a_request(str(p), priority=p) for p in (1, 2, 0))
+    assert order_key(PRIORITY, highest) < order_key(PRIORITY, second) < order_key(PRIORITY, unset)
+
+
+def test_numbers_above_the_lowest_class_are_the_lowest_class() -> None:
+    assert priority_class(10**18) == priority_class(0) == LOWEST_CLASS
+
+
+def test_a_class_lower_is_made_up_for_by_its_aging_time() -> None:
+    old = a_request("old", arrived=0.0, priority=2)
+    just_too_late = a_request("new", arrived=AGING_SECONDS + 0.001, priority=1)
+    still_in_time = a_request("new", arrived=AGING_SECONDS - 0.001, priority=1)
+    assert order_key(PRIORITY, still_in_time) < order_key(PRIORITY, old)
+    assert order_key(PRIORITY, old) < order_key(PRIORITY, just_too_late)
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.floats(0, 1e6))
+def test_nobody_is_overtaken_by_what_arrives_long_after(mine: int, other: int, now: float) -> None:
+    longest = (LOWEST_CLASS - 1) * AGING_SECONDS
+    me = a_request("me", arrived=now, priority=mine)
+    late = a_request("late", arrived=now + longest + 0.001, priority=other)
+    assert order_key(PRIORITY, me) < order_key(PRIORITY, late)
+
+
+def test_earliest_deadline_first_serves_those_without_one_last() -> None:
+    edf = Discipline.EARLIEST_DEADLINE_FIRST
+    assert order_key(edf, a_request("a", deadline=3.0)) == 3.0
+    assert order_key(edf, a_request("b")) == math.inf
