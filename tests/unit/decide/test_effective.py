@@ -1,0 +1,328 @@
+"""Built-in < policy default < spec, then bounds; and what is said about it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.limits import Discipline
+from penstock_api.live import BatchingMode, ScalingMode
+from penstock_operator.decide.effective import effective, prometheus_url
+from penstock_operator.decide.fields import BUILT_IN, live_fields, plausible
+from penstock_operator.decide.scaling.law import LawSettings
+from tests.unit.decide.world import policy, pool, pool_spec
+
+
+def of(pool_, *policies, labels=None, held=None):
+    return effective(pool_, labels or {}, policies, held)
+
+
+def test_a_pool_that_says_nothing_gets_the_built_ins():
+    spec = of(pool())
+    assert spec.law == LawSettings(
+        objective_milliseconds=None,
+        size_min=1,
+        size_max=64,
+        max_queue_delay_milliseconds=5,
+        min_replicas=1,
+        max_replicas=8,
+        low_percent=50,
+        high_percent=90,
+        target_per_replica=4,
+        stabilization_seconds=300,
+        max_percent_per_minute=25,
+    )
+    assert (spec.scaling_mode, spec.batching_mode) == (ScalingMode.MANUAL, BatchingMode.AUTO)
+    assert (spec.max_queue_depth, spec.discipline) == (2048, Discipline.PRIORITY)
+    assert (spec.replicas, spec.bounded, spec.policies) == (1, (), ())
+
+
+def test_three_replicas_without_a_mode_mean_three():
+    assert of(pool(replicas=3)).replicas == 3
+
+
+def test_a_policy_default_fills_what_the_spec_leaves_unset():
+    default = policy("p", defaults={"scaling": {"maxReplicas": 20, "minReplicas": 2}})
+    law = of(pool(scaling={"minReplicas": 4}), default).law
+    assert (law.min_replicas, law.max_replicas) == (4, 20)
+
+
+def test_nested_fields_are_merged_one_by_one():
+    default = policy("p", defaults={"scaling": {"gpuUtilization": {"lowPercent": 30, "highPercent": 70}}})
+    law = of(pool(scaling={"gpuUtilization": {"highPercent": 80}}), default).law
+    assert (law.low_percent, law.high_percent) == (30, 80)
+
+
+def test_defaults_go_by_priority_field_by_field():
+    low = policy("low", priority=1, defaults={"batching": {"maxQueueDepth": 10, "size": {"max": 7}}})
+    high = policy("high", priority=2, defaults={"batching": {"maxQueueDepth": 20}})
+    spec = of(pool(), low, high)
+    assert (spec.max_queue_depth, spec.law.size_max) == (20, 7)
+
+
+def test_an_unset_priority_is_zero():
+    plain = policy("plain", defaults={"batching": {"maxQueueDepth": 10}})
+    below = policy("below", priority=-1, defaults={"batching": {"maxQueueDepth": 20}})
+    assert of(pool(), plain, below).max_queue_depth == 10
+
+
+def test_equal_policies_that_agree_are_no_tie():
+    same = {"defaults": {"batching": {"maxQueueDepth": 10}}}
+    spec = of(pool(), policy("a", **same), policy("b", **same))
+    assert (spec.max_queue_depth, spec.ties) == (10, ())
+
+
+def tied():
+    return (
+        policy("a", priority=5, defaults={"batching": {"maxQueueDepth": 10}}),
+        policy("b", priority=5, defaults={"batching": {"maxQueueDepth": 20}}),
+    )
+
+
+def test_equal_policies_that_differ_apply_neither_and_keep_the_last():
+    spec = of(pool(), *tied(), held={"batching.maxQueueDepth": 15})
+    assert spec.max_queue_depth == 15
+    assert spec.policy_defaults == {"batching.maxQueueDepth": 15}
+    (tie,) = spec.ties
+    assert (tie.field, tie.policies, tie.priority) == ("batching.maxQueueDepth", ("a", "b"), 5)
+
+
+def test_a_tie_met_for_the_first_time_leaves_the_word_to_lower_policies():
+    below = policy("c", priority=1, defaults={"batching": {"maxQueueDepth": 30}})
+    assert of(pool(), *tied(), below).max_queue_depth == 30
+    assert of(pool(), *tied()).max_queue_depth == 2048
+
+
+def test_a_higher_policy_settles_a_tie_below_it():
+    above = policy("c", priority=9, defaults={"batching": {"maxQueueDepth": 30}})
+    spec = of(pool(), *tied(), above)
+    assert (spec.max_queue_depth, spec.ties) == (30, ())
+
+
+def test_a_tie_that_the_spec_settles_is_not_felt_by_the_pool():
+    spec = of(pool(batching={"maxQueueDepth": 99}), *tied())
+    assert spec.max_queue_depth == 99
+    assert spec.ties
+    assert spec.felt_ties == ()
+
+
+def test_a_tie_on_one_field_leaves_the_policies_other_fields_in_force():
+    first, second = tied()
+    third = policy("d", priority=5, defaults={"batching": {"maxQueueDelayMilliseconds": 9}})
+    assert of(pool(), first, second, third).law.max_queue_delay_milliseconds == 9
+
+
+def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none():
+    default = policy("p", defaults={"objectives": [{"metric": "RequestLatency", "milliseconds": 800}]})
+    assert of(pool(), default).law.objective_milliseconds == 800
+    assert of(pool(objectives=[]), default).law.objective_milliseconds is None
+    own = [{"metric": "RequestLatency", "milliseconds": 200}]
+    assert of(pool(objectives=own), default).law.objective_milliseconds == 200
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"tier": "prod"}}, {"tier": "prod", "x": "y"}, True),
+        ({"matchLabels": {"tier": "prod"}}, {"tier": "test"}, False),
+        ({"matchLabels": {"tier": "prod"}}, {}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "In", "values": ["a", "b"]}]}, {"t": "b"}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "In", "values": ["a"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "NotIn", "values": ["a"]}]}, {"t": "b"}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "NotIn", "values": ["a"]}]}, {"t": "a"}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "NotIn", "values": ["a"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "Exists"}]}, {"t": ""}, True),
+        ({"matchExpressions": [{"key": "t", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "DoesNotExist"}]}, {"t": "a"}, False),
+        ({"matchExpressions": [{"key": "t", "operator": "DoesNotExist"}]}, {"u": "a"}, True),
+        (
+            {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]},
+            {"a": "1"},
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_selectors_mean_what_they_mean_elsewhere_in_kubernetes(selector, labels, selected):
+    one = policy("p", namespaceSelector=selector, defaults={"batching": {"maxQueueDepth": 3}})
+    assert (of(pool(), one, labels=labels).max_queue_depth == 3) is selected
+
+
+def test_a_pool_selector_reads_the_pools_own_labels():
+    from dataclasses import replace
+
+    one = policy("p", poolSelector={"matchLabels": {"a": "1"}}, defaults={"batching": {"maxQueueDepth": 3}})
+    assert of(replace(pool(), labels={"a": "1"}), one).max_queue_depth == 3
+    assert of(replace(pool(), labels={"a": "2"}), one).policies == ()
+
+
+def bound(name="cap", **bounds):
+    return policy(name, bounds={key: {"max": value} for key, value in bounds.items()})
+
+
+def told(spec):
+    return [(one.field, one.asked, one.granted, one.policy) for one in spec.bounded]
+
+
+def test_a_bound_lowers_what_was_asked_and_says_so():
+    spec = of(pool(replicas=40), bound(replicas=32))
+    assert spec.replicas == 32
+    assert spec.replicas_bound == 32
+    assert told(spec) == [("replicas", "40", "32", "cap")]
+
+
+def test_of_several_bounds_the_tightest_wins_whatever_its_priority():
+    loose = policy("loose", priority=100, bounds={"batchSize": {"max": 50}})
+    tight = policy("tight", priority=-100, bounds={"batchSize": {"max": 20}})
+    spec = of(pool(), loose, tight)
+    assert spec.law.size_max == 20
+    assert told(spec) == [("batching.size.max", "64", "20", "tight")]
+
+
+def test_a_bound_lowers_both_ends_of_a_range():
+    spec = of(pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4))
+    assert (spec.law.min_replicas, spec.law.max_replicas) == (4, 4)
+    assert [one[0] for one in told(spec)] == ["scaling.minReplicas", "scaling.maxReplicas"]
+
+
+def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand():
+    assert told(of(pool(), bound(replicas=4))) == []
+    assert told(of(pool(scaling={"mode": "Auto"}), bound(replicas=4)))
+
+
+def test_a_bound_lowers_a_policys_own_default():
+    spec = of(pool(), policy("p", defaults={"batching": {"maxQueueDepth": 9000}}), bound(queueDepth=100))
+    assert spec.max_queue_depth == 100
+
+
+def test_policies_that_took_part_are_named_with_their_generation():
+    one = policy("p", bounds={"replicas": {"max": 4}})
+    assert [(p.name, p.generation) for p in of(pool(), one).policies] == [("p", 1)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "default", "expected"),
+    [
+        ({"minReplicas": 10}, {}, (10, 10)),  # a built-in maximum gives way
+        ({"minReplicas": 10}, {"maxReplicas": 5}, (10, 10)),  # a default gives way to the spec
+        ({"maxReplicas": 2}, {"minReplicas": 4}, (2, 2)),
+        ({}, {"minReplicas": 12}, (12, 12)),
+        ({"minReplicas": 3}, {"maxReplicas": 5}, (3, 5)),
+    ],
+)
+def test_limits_from_different_hands_are_reconciled(spec, default, expected):
+    result = of(pool(scaling={"mode": "Auto", **spec}), policy("p", defaults={"scaling": default}))
+    assert (result.law.min_replicas, result.law.max_replicas) == expected
+
+
+def test_two_policies_that_contradict_each_other_spend_less():
+    low = policy("a", priority=1, defaults={"scaling": {"minReplicas": 9}})
+    high = policy("b", priority=2, defaults={"scaling": {"maxReplicas": 5}})
+    spec = of(pool(), low, high)
+    assert (spec.law.min_replicas, spec.law.max_replicas) == (5, 5)
+
+
+def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not():
+    default = policy("p", defaults={"scaling": {"maxReplicas": 5}})
+    (note,) = of(pool(scaling={"minReplicas": 10}), default).notes
+    assert "scaling.maxReplicas of the policy default" in note
+    assert "10 is used" in note
+    assert of(pool(scaling={"minReplicas": 10})).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("band", "expected"),
+    [
+        ({"lowPercent": 95}, (95, 96)),
+        ({"lowPercent": 100}, (99, 100)),
+        ({"highPercent": 40}, (39, 40)),
+        ({"highPercent": 1}, (0, 1)),
+    ],
+)
+def test_a_band_always_has_room_between_its_ends(band, expected):
+    law = of(pool(scaling={"gpuUtilization": band})).law
+    assert (law.low_percent, law.high_percent) == expected
+
+
+numbers = st.integers(1, 1000)
+ranges = st.fixed_dictionaries({}, optional={"min": numbers, "max": numbers})
+
+
+def valid(one):
+    return one.get("min", 0) <= one.get("max", 10_000)
+
+
+def scaling(one):
+    names = {"min": "minReplicas", "max": "maxReplicas"}
+    return {names[key]: value for key, value in one.items()}
+
+
+@given(
+    spec=ranges.filter(valid),
+    default=ranges.filter(valid),
+    limit=st.none() | numbers,
+)
+def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(spec, default, limit):
+    policies = [policy("p", defaults={"scaling": scaling(default), "batching": {"size": default}})]
+    if limit is not None:
+        policies.append(bound(replicas=limit, batchSize=limit))
+    result = of(pool(scaling={"mode": "Auto", **scaling(spec)}, batching={"size": spec}), *policies)
+    law = result.law
+    assert 1 <= law.min_replicas <= law.max_replicas <= (limit or 1000)
+    assert 1 <= law.size_min <= law.size_max <= (limit or 1000)
+    for end, got in (("min", law.min_replicas), ("max", law.max_replicas)):
+        if end in spec:
+            assert got == min(spec[end], limit or 1000)
+
+
+@given(st.permutations([("a", 1, 10), ("b", 1, 20), ("c", 2, 30), ("d", 0, 40), ("e", 2, 30)]))
+def test_the_order_in_which_policies_are_listed_never_matters(order):
+    listed = [
+        policy(name, priority=rank, defaults={"batching": {"maxQueueDepth": value}})
+        for name, rank, value in order
+    ]
+    assert of(pool(), *listed).max_queue_depth == 30
+
+
+def test_every_built_in_is_a_value_that_a_policy_could_have_said():
+    assert all(plausible(field, value) for field, value in BUILT_IN.items())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scaling.minReplicas", 0),
+        ("scaling.minReplicas", "many"),
+        ("scaling.mode", "Auto"),
+        ("batching.size.max", 10**9),
+        ("objectives.RequestLatency", -1),
+        ("objectives.Nonsense", 5),
+        ("nonsense", 5),
+        ("scaling..x", 5),
+    ],
+)
+def test_what_no_policy_could_have_said_is_not_held_on_to(field, value):
+    assert not plausible(field, value)
+
+
+def test_modes_and_replicas_are_no_live_fields_of_a_policy():
+    spec = pool_spec(replicas=3, scaling={"mode": "Auto"}, batching={"mode": "Fixed"})
+    assert live_fields(spec) == {}
+
+
+def metrics(name, url, priority=0):
+    return policy(name, priority=priority, metrics={"prometheus": {"url": url}})
+
+
+def test_prometheus_is_the_administrators_word():
+    assert prometheus_url(pool(), {}, (), None) is None
+    assert prometheus_url(pool(), {}, (), "http://chart") == "http://chart"
+    one = metrics("a", "http://policy")
+    assert prometheus_url(pool(), {}, (one,), "http://chart") == "http://policy"
+    above = metrics("b", "http://above", priority=1)
+    assert prometheus_url(pool(), {}, (one, above), None) == "http://above"
+
+
+def test_equal_policies_that_name_different_servers_keep_the_last():
+    pair = (metrics("a", "http://a-server"), metrics("b", "http://b-server"))
+    assert prometheus_url(pool(), {}, pair, "http://chart", "http://last") == "http://last"
+    assert prometheus_url(pool(), {}, pair, "http://chart") == "http://chart"

@@ -1,0 +1,248 @@
+"""One pass over one pool: what is written, and above all what is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api import names
+from penstock_operator.decide.plan import Write
+from penstock_operator.decide.planner import make_plan
+from penstock_operator.observed import Acknowledgement, Rejection
+from tests.unit.decide.world import (
+    NOW,
+    World,
+    child,
+    message,
+    pod,
+    pool,
+    reason,
+    settled,
+    written,
+)
+
+CHILDREN = {
+    ("Service", "chat"),
+    ("Deployment", "chat-penstock"),
+    ("ConfigMap", "chat-penstock"),
+    ("PodDisruptionBudget", "chat-penstock"),
+    ("ServiceAccount", "chat-penstock"),
+}
+
+
+def test_a_new_pool_gets_all_its_children_by_plain_creates():
+    plan = World().run()
+    assert {one.write for one in plan.writes} == {Write.CREATE}
+    assert {(kind, name) for _, kind, name in written(plan) if kind != "ControllerRevision"} == (
+        CHILDREN
+    )
+
+
+def test_what_pods_need_is_written_before_the_deployment():
+    kinds = [kind for _, kind, _ in written(World().run())]
+    before = kinds[: kinds.index("Deployment")]
+    assert {"ServiceAccount", "ConfigMap", "ControllerRevision"} <= set(before)
+
+
+def test_every_child_is_owned_by_the_pool_and_holds_up_no_deletion():
+    for write in World().run().writes:
+        (owner,) = write.manifest["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == ("uid-chat", True)
+        assert owner["blockOwnerDeletion"] is False
+
+
+def test_an_unchanged_pool_plans_no_write_no_push_and_no_event():
+    plan = settled().run()
+    assert (plan.writes, plan.pushes, plan.events) == ((), (), ())
+
+
+def test_an_unchanged_pool_plans_the_status_it_already_has():
+    world = settled()
+    assert world.run().status == world.pool.status
+
+
+def test_an_unchanged_pool_plans_nothing_after_a_restart_of_the_operator_either():
+    world = settled()
+    world.states.clear()
+    plan = world.run()
+    assert (plan.writes, plan.pushes) == ((), ())
+
+
+def test_all_conditions_are_set_on_the_first_visit_each_with_a_reason():
+    conditions = World().run().status.conditions or ()
+    assert [one.type for one in conditions] == [
+        "Ready",
+        "Progressing",
+        "UpToDate",
+        "Scaling",
+        "MetricsAvailable",
+        "LimitsApplied",
+        "PolicyApplied",
+    ]
+    assert all(one.reason for one in conditions)
+    assert all(one.observed_generation == 1 for one in conditions)
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
+def test_a_child_deleted_by_hand_is_created_again(kind, name):
+    world = settled()
+    del world.children[kind, name]
+    assert ("Create", kind, name) in written(world.run())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "path", "value"),
+    [
+        ("Deployment", "chat-penstock", "spec.replicas", 7),
+        ("Deployment", "chat-penstock", "spec.template.spec.serviceAccountName", "root"),
+        ("Deployment", "chat-penstock", "metadata.labels", {}),
+        ("Service", "chat", "spec.selector", {"app": "other"}),
+        ("Service", "chat", "spec.type", "LoadBalancer"),
+        ("ConfigMap", "chat-penstock", "data", {}),
+        ("PodDisruptionBudget", "chat-penstock", "spec.maxUnavailable", 2),
+        ("ServiceAccount", "chat-penstock", "automountServiceAccountToken", True),
+    ],
+)
+def test_a_child_edited_by_hand_is_applied_again_and_only_that_one(kind, name, path, value):
+    world = settled()
+    world.edit(kind, name, path, value)
+    assert written(world.run()) == [("Apply", kind, name)]
+
+
+def test_what_others_add_beside_is_left_alone():
+    world = settled()
+    labels = dict(world.deployment["metadata"]["labels"]) | {"cost-centre": "7"}
+    world.edit("Deployment", "chat-penstock", "metadata.labels", labels)
+    assert world.run().writes == ()
+
+
+def test_an_apply_names_the_very_object_that_was_seen():
+    world = settled()
+    world.edit("Deployment", "chat-penstock", "spec.replicas", 7)
+    (write,) = world.run().writes
+    own = write.manifest["metadata"]
+    assert own["uid"] == "uid-Deployment-chat-penstock"
+    assert own["resourceVersion"] == str(world.version)
+    assert write.manifest["spec"]["replicas"] == 1
+
+
+def test_a_field_no_longer_wanted_is_noticed_although_the_rest_is_there():
+    world = settled(pool=pool(template={"nodeSelector": {"zone": "a"}}))
+    world.edit_spec(template={})
+    assert ("Apply", "Deployment", "chat-penstock") in written(world.run())
+
+
+def test_a_child_that_is_on_its_way_out_is_waited_for():
+    world = settled()
+    held = world.children["Service", "chat"]
+    world.children["Service", "chat"] = replace(held, deleting=True)
+    assert world.run().writes == ()
+
+
+def test_a_pool_that_is_being_deleted_is_not_acted_on():
+    world = settled()
+    world.pool = replace(world.pool, deleting=True)
+    world.children.clear()
+    assert world.whole_plan().pools == ()
+
+
+@pytest.mark.parametrize("owner", [None, "uid-of-another-pool"])
+@pytest.mark.parametrize(("kind", "name"), sorted(CHILDREN))
+def test_a_taken_name_is_never_written_to_and_nothing_is_begun(kind, name, owner):
+    world = World(children={(kind, name): child(kind, name, owner=owner)})
+    plan = world.run()
+    assert (plan.writes, plan.pushes) == ((), ())
+    assert reason(plan, "Ready") == "False/NameConflict"
+    assert f"{kind} {name}" in message(plan, "Ready")
+    assert not plan.active
+
+
+def test_both_names_taken_are_both_told():
+    taken = {
+        key: child(*key) for key in (("Service", "chat"), ("Deployment", "chat-penstock"))
+    }
+    told = message(World(children=taken).run(), "Ready")
+    assert "Service chat, Deployment chat-penstock" in told
+    assert "another name" in told
+
+
+def test_a_name_taken_later_does_not_stop_what_already_runs():
+    world = settled()
+    world.children["Service", "chat"] = child("Service", "chat")
+    world.edit("Deployment", "chat-penstock", "spec.replicas", 5)
+    plan = world.run()
+    assert written(plan) == [("Apply", "Deployment", "chat-penstock")]
+    assert reason(plan, "Ready") == "False/NameConflict"
+
+
+def test_a_name_conflict_heals_when_the_other_object_goes():
+    world = World(children={("Service", "chat"): child("Service", "chat")})
+    world.settle()
+    world.children.clear()
+    plan = world.run()
+    assert ("Create", "Service", "chat") in written(plan)
+    assert reason(plan, "Ready") == "False/ReplicasUnavailable"
+
+
+def test_a_refusal_by_the_api_server_is_told_with_its_own_words():
+    world = World()
+    refused = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota: pods=1")
+    observed = world.observed()
+    view = replace(observed.pools[0], rejections=(refused,))
+    plan = make_plan(replace(observed, pools=(view,)), {}, world.config, NOW).pools[0]
+    assert reason(plan, "Ready") == "False/ChildRejected"
+    assert "Deployment chat-penstock: Forbidden: exceeded quota" in message(plan, "Ready")
+
+
+def test_one_pool_that_cannot_be_planned_does_not_stop_the_others():
+    good, bad = World(), World(pool=pool("other", "uid-other"))
+    broken = child("Deployment", "other-penstock", {"metadata": {}, "spec": None}, "uid-other")
+    bad.children["Deployment", "other-penstock"] = broken
+    observed = replace(good.observed(), pools=(bad.view(), good.view()))
+    plan = make_plan(observed, {}, good.config, NOW)
+    assert [one.name for one in plan.pools] == ["chat"]
+    assert [(one.name, one.uid) for one in plan.failures] == [("other", "uid-other")]
+
+
+def test_a_pool_in_use_is_visited_at_the_fast_tick_and_a_quiet_one_is_not():
+    world = settled()
+    assert world.run().active
+    world.now += 600
+    assert not world.run().active
+    world.edit_spec(replicas=2)
+    assert world.settle().active
+
+
+def test_a_pool_that_waits_for_a_replica_stays_at_the_fast_tick():
+    world = settled()
+    world.pods = (replace(world.pods[0], ready=False),)
+    world.now += 600
+    assert world.run().active
+
+
+def test_pods_that_cannot_be_verified_safely_are_never_called():
+    world = settled()
+    world.acknowledgements.clear()
+    world.pods = (
+        pod("a", ip="10.0.0.1"),
+        pod("loading", ip="10.0.0.2", ready=False),
+        pod("no-ip", ip=None),
+        pod("host", ip="10.0.0.3", host_network=True),
+        pod("leaving", ip="10.0.0.4", terminating=True),
+    )
+    assert [push.pod_uid for push in world.run().pushes] == ["uid-a", "uid-loading"]
+
+
+def test_a_pod_that_obeys_is_not_told_again():
+    world = settled()
+    generation = world.run().limits.generation
+    world.pods = (pod("a"), pod("b"))
+    world.acknowledgements = {"uid-a": Acknowledgement(generation, 64)}
+    assert [push.pod_uid for push in world.run().pushes] == ["uid-b"]
+
+
+def test_children_select_on_the_pool_uid_alone():
+    manifests = {one.kind: one.manifest for one in World().run().writes}
+    alone = {names.LABEL_POOL_UID: "uid-chat"}
+    assert manifests["Deployment"]["spec"]["selector"] == {"matchLabels": alone}
+    assert manifests["PodDisruptionBudget"]["spec"]["selector"] == {"matchLabels": alone}
+    assert manifests["Service"]["spec"]["selector"] == alone

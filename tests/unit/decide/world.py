@@ -1,0 +1,248 @@
+"""A pool's world on fake time: what an API server and a kubelet would make of a plan, as plain values."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock_api import names
+from penstock_api.policy import PolicySpec, PolicyStatus
+from penstock_api.pool import PoolSpec
+from penstock_api.status import PoolStatus
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.plan import ChildWrite, Plan, PoolPlan, Write
+from penstock_operator.decide.planner import make_plan
+from penstock_operator.observed import (
+    Acknowledgement,
+    ChildObject,
+    Observed,
+    PodObject,
+    PodProblem,
+    PolicyObject,
+    PoolLabels,
+    PoolObject,
+    PoolSignals,
+    PoolView,
+    SignalSource,
+)
+
+CONFIG = DecideConfig(default_runtime_image="registry.example/penstock-runtime:1")
+NOW = 1_800_000_000.0
+MODULE = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
+
+
+def pool_spec(**spec: Any) -> PoolSpec:
+    """A spec in the wire's own words; the model is a module's unless given."""
+    return PoolSpec.model_validate({"model": MODULE, **spec})
+
+
+def pool(name: str = "chat", uid: str = "uid-chat", **spec: Any) -> PoolObject:
+    return PoolObject(
+        uid=uid,
+        namespace="team-a",
+        name=name,
+        generation=1,
+        resource_version="1",
+        labels={},
+        annotations={},
+        deleting=False,
+        spec=pool_spec(**spec),
+        status=PoolStatus(),
+        created=NOW - 60,
+    )
+
+
+def policy(name: str, **spec: Any) -> PolicyObject:
+    return PolicyObject(
+        uid=f"uid-{name}",
+        name=name,
+        generation=1,
+        spec=PolicySpec.model_validate(spec),
+        status=PolicyStatus(),
+    )
+
+
+def child(
+    kind: str, name: str, manifest: Mapping[str, Any] | None = None, owner: str | None = None
+) -> ChildObject:
+    return ChildObject(
+        kind=kind,
+        namespace="team-a",
+        name=name,
+        uid=f"uid-{kind}-{name}",
+        resource_version="7",
+        controller_uid=owner,
+        deleting=False,
+        manifest=manifest or {"metadata": {"name": name}, "spec": {}},
+    )
+
+
+def pod(name: str, *, ready: bool = True, **changes: Any) -> PodObject:
+    plain = PodObject(
+        uid=f"uid-{name}",
+        name=name,
+        ip="10.0.0.1",
+        created=NOW - 30,
+        scheduled=True,
+        unschedulable_since=None,
+        ready=ready,
+        ready_since=NOW - 10 if ready else None,
+        terminating=False,
+        host_network=False,
+        revision=None,
+        problem=None,
+        restarts=0,
+    )
+    return replace(plain, **changes)
+
+
+def failing(name: str, reason: str, message: str = "", **changes: Any) -> PodObject:
+    return pod(name, ready=False, problem=PodProblem(reason, message), **changes)
+
+
+NO_SIGNALS = PoolSignals(source=SignalSource.NONE, problem="nobody was asked")
+
+
+@dataclass
+class World:
+    """One pool and everything around it; `run` makes a pass, `settle` makes its plan come true."""
+
+    pool: PoolObject = field(default_factory=pool)
+    policies: tuple[PolicyObject, ...] = ()
+    policies_readable: bool = True
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    children: dict[tuple[str, str], ChildObject] = field(default_factory=dict)
+    revisions: list[ChildObject] = field(default_factory=list)
+    pods: tuple[PodObject, ...] = ()
+    signals: PoolSignals = NO_SIGNALS
+    acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
+    config: DecideConfig = CONFIG
+    lease_transitions: int = 0
+    states: dict[str, object] = field(default_factory=dict)
+    now: float = NOW
+    version: int = 100
+
+    def view(self) -> PoolView:
+        return PoolView(
+            pool=self.pool,
+            namespace_labels=self.namespace_labels,
+            children=dict(self.children),
+            revisions=tuple(self.revisions),
+            pods=self.pods,
+            signals=self.signals,
+            acknowledgements=dict(self.acknowledgements),
+        )
+
+    def observed(self) -> Observed:
+        labels = PoolLabels(
+            self.pool.uid, self.pool.namespace, self.namespace_labels, self.pool.labels
+        )
+        return Observed(
+            pools=(self.view(),),
+            policies=self.policies,
+            policies_readable=self.policies_readable,
+            lease_transitions=self.lease_transitions,
+            control_keys={"k1": "AAAA"},
+            all_pools=(labels,),
+        )
+
+    def whole_plan(self) -> Plan:
+        return make_plan(self.observed(), self.states, self.config, self.now)
+
+    def run(self) -> PoolPlan:
+        """Return the pool's plan, remembering its state; a failure to plan is raised."""
+        whole = self.whole_plan()
+        for failure in whole.failures:
+            raise failure.error
+        self.states[self.pool.uid] = whole.pools[0].law_state
+        return whole.pools[0]
+
+    def settle(self) -> PoolPlan:
+        """Run a pass and let everything in its plan happen, pods' acknowledgements included."""
+        plan = self.run()
+        for write in plan.writes:
+            self.store(write)
+        for push in plan.pushes:
+            self.acknowledgements[push.pod_uid] = Acknowledgement(push.update.generation, 64)
+        self.pool = replace(self.pool, status=plan.status)
+        self.now += 5
+        return plan
+
+    def store(self, write: ChildWrite) -> None:
+        name = write.manifest["metadata"]["name"]
+        if write.kind == "ControllerRevision":
+            self.revisions = [one for one in self.revisions if one.name != name]
+            if write.write is not Write.DELETE:
+                self.revisions.append(self._stored(write, name))
+        elif write.write is Write.DELETE:
+            del self.children[write.kind, name]
+        else:
+            self.children[write.kind, name] = self._stored(write, name)
+
+    def _stored(self, write: ChildWrite, name: str) -> ChildObject:
+        self.version += 1
+        held = child(write.kind, name, copy.deepcopy(dict(write.manifest)), self.pool.uid)
+        return replace(held, resource_version=str(self.version))
+
+    def edit(self, kind: str, name: str, path: str, value: Any) -> None:
+        """Let somebody else write one field of a child, `spec.replicas` for example."""
+        held = self.children[kind, name]
+        manifest = copy.deepcopy(dict(held.manifest))
+        *parents, last = path.split(".")
+        at = manifest
+        for key in parents:
+            at = at[key]
+        at[last] = value
+        self.version += 1
+        changed = replace(held, manifest=manifest, resource_version=str(self.version))
+        self.children[kind, name] = changed
+
+    def edit_spec(self, **spec: Any) -> None:
+        given = self.pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        edited = PoolSpec.model_validate({**given, **spec})
+        self.pool = replace(self.pool, spec=edited, generation=self.pool.generation + 1)
+
+    def annotate(self, key: str, value: str) -> None:
+        self.pool = replace(self.pool, annotations={**self.pool.annotations, key: value})
+
+    @property
+    def deployment(self) -> Mapping[str, Any]:
+        return self.children["Deployment", f"{self.pool.name}-penstock"].manifest
+
+    @property
+    def template(self) -> Mapping[str, Any]:
+        held: Mapping[str, Any] = self.deployment["spec"]["template"]
+        return held
+
+    @property
+    def revision(self) -> str:
+        return str(self.template["metadata"]["labels"][names.LABEL_REVISION])
+
+
+def settled(**changes: Any) -> World:
+    """A world whose pool has all its children, and `spec.replicas` ready pods that obey."""
+    world = World(**changes)
+    world.settle()
+    wanted = world.deployment["spec"]["replicas"]
+    world.pods = tuple(
+        pod(f"chat-{number}", ip=f"10.0.0.{number}", revision=world.revision)
+        for number in range(1, wanted + 1)
+    )
+    world.settle()
+    world.settle()
+    return world
+
+
+def reason(plan: PoolPlan, type: str) -> str:
+    """Return `Status/Reason` of one of the plan's conditions."""
+    found = {one.type: f"{one.status}/{one.reason}" for one in plan.status.conditions or ()}
+    return found[type]
+
+
+def message(plan: PoolPlan, type: str) -> str:
+    return next(one.message for one in plan.status.conditions or () if one.type == type)
+
+
+def written(plan: PoolPlan) -> list[tuple[str, str, str]]:
+    """Return (write, kind, name) of everything a plan writes."""
+    return [(one.write.value, one.kind, one.manifest["metadata"]["name"]) for one in plan.writes]
