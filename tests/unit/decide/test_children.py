@@ -1,0 +1,209 @@
+"""What pods are made of: names, environment, probes, security, files, devices, rollout."""
+
+import json
+
+import pytest
+
+from penstock_api import names
+from penstock_api.pool import ImagePullPolicy
+from penstock_operator.decide.children.container import CONTAINER_NAME
+from penstock_operator.decide.config import DecideConfig
+from tests.unit.decide.world import CONFIG, World, pool
+
+CLAIM = {
+    "source": {
+        "type": "PersistentVolumeClaim",
+        "persistentVolumeClaim": {"claimName": "weights", "path": "resnet/model.pt2"},
+    }
+}
+
+
+def manifests(config=CONFIG, **spec):
+    plan = World(pool=pool(**spec), config=config).run()
+    return {one.kind: one.manifest for one in plan.writes}
+
+
+def pod_of(**spec):
+    return manifests(**spec)["Deployment"]["spec"]["template"]["spec"]
+
+
+def container(config=CONFIG, **spec):
+    (one,) = manifests(config, **spec)["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return one
+
+
+def env(**spec):
+    return {one["name"]: one for one in container(**spec)["env"]}
+
+
+def test_the_service_shows_clients_their_port_and_hides_the_controls():
+    (port,) = manifests()["Service"]["spec"]["ports"]
+    assert (port["name"], port["port"], port["targetPort"]) == ("http", 8000, "http")
+
+
+def test_the_budget_lets_a_drain_take_one_pod_and_any_broken_one():
+    spec = manifests()["PodDisruptionBudget"]["spec"]
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+def test_pods_meet_restricted_pod_security():
+    pod = pod_of()
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_pods_hold_no_token_unless_they_name_an_account_of_their_own():
+    assert pod_of()["automountServiceAccountToken"] is False
+    assert pod_of()["serviceAccountName"] == "chat-penstock"
+    own = pod_of(template={"serviceAccountName": "mine"})
+    assert own["serviceAccountName"] == "mine"
+    assert "automountServiceAccountToken" not in own
+
+
+def test_no_service_of_the_namespace_leaks_into_the_environment():
+    assert pod_of()["enableServiceLinks"] is False
+
+
+def test_the_runtime_learns_who_it_is_and_what_it_serves():
+    given = env()
+    assert given[names.ENV_POOL]["value"] == "chat"
+    assert given[names.ENV_POD_UID]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
+    assert given[names.ENV_NAMESPACE]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
+    model = json.loads(given[names.ENV_MODEL]["value"])
+    assert model == {
+        "name": "chat",
+        "source": {"type": "Module", "module": {"factory": "models:create"}},
+    }
+
+
+def test_a_claim_is_mounted_read_only_and_its_path_made_absolute():
+    model = json.loads(env(model=CLAIM)[names.ENV_MODEL]["value"])
+    assert model["source"]["persistentVolumeClaim"]["path"] == "/models/resnet/model.pt2"
+    volumes = {one["name"]: one for one in pod_of(model=CLAIM)["volumes"]}
+    source = {"claimName": "weights", "readOnly": True}
+    assert volumes["penstock-model"]["persistentVolumeClaim"] == source
+    mounts = {one["mountPath"]: one for one in container(model=CLAIM)["volumeMounts"]}
+    assert mounts["/models"]["readOnly"] is True
+
+
+def test_the_settings_are_mounted_where_the_runtime_re_reads_them():
+    mounts = {one["mountPath"]: one["name"] for one in container()["volumeMounts"]}
+    volumes = {one["name"]: one for one in pod_of()["volumes"]}
+    settings = volumes[mounts[names.SETTINGS_FOLDER]]
+    assert settings["configMap"] == {"name": "chat-penstock"}
+    assert set(manifests()["ConfigMap"]["data"]) == {names.LIMITS_FILE, names.CONTROL_KEYS_FILE}
+
+
+def test_scratch_is_the_only_place_to_write_and_a_pool_may_bring_its_own():
+    mounts = [one["mountPath"] for one in container()["volumeMounts"]]
+    assert mounts.count("/tmp") == 1
+    own = {
+        "volumes": [{"name": "big", "emptyDir": {"sizeLimit": "5Gi"}}],
+        "container": {"volumeMounts": [{"name": "big", "mountPath": "/tmp"}]},
+    }
+    mounted = container(template=own)["volumeMounts"]
+    assert [one["name"] for one in mounted if one["mountPath"] == "/tmp"] == ["big"]
+
+
+def test_a_pools_own_variable_wins_over_a_built_in_one():
+    assert env()["OMP_NUM_THREADS"]["value"] == "1"
+    own = {"container": {"env": [{"name": "OMP_NUM_THREADS", "value": "4"}]}}
+    given = container(template=own)["env"]
+    assert [one["value"] for one in given if one["name"] == "OMP_NUM_THREADS"] == ["4"]
+
+
+def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores():
+    cpu = {"resourceName": "nvidia.com/gpu", "count": 0}
+    threads = env(accelerator=cpu)["OMP_NUM_THREADS"]
+    assert threads["valueFrom"]["resourceFieldRef"]["resource"] == "limits.cpu"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "limits"),
+    [
+        (None, {"nvidia.com/gpu": "1"}),
+        ({"resourceName": "nvidia.com/gpu", "count": 2}, {"nvidia.com/gpu": "2"}),
+        ({"resourceName": "amd.com/gpu", "count": 1}, {"amd.com/gpu": "1"}),
+        ({"resourceName": "nvidia.com/gpu", "count": 0}, None),
+    ],
+)
+def test_a_replica_asks_for_its_accelerators_and_the_cpu_is_said_aloud(accelerator, limits):
+    given = {} if accelerator is None else {"accelerator": accelerator}
+    assert container(**given).get("resources", {}).get("limits") == limits
+
+
+def test_cpu_and_memory_are_the_pools_word():
+    own = {"container": {"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}}
+    assert container(template=own)["resources"] == {
+        "requests": {"cpu": "100m"},
+        "limits": {"memory": "1Gi", "nvidia.com/gpu": "1"},
+    }
+
+
+def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine():
+    one = container()
+    startup, liveness = one["startupProbe"], one["livenessProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 3600
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
+    assert startup["httpGet"] == liveness["httpGet"] == {"path": "/healthz", "port": "control"}
+    assert one["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "control"}
+
+
+@pytest.mark.parametrize(("spec", "deadline"), [({}, 120), ({"drain": {"deadlineSeconds": 7}}, 7)])
+def test_the_grace_period_outlasts_the_drain(spec, deadline):
+    assert pod_of(**spec)["terminationGracePeriodSeconds"] > deadline + 5
+    assert env(**spec)[names.ENV_DRAIN_DEADLINE_SECONDS]["value"] == str(deadline)
+
+
+def test_a_crash_leaves_its_reason():
+    one = container()
+    assert one["terminationMessagePath"] == names.TERMINATION_LOG
+    assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert one["name"] == CONTAINER_NAME == "runtime"
+
+
+@pytest.mark.parametrize(
+    ("rollout", "surge", "unavailable"),
+    [({}, 1, 0), ({"strategy": "Surge"}, 1, 0), ({"strategy": "Replace"}, 0, 1)],
+)
+def test_a_rollout_surges_by_one_or_gives_one_up_first(rollout, surge, unavailable):
+    strategy = manifests(rollout=rollout)["Deployment"]["spec"]["strategy"]
+    assert strategy == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+    }
+
+
+def test_an_image_is_the_pools_own_or_the_administrators_default():
+    assert container()["image"] == CONFIG.default_runtime_image
+    assert container(runtime={"image": "mine:1"})["image"] == "mine:1"
+
+
+def test_the_pull_policy_is_the_pools_then_the_administrators_then_the_clusters():
+    assert "imagePullPolicy" not in container()
+    config = DecideConfig("x:1", image_pull_policy=ImagePullPolicy.NEVER)
+    assert container(config)["imagePullPolicy"] == "Never"
+    assert container(config, runtime={"imagePullPolicy": "Always"})["imagePullPolicy"] == "Always"
+
+
+def test_a_pools_labels_never_replace_the_operators():
+    own = {"labels": {"team": "a", names.LABEL_POOL_UID: "stolen"}}
+    template = manifests(template=own)["Deployment"]["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "a"
+    assert template["metadata"]["labels"][names.LABEL_POOL_UID] == "uid-chat"
+
+
+def test_placement_is_passed_on():
+    own = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "priorityClassName": "high",
+        "imagePullSecrets": [{"name": "regcred"}],
+    }
+    pod = pod_of(template=own)
+    assert {key: pod[key] for key in own} == own

@@ -1,0 +1,58 @@
+"""Equality as the API server sees it."""
+
+import pytest
+
+from penstock_operator.decide.differences import covers
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}),
+        ({}, {"a": ""}),  # empty values are not stored
+        ({}, {"a": {}, "b": []}),
+        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "1000m"}}),
+        ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "1024Mi"}}),
+        ({"requests": {"cpu": "500m"}}, {"requests": {"cpu": "0.5"}}),
+        ({"limits": {"nvidia.com/gpu": "1"}}, {"limits": {"nvidia.com/gpu": 1}}),
+        ({"sizeLimit": "1k"}, {"sizeLimit": "1000"}),
+        ({"limits": {"memory": "1G"}}, {"limits": {"memory": "1e9"}}),
+        ({"env": [{"name": "X"}, {"name": "A", "value": "1"}]}, {"env": [{"name": "A"}]}),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/b"}]},
+        ),
+        ({"tolerations": [{"key": "a", "effect": "x"}]}, {"tolerations": [{"key": "a"}]}),
+    ],
+)
+def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live, wanted):
+    assert covers(live, wanted)
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted"),
+    [
+        ({"a": 1}, {"a": 2}),
+        ({}, {"a": 1}),
+        ({"a": True}, {"a": False}),
+        ({}, {"a": False}),
+        ({}, {"a": 0}),
+        ({"a": "1"}, {"a": 1}),
+        ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "1"}}),
+        ({"limits": {"cpu": "many"}}, {"limits": {"cpu": "1"}}),
+        ({"env": [{"name": "A", "value": "2"}]}, {"env": [{"name": "A", "value": "1"}]}),
+        ({"env": []}, {"env": [{"name": "A"}]}),
+        ({"drop": ["ALL", "X"]}, {"drop": ["ALL"]}),
+        ({"tolerations": [{"key": "a"}, {"key": "b"}]}, {"tolerations": [{"key": "a"}]}),
+        ({"a": None}, {"a": {"b": 1}}),
+        ({"a": "text"}, {"a": {"b": 1}}),
+        ({"a": "text"}, {"a": ["b"]}),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/b"}]},
+        ),
+    ],
+)
+def test_a_live_object_that_lacks_something_wanted_is_different(live, wanted):
+    assert not covers(live, wanted)

@@ -1,0 +1,283 @@
+"""Pinned templates: what rolls pods, and what never does."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api import names
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.template_bounds import full_reference
+from tests.unit.decide.world import (
+    World,
+    message,
+    pod,
+    policy,
+    pool,
+    reason,
+    settled,
+    written,
+)
+
+NEWER = DecideConfig(default_runtime_image="registry.example/penstock-runtime:2")
+
+
+def image(world):
+    return world.template["spec"]["containers"][0]["image"]
+
+
+def test_an_operator_upgrade_restarts_nothing_and_says_what_waits():
+    world = settled()
+    world.config = NEWER
+    plan = world.run()
+    assert plan.writes == ()
+    assert reason(plan, "UpToDate") == "False/NewTemplateAvailable"
+    assert names.ANNOTATION_RESTARTED_AT in message(plan, "UpToDate")
+
+
+def test_drift_repair_re_applies_the_stored_template_not_a_newer_one():
+    world = settled()
+    world.config = NEWER
+    del world.children["Deployment", "chat-penstock"]
+    world.settle()
+    assert image(world) == "registry.example/penstock-runtime:1"
+
+
+def test_an_image_changed_by_hand_is_set_back_to_the_pinned_one():
+    world = settled()
+    containers = [{**one, "image": "evil:1"} for one in world.template["spec"]["containers"]]
+    world.edit("Deployment", "chat-penstock", "spec.template.spec.containers", containers)
+    world.settle()
+    assert image(world) == "registry.example/penstock-runtime:1"
+
+
+def test_a_template_edit_adopts_the_newer_rendering():
+    world = settled()
+    before = world.revision
+    world.config = NEWER
+    world.edit_spec(template={"labels": {"team": "a"}})
+    plan = world.settle()
+    assert image(world) == "registry.example/penstock-runtime:2"
+    assert world.revision != before
+    assert ("Create", "ControllerRevision", world.revision) in written(plan)
+    assert [event.reason for event in plan.events] == ["TemplateAdopted"]
+    assert reason(world.run(), "UpToDate") == "True/LatestTemplate"
+
+
+def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering():
+    world = settled()
+    world.config = NEWER
+    world.annotate(names.ANNOTATION_RESTARTED_AT, "2026-01-01T00:00:00Z")
+    world.settle()
+    assert image(world) == "registry.example/penstock-runtime:2"
+    annotations = world.template["metadata"]["annotations"]
+    assert annotations == {names.ANNOTATION_RESTARTED_AT: "2026-01-01T00:00:00Z"}
+    assert world.run().writes == ()
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        {"replicas": 3},
+        {"batching": {"maxQueueDepth": 7, "discipline": "FirstInFirstOut"}},
+        {"scaling": {"maxReplicas": 3, "mode": "Auto"}},
+        {"objectives": [{"metric": "RequestLatency", "milliseconds": 100}]},
+        {"rollout": {"strategy": "Replace"}},
+        {"runtime": {}},
+        {"template": {}},
+    ],
+)
+def test_an_edit_of_the_live_class_never_touches_the_template(live):
+    world = settled()
+    before = world.template
+    world.edit_spec(**live)
+    world.settle()
+    assert world.template == before
+    assert len(world.revisions) == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"runtime": {"image": "registry.example/other:1"}},
+        {"runtime": {"imagePullPolicy": "Always"}},
+        {"accelerator": {"resourceName": "nvidia.com/gpu", "count": 2}},
+        {"drain": {"deadlineSeconds": 30}},
+        {"template": {"nodeSelector": {"zone": "a"}}},
+        {"template": {"container": {"env": [{"name": "A", "value": "1"}]}}},
+        {"model": {"name": "served", "source": {"type": "Module", "module": {"factory": "m:f"}}}},
+    ],
+)
+def test_an_edit_of_the_template_class_rolls_the_pods(edit):
+    world = settled()
+    before = world.revision
+    world.edit_spec(**edit)
+    world.settle()
+    assert world.revision != before
+
+
+def test_a_policy_never_touches_the_template():
+    world = settled()
+    before = world.template
+    defaults = {"scaling": {"maxReplicas": 3}, "batching": {"maxQueueDepth": 7}}
+    world.policies = (policy("p", defaults=defaults, bounds={"replicas": {"max": 2}}),)
+    world.settle()
+    assert world.template == before
+
+
+def test_going_back_to_an_earlier_template_finds_its_revision_again():
+    world = settled(pool=pool(template={"labels": {"v": "1"}}))
+    first = world.revision
+    world.edit_spec(template={"labels": {"v": "2"}})
+    world.settle()
+    second = world.revision
+    world.edit_spec(template={"labels": {"v": "1"}})
+    plan = world.settle()
+    assert world.revision == first != second
+    assert ("Apply", "ControllerRevision", first) in written(plan)
+    numbers = {one.name: one.manifest["revision"] for one in world.revisions}
+    assert numbers == {first: 3, second: 2}
+    assert world.run().writes == ()
+
+
+def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_restarts():
+    world = settled()
+    before = world.template
+    world.revisions.clear()
+    world.config = NEWER
+    plan = world.settle()
+    assert ("Create", "ControllerRevision", world.revision) in written(plan)
+    assert world.template == before
+    assert world.run().writes == ()
+
+
+def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_again():
+    world = settled()
+    (kept,) = world.revisions
+    world.revisions.clear()
+    plan = world.run()
+    assert written(plan) == [("Create", "ControllerRevision", kept.name)]
+    assert plan.writes[0].manifest == kept.manifest
+
+
+def test_old_revisions_are_pruned_but_never_one_that_a_pod_still_runs():
+    world = settled()
+    oldest = world.revision
+    for number in range(12):
+        world.edit_spec(template={"labels": {"v": str(number)}})
+        world.settle()
+    assert len(world.revisions) == 1 + 5 + 1  # the current, the history, the one of the pods
+    assert oldest in {one.name for one in world.revisions}
+    world.pods = ()
+    world.settle()
+    assert len(world.revisions) == 1 + 5
+    assert oldest not in {one.name for one in world.revisions}
+    assert world.revision in {one.name for one in world.revisions}
+
+
+def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name():
+    world = World(pool=pool(name="p" * 52))
+    world.settle()
+    assert len(world.revision) == 63
+
+
+ONLY_OURS = policy("images", bounds={"template": {"allowedImages": ["registry.example/"]}})
+
+
+def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay():
+    world = settled(policies=(ONLY_OURS,))
+    before = world.template
+    world.edit_spec(runtime={"image": "elsewhere.example/x:1"})
+    plan = world.settle()
+    assert plan.writes == ()
+    assert world.template == before
+    assert reason(plan, "PolicyApplied") == "False/TemplateNotAllowed"
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    told = message(plan, "PolicyApplied")
+    assert "spec.runtime.image 'elsewhere.example/x:1'" in told
+    assert "registry.example/" in told
+
+
+def test_a_pool_kept_on_its_allowed_template_still_scales():
+    world = settled(policies=(ONLY_OURS,))
+    world.edit_spec(runtime={"image": "elsewhere.example/x:1"}, replicas=3)
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 3
+
+
+def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only():
+    world = settled(pool=pool(replicas=2))
+    world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
+    world.edit_spec(replicas=5)
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 2
+    world.edit_spec(replicas=1)
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 1
+
+
+def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit():
+    world = World(policies=(ONLY_OURS,), pool=pool(runtime={"image": "elsewhere.example/x:1"}))
+    plan = world.settle()
+    assert not {"Deployment", "ControllerRevision"} & {kind for _, kind, _ in written(plan)}
+    assert reason(plan, "Ready") == "False/TemplateNotAllowed"
+    world.edit_spec(runtime={"image": "registry.example/x:1"})
+    world.settle()
+    assert image(world) == "registry.example/x:1"
+
+
+def test_a_deployment_whose_template_is_forbidden_is_not_made_again():
+    world = settled()
+    world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
+    del world.children["Deployment", "chat-penstock"]
+    assert written(world.run()) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "template", "allowed"),
+    [
+        ({}, {"serviceAccountName": "other", "priorityClassName": "high"}, True),
+        ({"serviceAccountNames": []}, {}, True),  # the pool's own is always allowed
+        ({"serviceAccountNames": []}, {"serviceAccountName": "other"}, False),
+        ({"serviceAccountNames": ["other"]}, {"serviceAccountName": "other"}, True),
+        ({"priorityClassNames": []}, {}, True),
+        ({"priorityClassNames": []}, {"priorityClassName": "high"}, False),
+        ({"priorityClassNames": ["high"]}, {"priorityClassName": "high"}, True),
+    ],
+)
+def test_accounts_and_priorities_are_bounded_where_a_list_is_given(bounds, template, allowed):
+    world = World(policies=(policy("p", bounds={"template": bounds}),), pool=pool(template=template))
+    made = ("Create", "Deployment", "chat-penstock") in written(world.run())
+    assert made is allowed
+
+
+def test_several_policies_intersect():
+    first = policy("a", bounds={"template": {"priorityClassNames": ["low", "high"]}})
+    second = policy("b", bounds={"template": {"priorityClassNames": ["low"]}})
+    world = World(policies=(first, second), pool=pool(template={"priorityClassName": "high"}))
+    plan = world.run()
+    assert reason(plan, "PolicyApplied") == "False/TemplateNotAllowed"
+    assert "policy b allows (low)" in message(plan, "PolicyApplied")
+
+
+@pytest.mark.parametrize(
+    ("image_", "full"),
+    [
+        ("nginx", "docker.io/library/nginx"),
+        ("team/x:1", "docker.io/team/x:1"),
+        ("localhost/x:1", "localhost/x:1"),
+        ("host:5000/x", "host:5000/x"),
+        ("registry.example/a/b@sha256:1", "registry.example/a/b@sha256:1"),
+    ],
+)
+def test_an_images_full_reference_is_what_is_bounded(image_, full):
+    assert full_reference(image_) == full
+
+
+def test_status_shows_the_image_by_digest_once_a_pod_of_the_revision_runs():
+    world = settled()
+    assert world.run().status.template.image == "registry.example/penstock-runtime:1"
+    digest = "registry.example/penstock-runtime@sha256:aa"
+    old = pod("old", image="other@sha256:bb", revision="chat-older")
+    world.pods = (old, replace(world.pods[0], image=digest))
+    status = world.run().status.template
+    assert (status.image, status.revision) == (digest, world.revision)
