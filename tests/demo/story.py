@@ -38,7 +38,7 @@ class Act:
 
 
 SMALLER_BATCHES = Edit(
-    "pspool", POOL, {"batching": {"size": {"max": 12}, "maxQueueDelayMilliseconds": 10}},
+    "pspool", POOL, {"batching": {"size": {"max": 6}, "maxQueueDelayMilliseconds": 10}},
     "smaller batches and a shorter window, while requests run",
 )  # fmt: skip
 MORE_REPLICAS = Edit(
@@ -47,9 +47,9 @@ MORE_REPLICAS = Edit(
 )  # fmt: skip
 
 STORY = (
-    Act("a little load", rate=15, seconds=30),
-    Act("the load rises", rate=150, seconds=70),
-    Act("a live edit of the pool", rate=150, seconds=40, edit=SMALLER_BATCHES),
-    Act("a live edit of the policy", rate=150, seconds=50, edit=MORE_REPLICAS),
+    Act("a little load", rate=15, seconds=25),
+    Act("the load rises", rate=130, seconds=60),
+    Act("a live edit of the policy", rate=130, seconds=60, edit=MORE_REPLICAS),
+    Act("a live edit of the pool", rate=130, seconds=40, edit=SMALLER_BATCHES),
     Act("the load drops", rate=10, seconds=150, until_shrunk=True),
 )

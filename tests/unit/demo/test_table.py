@@ -53,5 +53,5 @@ def test_in_a_terminal_there_is_a_table() -> None:
 def test_edits_are_commands_that_anybody_can_type() -> None:
     *head, patch = SMALLER_BATCHES.command()
     assert head[:4] == ["patch", "pspool", "sample", "-n"]
-    assert json.loads(patch)["spec"]["batching"]["size"]["max"] == 12
+    assert json.loads(patch)["spec"]["batching"]["size"]["max"] == 6
     assert "-n" not in MORE_REPLICAS.command()
