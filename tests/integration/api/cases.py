@@ -7,8 +7,11 @@ from typing import Any
 
 Object = dict[str, Any]
 
-MODULE = {"type": "Module", "module": {"factory": "penstock_runtime.models.emulated:create"}}
-CLAIM = {
+MODULE: Object = {
+    "type": "Module",
+    "module": {"factory": "penstock_runtime.models.emulated:create"},
+}
+CLAIM: Object = {
     "type": "PersistentVolumeClaim",
     "persistentVolumeClaim": {"claimName": "models", "path": "resnet/model.pt2"},
 }

@@ -1,0 +1,166 @@
+"""Objects in which every field of the API is set: two pools, since a source has one type, and a policy."""
+
+from tests.integration.api.cases import CLAIM, MODULE, Object
+
+TIME = "2026-01-01T00:00:00Z"
+
+LIVE: Object = {
+    "objectives": [{"metric": "RequestLatency", "milliseconds": 1000}],
+    "batching": {
+        "mode": "Recommend",
+        "size": {"min": 2, "max": 32},
+        "maxQueueDelayMilliseconds": 5,
+        "maxQueueDepth": 2048,
+        "discipline": "EarliestDeadlineFirst",
+    },
+    "scaling": {
+        "mode": "Hold",
+        "algorithm": "UtilizationBand",
+        "minReplicas": 1,
+        "maxReplicas": 8,
+        "gpuUtilization": {"lowPercent": 50, "highPercent": 90},
+        "queueDepth": {"targetPerReplica": 4},
+        "scaleDown": {"stabilizationSeconds": 300, "maxPercentPerMinute": 25},
+    },
+}
+
+TEMPLATE: Object = {
+    "labels": {"team": "a", "example.com/part": "b"},
+    "annotations": {"example.com/note": "any text"},
+    "nodeSelector": {"gpu": "h200"},
+    "tolerations": [
+        {
+            "key": "gpu",
+            "operator": "Equal",
+            "value": "yes",
+            "effect": "NoExecute",
+            "tolerationSeconds": 60,
+        }
+    ],
+    "priorityClassName": "inference",
+    "serviceAccountName": "reader",
+    "imagePullSecrets": [{"name": "pull"}],
+    "volumes": [
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "config", "configMap": {"name": "settings"}},
+        {"name": "secret", "secret": {"secretName": "hidden"}},
+        {"name": "scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+    ],
+    "container": {
+        "env": [
+            {"name": "PLAIN", "value": "1"},
+            {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "k"}}},
+            {"name": "CONFIG", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "k"}}},
+        ],
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": "/scratch", "subPath": "a/b", "readOnly": False}
+        ],
+        "resources": {
+            "requests": {"cpu": "500m", "memory": "1Gi"},
+            "limits": {"cpu": 2, "memory": "2Gi", "ephemeral-storage": "1.5Gi"},
+        },
+    },
+}
+
+MODULE_SPEC: Object = {
+    "replicas": 2,
+    "model": {
+        "name": "served-name",
+        "source": {
+            "type": "Module",
+            "module": {**MODULE["module"], "arguments": {"features": "8"}},
+        },
+    },
+    "runtime": {"image": "localhost/penstock-runtime:dev", "imagePullPolicy": "IfNotPresent"},
+    "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
+    "rollout": {"strategy": "Replace"},
+    "drain": {"deadlineSeconds": 120},
+    "template": TEMPLATE,
+    **LIVE,
+}
+
+CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"source": CLAIM}}
+
+CONDITION: Object = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Serving",
+    "message": "2 of 2 pods are Ready",
+    "observedGeneration": 1,
+    "lastTransitionTime": TIME,
+}
+
+POOL_STATUS: Object = {
+    "observedGeneration": 1,
+    "replicas": 2,
+    "readyReplicas": 2,
+    "desiredReplicas": 3,
+    "selector": "penstock.dev/pool-uid=0000",
+    "template": {"image": "localhost/penstock-runtime@sha256:00", "revision": "good-penstock-1"},
+    "accelerators": [{"resourceName": "nvidia.com/gpu", "used": 2}],
+    "batch": {"cap": 16, "recommendedCap": 20, "generation": 2**40, "acknowledgedPods": 2},
+    "policies": [{"name": "prod", "generation": 3}],
+    "bounded": [
+        {"field": "spec.scaling.maxReplicas", "asked": "8", "granted": "4", "policy": "prod"}
+    ],
+    "conditions": [CONDITION],
+    "scaling": {
+        "source": "Prometheus",
+        "dutySource": "EngineBusyShare",
+        "signalAgeSeconds": "2.5",
+        "gpuUtilizationPercent": "71.2",
+        "waiting": "12",
+        "rowsPerSecond": "103.4",
+        "batchP99Milliseconds": "210.0",
+        "batchTimeTargetMilliseconds": "447.75",
+        "holdUntil": TIME,
+    },
+    "lastDecision": {
+        "time": TIME,
+        "algorithm": "UtilizationBand",
+        "cap": 20,
+        "replicas": 3,
+        "capTerm": "LowDuty",
+        "replicasTerm": "QueueDepth",
+        "acted": "Acted",
+        "message": "12 waiting on 2 replicas, target 4",
+    },
+}
+
+POLICY_SPEC: Object = {
+    "priority": 100,
+    "namespaceSelector": {
+        "matchLabels": {"tier": "prod"},
+        "matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}],
+    },
+    "defaults": {
+        "objectives": LIVE["objectives"],
+        "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
+        "batching": {key: value for key, value in LIVE["batching"].items() if key != "mode"},
+    },
+    "bounds": {
+        "replicas": {"max": 32},
+        "batchSize": {"max": 256},
+        "queueDepth": {"max": 8192},
+        "template": {
+            "allowedImages": ["registry.example/"],
+            "serviceAccountNames": [],
+            "priorityClassNames": ["inference"],
+        },
+    },
+    "metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}},
+}
+
+NARROW_POLICY_SPEC: Object = {
+    "poolSelector": {
+        "matchLabels": {"team": "a"},
+        "matchExpressions": [{"key": "canary", "operator": "Exists", "values": []}],
+    },
+    "defaults": {"scaling": {"minReplicas": 2}},
+}
+
+POLICY_STATUS: Object = {
+    "observedGeneration": 1,
+    "matchedPools": 3,
+    "conditions": [{**CONDITION, "type": "Accepted"}],
+}

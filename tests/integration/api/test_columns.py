@@ -1,0 +1,42 @@
+"""What kubectl shows of pools and policies."""
+
+import json
+
+import pytest
+
+from tests.integration.api import full
+from tests.integration.api.cases import pool
+from tests.integration.api.conftest import ROOT
+from tests.kube.api import Api
+from tests.kube.target import Target
+
+pytestmark = pytest.mark.integration
+
+
+def test_kubectl_get_shows_a_pool_in_a_line(api: Api, target: Target, namespace: str) -> None:
+    path = f"/apis/penstock.dev/v1alpha1/namespaces/{namespace}/inferencepools"
+    api.request("POST", path, pool({}, "shown"))
+    api.merge(f"{path}/shown/status", {"status": full.POOL_STATUS})
+    shown = target.kubectl("get", "pspool", "shown", "-n", namespace)
+    header, line = shown.splitlines()
+    assert header.split() == ["NAME", "READY", "REPLICAS", "BATCH", "GPUS", "REASON", "AGE"]
+    assert line.split()[:6] == ["shown", "True", "2", "16", "2", "Serving"]
+
+
+def test_the_category_lists_pools_and_policies(target: Target, namespace: str) -> None:
+    names = target.kubectl("api-resources", "--categories=penstock", "-o", "name").split()
+    assert set(names) >= {"inferencepools.penstock.dev", "inferencepolicies.penstock.dev"}
+
+
+def test_kubectl_explain_says_what_a_field_means(target: Target, installed: None) -> None:
+    said = target.kubectl("explain", "inferencepools.penstock.dev.spec.batching.mode")
+    assert "Fixed: the cap is size.max" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("sample", ["pool", "policy"])
+def test_the_charts_samples_are_accepted(target: Target, namespace: str, sample: str) -> None:
+    file = ROOT / "charts/penstock/samples" / f"{sample}.yaml"
+    made = target.kubectl(
+        "create", "--dry-run=server", "--validate=strict", "-n", namespace, "-o", "json", "-f", file
+    )
+    assert json.loads(made)["metadata"]["name"] == "sample"

@@ -1,0 +1,100 @@
+"""Every field of the API goes through the real API server and the typed models, and comes back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock_api.crdgen import POLICY, POOL, Kind, definition
+from penstock_api.policy import PolicySpec, PolicyStatus
+from penstock_api.pool import PoolSpec
+from penstock_api.status import PoolStatus
+from tests.integration.api import full
+from tests.integration.api.cases import Object
+from tests.kube.api import Api
+
+pytestmark = pytest.mark.integration
+
+GROUP = "/apis/penstock.dev/v1alpha1"
+
+
+def schema_paths(schema: Object, path: str) -> Iterator[str]:
+    """Yield the path of every field; lists and maps are walked into."""
+    for name, child in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from schema_paths(child, f"{path}.{name}")
+    if "items" in schema:
+        yield from schema_paths(schema["items"], path)
+
+
+def value_paths(value: Any, path: str) -> Iterator[str]:
+    """Yield the path of every field that `value` sets."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield f"{path}.{name}"
+            yield from value_paths(child, f"{path}.{name}")
+    if isinstance(value, list):
+        for one in value:
+            yield from value_paths(one, path)
+
+
+def fields_of(kind: Kind, part: str) -> set[str]:
+    (version,) = definition(kind)["spec"]["versions"]
+    schema = version["schema"]["openAPIV3Schema"]["properties"][part]
+    return set(schema_paths(schema, part))
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "values"),
+    [
+        (POOL, "spec", [full.MODULE_SPEC, full.CLAIM_SPEC]),
+        (POOL, "status", [full.POOL_STATUS]),
+        (POLICY, "spec", [full.POLICY_SPEC, full.NARROW_POLICY_SPEC]),
+        (POLICY, "status", [full.POLICY_STATUS]),
+    ],
+    ids=["pool-spec", "pool-status", "policy-spec", "policy-status"],
+)
+def test_the_examples_set_every_field(kind: Kind, part: str, values: list[Object]) -> None:
+    held = {path for value in values for path in value_paths(value, part)}
+    assert fields_of(kind, part) - held == set()
+
+
+@pytest.mark.parametrize("spec", [full.MODULE_SPEC, full.CLAIM_SPEC], ids=["module", "claim"])
+def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
+    path = f"{GROUP}/namespaces/{namespace}/inferencepools"
+    manifest = {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "InferencePool",
+        "metadata": {"generateName": "full-"},
+        "spec": spec,
+    }
+    made = api.request("POST", f"{path}?fieldValidation=Strict", manifest)
+    own = f"{path}/{made['metadata']['name']}"
+    made["status"] = full.POOL_STATUS
+    held = api.request("PUT", f"{own}/status?fieldValidation=Strict", made)
+    assert held["spec"] == spec
+    assert held["status"] == full.POOL_STATUS
+    typed = PoolSpec.model_validate(held["spec"])
+    assert typed.model_dump(mode="json", by_alias=True, exclude_none=True) == spec
+    status = PoolStatus.model_validate(held["status"])
+    assert status.model_dump(mode="json", by_alias=True, exclude_none=True) == full.POOL_STATUS
+    api.delete(own)
+
+
+@pytest.mark.parametrize(
+    "spec", [full.POLICY_SPEC, full.NARROW_POLICY_SPEC], ids=["with-bounds", "by-pool-labels"]
+)
+def test_a_full_policy_comes_back(api: Api, spec: Object) -> None:
+    """It is only tried (dry run): a policy is of the cluster, and others may be at work there."""
+    typed = PolicySpec.model_validate(spec)
+    assert typed.model_dump(mode="json", by_alias=True, exclude_none=True) == spec
+    manifest = {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "InferencePolicy",
+        "metadata": {"name": "full"},
+        "spec": spec,
+    }
+    path = f"{GROUP}/inferencepolicies?fieldValidation=Strict&dryRun=All"
+    assert api.request("POST", path, manifest)["spec"] == spec
+    status = PolicyStatus.model_validate(full.POLICY_STATUS)
+    assert status.model_dump(mode="json", by_alias=True, exclude_none=True) == full.POLICY_STATUS

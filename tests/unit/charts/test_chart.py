@@ -1,0 +1,129 @@
+"""The charts as a whole: CRDs, options, samples, notes, lint and package."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock_api import names
+from penstock_api.base import ApiModel
+from penstock_api.policy import PolicySpec
+from penstock_api.pool import PoolSpec
+from tests.kube.target import Target
+from tests.unit.charts.rendered import CHART, CRDS_CHART, ROOT, Object, only, render
+
+CRD = "CustomResourceDefinition"
+
+
+def crds(objects: list[Object]) -> list[Object]:
+    return [one for one in objects if one["kind"] == CRD]
+
+
+@pytest.mark.parametrize("chart", [CHART, CRDS_CHART], ids=lambda path: path.name)
+def test_the_crds_are_installed_and_kept(chart: Path) -> None:
+    held = crds(render(chart))
+    assert {one["spec"]["names"]["kind"] for one in held} == {names.POOL_KIND, names.POLICY_KIND}
+    for one in held:
+        assert one["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    generated = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
+    assert sorted(held, key=str) == sorted(generated, key=str)
+
+
+def test_the_crds_can_be_left_to_their_own_chart() -> None:
+    assert crds(render(crds__install="false")) == []
+
+
+def test_options_are_off_until_asked_for() -> None:
+    kinds = {one["kind"] for one in render()}
+    assert not kinds & {"ServiceMonitor", "PodMonitor", "NetworkPolicy"}
+
+
+def test_a_pod_monitor_scrapes_the_pools_cluster_port() -> None:
+    spec = only(render(poolMonitor__enabled="true"), "PodMonitor")["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert endpoint["port"] == names.CLUSTER_PORT_NAME
+    assert endpoint["path"] == names.PATH_METRICS
+    assert endpoint["interval"] == "5s"
+    assert spec["selector"]["matchExpressions"] == [
+        {"key": names.LABEL_POOL_UID, "operator": "Exists"}
+    ]
+
+
+def test_a_service_monitor_finds_the_operators_service() -> None:
+    objects = render(
+        metrics__serviceMonitor__enabled="true", metrics__serviceMonitor__labels__a="b"
+    )
+    monitor, service = only(objects, "ServiceMonitor"), only(objects, "Service")
+    selector = monitor["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert monitor["metadata"]["labels"]["a"] == "b"
+
+
+def test_a_network_policy_opens_only_the_operators_port() -> None:
+    objects = render(networkPolicy__enabled="true")
+    spec = only(objects, "NetworkPolicy")["spec"]
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [
+        {"ports": [{"protocol": "TCP", "port": 8080}], "from": [{"namespaceSelector": {}}]}
+    ]
+
+
+def test_every_value_has_its_place_in_the_schema() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+
+    def walk(held: Object, node: Object, path: str) -> None:
+        assert set(held) <= set(node["properties"]), path
+        assert node["additionalProperties"] is False, path
+        for name, child in held.items():
+            inner = node["properties"][name]
+            if isinstance(child, dict) and "properties" in inner:
+                walk(child, inner, f"{path}.{name}")
+
+    walk(values, schema, "values")
+
+
+def test_every_value_is_explained() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    plain = {"podLabels", "podAnnotations", "nodeSelector", "tolerations", "affinity"}
+    plain |= {"topologySpreadConstraints", "priorityClassName"}  # the pod's own words
+    for number, line in enumerate(lines):
+        top = line.split(":")[0]
+        if line[:1].isalpha() and top not in plain:
+            around = "\n".join(lines[max(0, number - 3) : number + 3])
+            assert "#" in around, f"{top} has no comment"
+
+
+@pytest.mark.parametrize("kind", ["pool", "policy"])
+def test_the_samples_are_what_the_types_say(kind: str) -> None:
+    manifest = yaml.safe_load((CHART / "samples" / f"{kind}.yaml").read_text())
+    models: dict[str, type[ApiModel]] = {"pool": PoolSpec, "policy": PolicySpec}
+    typed = models[kind].model_validate(manifest["spec"])
+    held = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert held == {**({"replicas": 1} if kind == "pool" else {}), **manifest["spec"]}
+
+
+@pytest.mark.parametrize("chart", [CHART, CRDS_CHART], ids=lambda path: path.name)
+def test_helm_lint_has_nothing_to_say(chart: Path) -> None:
+    assert "0 chart(s) failed" in Target.from_env().helm("lint", "--strict", chart)
+
+
+def test_a_packaged_chart_holds_its_crds(tmp_path: Path) -> None:
+    Target.from_env().helm("package", CHART, "--destination", tmp_path)
+    (package,) = tmp_path.glob("penstock-*.tgz")
+    assert len(crds(render_package(package))) == 2
+
+
+def render_package(package: Path) -> list[Object]:
+    sets = {"image__repository": "x/y", "defaultRuntimeImage": "x/z:1"}
+    return render(package, **sets)
+
+
+def test_the_versions_are_the_distributions() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    for chart in (CHART, CRDS_CHART):
+        held = yaml.safe_load((chart / "Chart.yaml").read_text())
+        assert f'version = "{held["appVersion"]}"' in project

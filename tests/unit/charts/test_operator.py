@@ -1,0 +1,142 @@
+"""The operator's Deployment as the chart renders it."""
+
+import re
+
+import pytest
+
+from penstock_operator.config import Config
+from tests.unit.charts.rendered import Object, only, refusal, render
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[Object]:
+    return render()
+
+
+def pod(objects: list[Object]) -> Object:
+    spec: Object = only(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: list[Object]) -> Object:
+    (one,) = pod(objects)["containers"]
+    held: Object = one
+    return held
+
+
+def environment(objects: list[Object]) -> dict[str, str]:
+    """Return the container's environment; what comes from the pod itself is shown by its path."""
+    return {
+        one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"]
+        for one in container(objects)["env"]
+    }
+
+
+def test_the_pod_is_restricted(plain: list[Object]) -> None:
+    whole, one = pod(plain)["securityContext"], container(plain)["securityContext"]
+    assert whole["runAsNonRoot"] is True
+    assert whole["runAsUser"] == 65532
+    assert whole["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert one == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod(plain).keys()
+    assert not [one for one in pod(plain)["volumes"] if "hostPath" in one]
+
+
+def test_service_links_are_off_since_they_would_inject_unknown_settings(
+    plain: list[Object],
+) -> None:
+    assert pod(plain)["enableServiceLinks"] is False
+
+
+def test_the_operators_config_takes_what_the_chart_gives(plain: list[Object]) -> None:
+    config = Config.from_env(environment(plain))
+    assert config.default_runtime_image == "registry.example/penstock-runtime:0.1.0"
+    assert (config.prometheus_url, config.log_format, config.log_level) == ("", "json", "INFO")
+
+
+def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
+    objects = render(
+        prometheus__url="http://prometheus.monitoring:9090",
+        logs__format="text",
+        logs__level="DEBUG",
+        defaultRuntimeImagePullPolicy="Never",
+    )
+    config = Config.from_env(environment(objects))
+    assert config.prometheus_url == "http://prometheus.monitoring:9090"
+    assert (config.log_format, config.log_level) == ("text", "DEBUG")
+    assert config.image_pull_policy == "Never"
+
+
+def test_a_changed_setting_is_a_new_pod(plain: list[Object]) -> None:
+    assert pod(render(logs__level="DEBUG")) != pod(plain)
+
+
+def test_probes_ask_the_operators_own_port(plain: list[Object]) -> None:
+    one = container(plain)
+    assert one["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert one["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert one["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert {"requests", "limits"} <= one["resources"].keys()
+
+
+def test_the_image_is_repository_and_tag_or_digest(plain: list[Object]) -> None:
+    digest = "sha256:" + "0" * 64
+    assert container(plain)["image"] == "registry.example/penstock-operator:0.1.0"
+    assert container(render(image__tag="v2"))["image"].endswith("operator:v2")
+    held = container(render(image__tag="v2", image__digest=digest))["image"]
+    assert held == f"registry.example/penstock-operator@{digest}"
+
+
+def test_selectors_find_the_pods(plain: list[Object]) -> None:
+    deployment = only(plain, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        deployment["spec"]["selector"]["matchLabels"],
+        only(plain, "Service")["spec"]["selector"],
+    ):
+        assert selector.items() <= labels.items()
+        assert "app.kubernetes.io/version" not in selector
+
+
+def test_a_new_pod_starts_beside_the_old_one(plain: list[Object]) -> None:
+    strategy = only(plain, "Deployment")["spec"]["strategy"]
+    assert strategy == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
+
+
+def test_standbys_get_a_disruption_budget(plain: list[Object]) -> None:
+    assert not [one for one in plain if one["kind"] == "PodDisruptionBudget"]
+    assert only(render(replicas="2"), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("name", ["image.repository", "defaultRuntimeImage"])
+def test_an_image_that_is_not_named_is_asked_for(name: str) -> None:
+    said = refusal(name, "")
+    assert f"{name} must be set: build" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("foo", "1", "foo"),
+        ("image__repo", "x", "repo"),
+        ("logs__format", "xml", "format"),
+        ("logs__level", "TRACE", "level"),
+        ("prometheus__url", "ftp://x", "url"),
+        ("prometheus__url", "http://me:secret@x", "url"),
+        ("replicas", "many", "replicas"),
+        ("image__digest", "sha256:1", "digest"),
+        ("rbac__aggregateEdit", "true", "aggregateEdit"),
+        ("penstock-crds__keep", "false", "keep"),
+    ],
+)
+def test_a_value_that_is_unknown_or_wrong_is_refused_by_name(
+    name: str, value: str, field: str
+) -> None:
+    assert re.search(rf"\b{field}\b", refusal(name, value))

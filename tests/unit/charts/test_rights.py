@@ -1,0 +1,115 @@
+"""What the chart lets the operator, and people, do."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock_api import names
+from tests.unit.charts.rendered import Object, only, render
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[Object]:
+    return render()
+
+
+def grants(role: Object) -> Iterator[tuple[str, str, str]]:
+    """Yield (group, resource, verb) of every rule."""
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    yield group, resource, verb
+
+
+def test_no_rule_has_a_wildcard(plain: list[Object]) -> None:
+    for one in plain:
+        if one["kind"] in ("ClusterRole", "Role"):
+            assert "*" not in {word for grant in grants(one) for word in grant}
+
+
+def test_the_operator_reads_no_nodes_no_secrets_and_no_crds(plain: list[Object]) -> None:
+    held = {resource for _, resource, _ in grants(only(plain, "ClusterRole", "-operator"))}
+    assert not held & {
+        "nodes",
+        "secrets",
+        "customresourcedefinitions",
+        "pods/exec",
+        "pods/log",
+        "persistentvolumeclaims",
+        "roles",
+        "clusterroles",
+    }
+
+
+def test_the_operator_never_writes_a_spec(plain: list[Object]) -> None:
+    held = set(grants(only(plain, "ClusterRole", "-operator")))
+    for plural in (names.POOL_PLURAL, names.POLICY_PLURAL):
+        verbs = {
+            verb for group, resource, verb in held if (group, resource) == (names.GROUP, plural)
+        }
+        assert verbs == {"get", "list", "watch"}
+
+
+def test_the_operator_only_looks_at_pods_and_namespaces(plain: list[Object]) -> None:
+    held = set(grants(only(plain, "ClusterRole", "-operator")))
+    for resource in ("pods", "namespaces", "replicasets"):
+        assert {v for _, r, v in held if r == resource} == {"get", "list", "watch"}
+
+
+def test_secrets_and_leases_are_its_own_namespaces_and_bound_by_name(plain: list[Object]) -> None:
+    role = only(plain, "Role")
+    assert role["metadata"]["namespace"] == "penstock-system"
+    named = {
+        (rule["resources"][0], tuple(rule["resourceNames"]))
+        for rule in role["rules"]
+        if "resourceNames" in rule
+    }
+    assert named == {
+        ("secrets", (names.SIGNING_KEY_SECRET,)),
+        ("leases", (names.LEASE_NAME,)),
+    }
+    unnamed = [rule for rule in role["rules"] if "resourceNames" not in rule]
+    assert {tuple(rule["verbs"]) for rule in unnamed} == {("create",)}
+
+
+def test_bindings_bind_the_operators_own_account(plain: list[Object]) -> None:
+    account = only(plain, "ServiceAccount")["metadata"]
+    pod = only(plain, "Deployment")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["name"]
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        assert only(plain, kind)["subjects"] == [
+            {"kind": "ServiceAccount", "name": account["name"], "namespace": "penstock-system"}
+        ]
+
+
+def aggregated_to(role: Object) -> set[str]:
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    return {one.removeprefix(prefix) for one in role["metadata"]["labels"] if prefix in one}
+
+
+def test_who_views_a_namespace_sees_its_pools(plain: list[Object]) -> None:
+    role = only(plain, "ClusterRole", "-view")
+    assert aggregated_to(role) == {"view", "edit", "admin"}
+    assert {verb for _, _, verb in grants(role)} == {"get", "list", "watch"}
+
+
+def test_writing_pools_is_given_by_hand_unless_a_value_says_so(plain: list[Object]) -> None:
+    assert aggregated_to(only(plain, "ClusterRole", "-pool-edit")) == set()
+    opened = only(render(rbac__aggregatePoolEdit="true"), "ClusterRole", "-pool-edit")
+    assert aggregated_to(opened) == {"edit", "admin"}
+    assert {resource for _, resource, _ in grants(opened)} == {
+        "inferencepools",
+        "inferencepools/scale",
+    }
+
+
+def test_writing_policies_comes_with_no_built_in_role(plain: list[Object]) -> None:
+    assert aggregated_to(only(plain, "ClusterRole", "-policy-edit")) == set()
+    opened = render(rbac__aggregatePoolEdit="true")
+    assert aggregated_to(only(opened, "ClusterRole", "-policy-edit")) == set()
+
+
+def test_without_rbac_nothing_is_granted() -> None:
+    kinds = {one["kind"] for one in render(rbac__create="false")}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
