@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 from tests.cluster import life, tools
+from tests.cluster.images import make
 from tests.cluster.places import Places
 
 
@@ -15,6 +16,7 @@ def main() -> int:
         "down": life.down,
         "status": show_status,
         "tools": build_tools,
+        "images": build_images,
     }
     parser = argparse.ArgumentParser(prog="python3 -m tests.cluster", description=__doc__)
     parser.add_argument("command", choices=commands)
@@ -34,6 +36,12 @@ def build_tools(places: Places) -> None:
     for tool in tools.CHART_TOOLS:
         tools.build_tool(places, tool)
     print(places.commands)
+
+
+def build_images(places: Places) -> None:
+    """Build and import the images, and print their names."""
+    for name, image in make.make_images(places).items():
+        print(f"{name}={image}")
 
 
 if __name__ == "__main__":

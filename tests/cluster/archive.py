@@ -1,12 +1,13 @@
 """Container images written by hand: an OCI archive out of files, the same bytes for the same content."""
 
+import contextlib
 import hashlib
 import io
 import json
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 OCI = "application/vnd.oci.image"
 NAME_ANNOTATION = "io.containerd.image.name"
@@ -49,14 +50,20 @@ def write_image(path: Path, name: str, content: bytes, config: Mapping[str, Any]
     write_archive(path, {**top, "annotations": {NAME_ANNOTATION: name}}, blobs.items())
 
 
-def write_archive(path: Path, manifest: Mapping[str, Any], blobs: Iterable[tuple[str, bytes]]) -> None:
-    """Write an OCI archive of one manifest and the blobs given by digest (hexadecimal)."""
+def write_archive(target: Path | IO[bytes], manifest: Mapping[str, Any], blobs: Iterable[tuple[str, bytes]] | Iterable[tuple[str, Path]]) -> None:
+    """Write an OCI archive, to a file or a stream: one manifest and the blobs given by digest (hexadecimal)."""
     index = {"schemaVersion": 2, "manifests": [dict(manifest)]}
-    with tarfile.open(path, "w") as tar:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(target.open("wb")) if isinstance(target, Path) else target
+        tar = stack.enter_context(tarfile.open(fileobj=stream, mode="w|"))
         _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
         _add(tar, "index.json", json.dumps(index).encode())
         for digest, blob in blobs:
-            _add(tar, f"blobs/sha256/{digest}", blob)
+            name = f"blobs/sha256/{digest}"
+            if isinstance(blob, Path):
+                tar.add(blob, arcname=name)
+            else:
+                _add(tar, name, blob)
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

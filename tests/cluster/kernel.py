@@ -87,3 +87,17 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def remove_dead_sockets(folder: Path) -> None:
+    """Remove the socket files that no process listens on; other containerds' stay."""
+    bound = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()}
+    for file in folder.glob("*") if folder.is_dir() else ():
+        if file.is_socket() and str(file) not in bound:
+            file.unlink()
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder that the parts made by a fixed name, and its parent, where nothing else is in them."""
+    for path in (folder, folder.parent):
+        _remove(path)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import certificates, debian, kernel, network, parts, processes, sandbox, tools
+from tests.cluster import certificates, debian, kernel, network, parts, processes, sandbox, settings, tools
 from tests.cluster.api import Api
 from tests.cluster.commands import output, tail
 from tests.cluster.places import MANIFESTS, Places
@@ -15,7 +15,10 @@ from tests.cluster.progress import WaitTimedOutError, say, wait_until
 
 OWN_MANIFESTS = ("coredns.yaml",)
 STOP_ORDER = ("kubelet", "containerd", "coredns", "kube-proxy", "kube-scheduler", "kube-controller-manager")
-LEFT_BEHIND = ("/run/containerd", "/var/lib/cni/results", "/var/lib/kubelet/device-plugins")
+SOCKET_FOLDERS = (Path("/run/containerd/s"), Path("/var/lib/kubelet/device-plugins"))
+"""Where containerd's shims and the kubelet put sockets whatever they are told."""
+CNI_RESULTS = Path("/var/lib/cni/results")
+LOG_LINKS = Path("/var/log/containers")
 
 
 class PartEndedError(Exception):
@@ -153,8 +156,21 @@ def _clear(places: Places) -> None:
     if shutil.which("iptables-save"):
         network.drop_rules()
         network.drop_bridge()
-    for folder in (places.run, *map(Path, LEFT_BEHIND)):
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(places.run, ignore_errors=True)
+    _clear_fixed_places(places)
+
+
+def _clear_fixed_places(places: Places) -> None:
+    """Remove what the parts put where no setting moves it."""
+    for folder in SOCKET_FOLDERS:
+        kernel.remove_dead_sockets(folder)
+    for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*"):
+        result.unlink()
+    for link in LOG_LINKS.glob("*.log"):
+        if link.readlink().is_relative_to(places.run):
+            link.unlink()
+    for folder in (*SOCKET_FOLDERS, CNI_RESULTS):
+        kernel.remove_if_empty(folder)
 
 
 def _end(found: dict[str, processes.Recorded], name: str, grace_seconds: float) -> None:

@@ -10,10 +10,14 @@ from tests.cluster.places import Places
 APPLETS = ("sh", "cat", "echo", "false", "httpd", "ls", "nc", "nslookup", "sleep", "true", "wget")
 
 
+def ctr_argv(places: Places, programs: Path, *words: str | Path) -> list[str]:
+    """Return a command line of containerd's own client, in the namespace that the kubelet uses."""
+    return [str(programs / "ctr"), "-a", str(places.containerd_socket), "-n", "k8s.io", *map(str, words)]
+
+
 def ctr(places: Places, programs: Path, *words: str | Path) -> str:
-    """Run containerd's own client in the namespace that the kubelet uses."""
-    argv = [programs / "ctr", "-a", places.containerd_socket, "-n", "k8s.io", *words]
-    return output(argv, timeout_seconds=300)
+    """Run containerd's own client."""
+    return output(ctr_argv(places, programs, *words), timeout_seconds=300)
 
 
 def not_serving(places: Places, programs: Path) -> str | None:

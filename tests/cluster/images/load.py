@@ -1,0 +1,88 @@
+"""Bringing a built image to the node: only the layers that containerd lacks travel."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import archive, sandbox
+from tests.cluster.commands import CommandFailedError
+from tests.cluster.places import Places
+from tests.cluster.progress import say
+
+REFERENCE = "org.opencontainers.image.ref.name"
+
+
+def images_on_node(places: Places) -> set[str]:
+    """Return the names of the images that containerd holds."""
+    return set(sandbox.ctr(places, places.commands, "images", "ls", "-q").split())
+
+
+def load(places: Places, layout: Path, image: str) -> None:
+    """Import an image of an OCI layout into containerd under its name."""
+    descriptor = _descriptor(layout, image)
+    held = set(sandbox.ctr(places, places.commands, "content", "ls", "-q").split())
+    wanted = blobs_of(layout, descriptor)
+    missing = [digest for digest in wanted if f"sha256:{digest}" not in held]
+    size = sum(_blob(layout, digest).stat().st_size for digest in missing)
+    say(f"containerd: {image}: {len(missing)} of {len(wanted)} blobs are new, {size / 2**20:.0f} MiB")
+    named = {**descriptor, "annotations": {archive.NAME_ANNOTATION: image}}
+    _import(places, named, {digest: _blob(layout, digest) for digest in missing})
+
+
+def tag(places: Places, image: str, other: str) -> None:
+    """Give an image of the node a second name, taken from whatever had it."""
+    sandbox.ctr(places, places.commands, "images", "tag", "--force", image, other)
+
+
+def remove(places: Places, images: list[str]) -> None:
+    """Remove names from the node; layers that nothing uses go with them."""
+    if images:
+        sandbox.ctr(places, places.commands, "images", "rm", *images)
+
+
+def blobs_of(layout: Path, descriptor: dict[str, Any]) -> list[str]:
+    """Return the digests (hexadecimal) of an image's manifest, configuration and layers."""
+    manifest = json.loads(_blob(layout, _hex(descriptor)).read_text())
+    return [_hex(item) for item in (descriptor, manifest["config"], *manifest["layers"])]
+
+
+def keep_only(layout: Path, images: set[str]) -> None:
+    """Drop from a layout the images not named, and the blobs that none of the others uses."""
+    file = layout / "index.json"
+    index = json.loads(file.read_text())
+    kept = [item for item in index["manifests"] if item.get("annotations", {}).get(REFERENCE) in images]
+    file.write_text(json.dumps({**index, "manifests": kept}))
+    used = {digest for item in kept for digest in blobs_of(layout, item)}
+    for blob in (layout / "blobs" / "sha256").iterdir():
+        if blob.name not in used:
+            blob.unlink()
+
+
+def _import(places: Places, descriptor: dict[str, Any], blobs: dict[str, Path]) -> None:
+    argv = sandbox.ctr_argv(places, places.commands, "images", "import", "-")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as client:
+        if client.stdin is None or client.stderr is None:
+            raise CommandFailedError("ctr: no pipe")
+        try:
+            archive.write_archive(client.stdin, descriptor, blobs.items())
+        except BrokenPipeError:
+            say("containerd: closed the stream early")
+        client.stdin.close()
+        words = client.stderr.read().decode()
+    if client.returncode:
+        raise CommandFailedError(f"ctr images import: {words.strip()[-2000:]}")
+
+
+def _descriptor(layout: Path, image: str) -> dict[str, Any]:
+    manifests: list[dict[str, Any]] = json.loads((layout / "index.json").read_text())["manifests"]
+    named = [item for item in manifests if item.get("annotations", {}).get(REFERENCE) == image]
+    return (named or manifests)[0]
+
+
+def _blob(layout: Path, digest: str) -> Path:
+    return layout / "blobs" / "sha256" / digest
+
+
+def _hex(descriptor: dict[str, Any]) -> str:
+    return str(descriptor["digest"]).removeprefix("sha256:")

@@ -1,0 +1,113 @@
+"""From sources to images on the node, each step done only when its inputs changed."""
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.cluster import debian
+from tests.cluster.images import base, load
+from tests.cluster.images.builder import Buildah, Builder, Docker, docker_answers
+from tests.cluster.images.recipes import PROMETHEUS, RECIPES, Recipe, content_hash, project_file
+from tests.cluster.images.wheels import wheelhouse
+from tests.cluster.places import CHECKOUT, Places
+from tests.cluster.progress import say
+
+TAG = "dev"
+KEPT_TAGS = 3
+"""Newest builds of an image that stay on the node: pods of a running test may still ask for one."""
+BASE_DOCKERFILE = "FROM scratch\nADD base.tar /\nCMD [\"python3\"]\n"
+
+
+def make_images(places: Places) -> dict[str, str]:
+    """Build what changed and import it; return each image's name with the hash of its content as tag."""
+    wanted = {recipe: f"{recipe.repository}:{content_hash(recipe, base.base_hash())}" for recipe in RECIPES}
+    held = load.images_on_node(places)
+    absent = {recipe: image for recipe, image in wanted.items() if image not in held}
+    if absent:
+        _build(places, absent)
+    for recipe, image in wanted.items():
+        load.tag(places, image, f"{recipe.repository}:{TAG}")
+        _forget_older(places, recipe, image)
+    return {recipe.name: image for recipe, image in wanted.items()}
+
+
+def _build(places: Places, absent: dict[Recipe, str]) -> None:
+    builder: Builder = Docker(places) if docker_answers() else Buildah(places)
+    debian.install(places, debian.IMAGE_PACKAGES)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        archive = pool.submit(base.base_archive, places)
+        contexts = {recipe: pool.submit(_context, places, recipe) for recipe in absent}
+        based = f"localhost/penstock-base:{base.base_hash()}"
+        _build_base(places, builder, based, archive.result())
+        for recipe, image in absent.items():
+            context = contexts[recipe].result()
+            builder.build(image, CHECKOUT / recipe.dockerfile, context, based)
+            layout = places.images / "layout"
+            builder.export(image, layout)
+            load.load(places, layout, image)
+            shutil.rmtree(context)
+        load.keep_only(layout, {image for recipe in RECIPES for image in _made(places, recipe)[:1]} | set(absent.values()))
+
+
+def _build_base(places: Places, builder: Builder, image: str, archive: Path) -> None:
+    if builder.has(image):
+        return
+    context = _empty(places.images / f"context-base.{os.getpid()}")
+    (context / "Dockerfile").write_text(BASE_DOCKERFILE)
+    (context / "base.tar").hardlink_to(archive)
+    builder.build(image, context / "Dockerfile", context, None)
+    shutil.rmtree(context)
+
+
+def _context(places: Places, recipe: Recipe) -> Path:
+    """Gather what a Dockerfile sees; all times are zero, so that a fresh clone finds the layers of another."""
+    context = _empty(places.images / f"context-{recipe.name}.{os.getpid()}")
+    for source in recipe.sources:
+        _copy(CHECKOUT / source, context / source)
+    if recipe is PROMETHEUS:
+        shutil.copy(base.prometheus_program(places), context / "prometheus")
+    if recipe.extra:
+        (context / "pyproject.toml").write_text(project_file(recipe))
+    for path in [context, *context.rglob("*")]:
+        os.utime(path, (0, 0))
+    if recipe.extra:
+        shutil.copytree(wheelhouse(places, recipe), context / "wheels", copy_function=os.link)
+    return context
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
+
+
+def _forget_older(places: Places, recipe: Recipe, image: str) -> None:
+    """Keep the newest builds' names, on the node and with the builder, in the order of their making."""
+    made = [image, *(older for older in _made(places, recipe) if older != image)]
+    _record(places, recipe).write_text("\n".join(made[:KEPT_TAGS]))
+    if made[KEPT_TAGS:]:
+        say(f"forgetting {len(made[KEPT_TAGS:])} older builds of the {recipe.name}")
+        held = load.images_on_node(places)
+        load.remove(places, [older for older in made[KEPT_TAGS:] if older in held])
+        builder = Docker(places) if docker_answers() else Buildah(places)
+        for older in made[KEPT_TAGS:]:
+            builder.forget(older)
+
+
+def _record(places: Places, recipe: Recipe) -> Path:
+    return places.images / f"{recipe.name}.made"
+
+
+def _made(places: Places, recipe: Recipe) -> list[str]:
+    """Return the images made of a recipe that are still kept, the newest first."""
+    file = _record(places, recipe)
+    return file.read_text().split() if file.exists() else []
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

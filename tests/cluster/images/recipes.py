@@ -1,0 +1,77 @@
+"""The images: what each is made from, and the hash that names it."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.places import CHECKOUT
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An image made from a Dockerfile, folders of source, and an extra of pyproject.toml with its wheels."""
+
+    name: str
+    dockerfile: str
+    sources: tuple[str, ...] = ()
+    extra: str | None = None
+
+    @property
+    def repository(self) -> str:
+        """The image's name without a tag."""
+        return f"localhost/penstock-{self.name}"
+
+
+OPERATOR = Recipe(
+    "operator", "operator/Dockerfile", ("operator/penstock_api", "operator/penstock_operator"), "operator"
+)
+RUNTIME = Recipe(
+    "runtime", "runtime/Dockerfile", ("operator/penstock_api", "runtime/penstock_runtime"), "runtime"
+)
+PROMETHEUS = Recipe("prometheus", "tests/cluster/prometheus/Dockerfile", ("tests/cluster/prometheus/discovery.py",))
+RECIPES = (OPERATOR, RUNTIME, PROMETHEUS)
+
+
+def source_files(recipe: Recipe, checkout: Path = CHECKOUT) -> list[Path]:
+    """Return the files that go into an image, relative to the checkout, in order."""
+    found: set[Path] = {Path(recipe.dockerfile)}
+    for source in recipe.sources:
+        path = checkout / source
+        files: Iterable[Path] = path.rglob("*") if path.is_dir() else (path,)
+        found.update(
+            file.relative_to(checkout) for file in files if file.is_file() and "__pycache__" not in file.parts
+        )
+    return sorted(found)
+
+
+def content_hash(recipe: Recipe, base: str, checkout: Path = CHECKOUT) -> str:
+    """Return the hash of an image's files and base: equal hashes, equal images."""
+    digest = hashlib.sha256(f"{base}\0{project_file(recipe, checkout)}".encode())
+    for file in source_files(recipe, checkout):
+        content = (checkout / file).read_bytes()
+        digest.update(f"\0{file}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def requirements(recipe: Recipe, checkout: Path = CHECKOUT) -> list[str]:
+    """Return the requirements that the image installs: the project's own and its extra's."""
+    own, extra = _requirements(recipe, checkout)
+    return [*own, *extra]
+
+
+def project_file(recipe: Recipe, checkout: Path = CHECKOUT) -> str:
+    """Return pyproject.toml cut down to what the Dockerfile reads: an edit of the linter's settings rebuilds nothing."""
+    own, extra = _requirements(recipe, checkout)
+    lines = ["[project]", f"dependencies = {json.dumps(own)}"]
+    return "\n".join([*lines, "[project.optional-dependencies]", f"{recipe.extra} = {json.dumps(extra)}", ""])
+
+
+def _requirements(recipe: Recipe, checkout: Path) -> tuple[list[str], list[str]]:
+    if recipe.extra is None:
+        return [], []
+    project: dict[str, Any] = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    return project["dependencies"], project["optional-dependencies"][recipe.extra]
