@@ -1,9 +1,10 @@
-"""Raw counters of a pod, flat, and what they grew by between samples. Pure."""
+"""Samples made ready for differencing: raw counters, flat, and what they grew by. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import PodSample, measured
+from penstock_operator.observed import DutySource, PodSample, measured
 
 Key = str | tuple[str, float]
 """A counter's name, or ("bucket", upper bound in seconds)."""
@@ -19,56 +20,73 @@ SUMS = (
 )
 
 
-def counters(sample: PodSample) -> dict[Key, float]:
-    """Return the counters that the sample holds; what is absent is not in it."""
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One sample in a window; what was NaN, negative or infinite is absent, as what was missing."""
+
+    time: float
+    waiting: float | None
+    gpu_utilization: float | None
+    duty_source: DutySource | None
+    epoch: int | None
+    """Of the service-curve sums."""
+    counters: Mapping[Key, float]
+
+
+def point(sample: PodSample) -> Point:
+    """Return the sample as a point of a window."""
     found: dict[Key, float | None] = {name: getattr(sample, name) for name in PLAIN}
     if sample.curve is not None:
         found |= {name: getattr(sample.curve, name) for name in SUMS}
     found |= {("bucket", bound): count for bound, count in sample.batch_duration_buckets}
-    return {key: value for key, held in found.items() if (value := measured(held)) is not None}
-
-
-def restarted(before: PodSample, after: PodSample) -> bool:
-    """Return whether any counter fell, or the sums began a new epoch: then none can be differenced."""
-    if before.curve and after.curve and before.curve.epoch != after.curve.epoch:
-        return True
-    old, new = counters(before), counters(after)
-    return any(new[key] < old[key] for key in old.keys() & new.keys())
-
-
-def born(first: PodSample, created: float) -> PodSample:
-    """Return the sample of zeros that a pod began with when it was created."""
-    return PodSample(
-        uid=first.uid,
-        time=created,
-        requests_received=0.0,
-        rows_received=0.0,
-        out_of_memory_splits=0.0,
-        curve=None if first.curve is None else CurveSums(epoch=first.curve.epoch),
-        batch_duration_buckets=tuple((bound, 0.0) for bound, _ in first.batch_duration_buckets),
+    return Point(
+        time=sample.time,
+        waiting=measured(sample.waiting),
+        gpu_utilization=measured(sample.gpu_utilization),
+        duty_source=sample.duty_source,
+        epoch=None if sample.curve is None else sample.curve.epoch,
+        counters={
+            key: value for key, held in found.items() if (value := measured(held)) is not None
+        },
     )
 
 
-def growth(window: Sequence[PodSample]) -> dict[Key, float]:
-    """Return by how much each counter grew from its first to its last value in the window."""
-    first: dict[Key, float] = {}
-    last: dict[Key, float] = {}
-    known: dict[Key, int] = {}
-    for sample in window:
-        held = counters(sample)
-        first = held | first
-        last |= held
-        for key in held:
-            known[key] = known.get(key, 0) + 1
-    return {key: max(last[key] - first[key], 0.0) for key, times in known.items() if times > 1}
+def born(first: Point, created: float) -> Point:
+    """Return the point of zeros that a pod began with when it was created."""
+    zeros = dict.fromkeys(first.counters, 0.0)
+    return Point(created, None, None, None, first.epoch, zeros)
 
 
-def per_second(window: Sequence[PodSample], key: Key) -> float | None:
+def restarted(before: Point, after: Point) -> bool:
+    """Return whether any counter fell, or the sums began a new epoch: then none can be differenced."""
+    if None not in {before.epoch, after.epoch} and before.epoch != after.epoch:
+        return True
+    old, new = before.counters, after.counters
+    return any(new[key] < old[key] for key in old.keys() & new.keys())
+
+
+def growth(window: Sequence[Point]) -> dict[Key, float]:
+    """Return by how much each counter grew over the window; one absent at either end is absent."""
+    if len(window) < 2:
+        return {}
+    first, last = window[0].counters, window[-1].counters
+    return {key: max(last[key] - first[key], 0.0) for key in first.keys() & last.keys()}
+
+
+def per_second(window: Sequence[Point], key: Key) -> float | None:
     """Return the rate of one counter over the window, or None where it cannot be said."""
-    known = [(sample.time, held[key]) for sample in window if key in (held := counters(sample))]
-    if len(known) < 2 or known[-1][0] <= known[0][0]:
+    if len(window) < 2 or window[-1].time <= window[0].time:
         return None
-    return measured((known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0]))
+    first, last = window[0].counters.get(key), window[-1].counters.get(key)
+    if first is None or last is None:
+        return None
+    return measured((last - first) / (window[-1].time - window[0].time))
+
+
+def mean(window: Sequence[Point], gauge: str) -> float | None:
+    """Return the mean of a gauge over the window; points where it is absent do not count."""
+    said = [value for one in window if (value := getattr(one, gauge)) is not None]
+    return sum(said) / len(said) if said else None
 
 
 def total(growths: Iterable[Mapping[Key, float]]) -> dict[Key, float]:

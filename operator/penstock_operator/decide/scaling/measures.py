@@ -9,13 +9,14 @@ from penstock_operator.decide.scaling.counters import (
     buckets,
     curve_sums,
     growth,
+    mean,
     per_second,
     total,
 )
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.service_curve import batch_p99_seconds
 from penstock_operator.decide.scaling.windows import Window
-from penstock_operator.observed import DutySource, PodSample, measured
+from penstock_operator.observed import DutySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Demand:
     """Those without a full window: no demand for scaling up, 100 % busy for scaling down."""
     waiting: float | None
     """Requests, summed over the sampled Ready pods."""
+    mean_waiting: float | None
+    """The same, each pod's mean over its window: a queue breathes with every batch."""
     rows_per_second: float | None
     """Received before admission, over all pods with a full window, terminating ones too."""
     age_seconds: float | None
@@ -66,7 +69,7 @@ def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) 
     waiting = {
         uid: value
         for uid in ready
-        if uid in fresh and (value := measured(fresh[uid][-1].waiting)) is not None
+        if uid in fresh and (value := fresh[uid][-1].waiting) is not None
     }
     rates = {
         uid: rate
@@ -79,6 +82,9 @@ def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) 
         sampled=len(waiting),
         unmeasured=sum(uid not in rates for uid in ready),
         waiting=sum(waiting.values()) if waiting else None,
+        mean_waiting=sum(mean(fresh[uid], "waiting") or 0.0 for uid in waiting)
+        if waiting
+        else None,
         rows_per_second=sum(rates.values()) if rates else None,
         age_seconds=max(ages, default=None),
     )
@@ -120,15 +126,10 @@ def _duty(window: Window) -> tuple[float, DutySource] | None:
     """Return a pod's duty: what the device says, else the rate of its engine's busy time."""
     newest = window[-1]
     if newest.duty_source in {DutySource.DCGM, DutySource.NVML}:
-        said = _mean_gauge(window)
+        said = mean(window, "gpu_utilization")
         if said is not None:
-            return said, newest.duty_source
+            return min(said, 1.0), newest.duty_source
     busy = per_second(window, "seconds")
     if busy is None:
-        busy = _mean_gauge(window)
+        busy = mean(window, "gpu_utilization")
     return None if busy is None else (min(busy, 1.0), DutySource.ENGINE)
-
-
-def _mean_gauge(window: Sequence[PodSample]) -> float | None:
-    said = [value for one in window if (value := measured(one.gpu_utilization)) is not None]
-    return min(sum(said) / len(said), 1.0) if said else None

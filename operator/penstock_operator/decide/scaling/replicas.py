@@ -49,16 +49,17 @@ def target_per_replica(settings: LawSettings, cap: int) -> float:
 def is_spare(seen: ReplicasInput) -> bool:
     """Return whether one replica less would do now. Anything absent: no.
 
-    A Ready pod without a full window counts 100 % busy. Replicas that are not Ready carry nothing: they
-    would go first, and only the Ready ones that stay are counted on.
+    Waiting is judged by its mean over the window, since one sample may catch a queue in mid-batch. A Ready
+    pod without a full window counts 100 % busy. Replicas that are not Ready carry nothing: they would go
+    first, and only the Ready ones that stay are counted on.
     """
     demand = seen.demand
     staying = min(demand.ready, seen.replicas - 1)
-    if staying < 1 or demand.waiting is None or demand.rows_per_second is None:
+    if staying < 1 or demand.mean_waiting is None or demand.rows_per_second is None:
         return False
     target = target_per_replica(seen.settings, seen.cap)
     unsampled = demand.ready - demand.sampled
-    if (demand.waiting + unsampled * target) / demand.ready >= target / 2:
+    if (demand.mean_waiting + unsampled * target) / demand.ready >= target / 2:
         return False
     high = seen.settings.high_percent / 100
     seconds = batch_seconds(seen.sums, seen.cap)

@@ -6,7 +6,7 @@ Counters are differenced by the operator from raw values, so that no rate ever s
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock_operator.decide.scaling.counters import born, restarted
+from penstock_operator.decide.scaling.counters import Point, born, point, restarted
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource, measured
 
@@ -25,8 +25,8 @@ LEAST_SPACING_SECONDS = 0.5
 YOUNG_SECONDS = 10.0
 """Two scrapes: the counters of a pod this young when first seen began at 0 with it."""
 
-Window = tuple[PodSample, ...]
-"""Samples of one pod, oldest first."""
+Window = tuple[Point, ...]
+"""Points of one pod, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,15 @@ def _by_pod(signals: PoolSignals, asked: float) -> dict[str, list[PodSample]]:
 def _extend(window: Window, fresh: Iterable[PodSample], pod: LawPod) -> Window:
     for sample in fresh:
         if not window:
-            window = (*_birth(sample, pod), sample)
+            first = point(sample)
+            window = (*_birth(first, pod), first)
         elif sample.time - window[-1].time >= LEAST_SPACING_SECONDS:
-            window = (sample,) if restarted(window[-1], sample) else (*window, sample)
+            new = point(sample)
+            window = (new,) if restarted(window[-1], new) else (*window, new)
     return _trim(window)
 
 
-def _birth(first: PodSample, pod: LawPod) -> Window:
+def _birth(first: Point, pod: LawPod) -> Window:
     if pod.created is None or not 0 < first.time - pod.created <= YOUNG_SECONDS:
         return ()
     return (born(first, pod.created),)

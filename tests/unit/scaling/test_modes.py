@@ -1,0 +1,288 @@
+"""The modes of both valves: what is done, what is said, and what never collapses (DESIGN, section 2)."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.live import BatchingMode, ScalingMode
+from penstock_api.status import PoolStatus
+from penstock_operator.decide.scaling.decision import ScalingOutcome
+from penstock_operator.observed import SignalSource
+from tests.unit.scaling.views import Pool, deployment
+from tests.unit.scaling.world import SETTINGS
+
+
+def said(outcome: ScalingOutcome, type: str) -> tuple[str, str]:
+    """Return a condition's (status, reason)."""
+    found = {one.type: one for one in outcome.conditions}[type]
+    return found.status.value, found.reason
+
+
+def published(cap: int) -> LimitsUpdate:
+    return LimitsUpdate(
+        max_batch_size=cap,
+        max_queue_depth=100,
+        max_queue_delay_milliseconds=5,
+        discipline=Discipline.FIRST_IN_FIRST_OUT,
+        generation=7,
+    )
+
+
+def busy_at_eight() -> Pool:
+    """A pool in Auto that has scaled from 1 to 8."""
+    pool = Pool(waiting=100.0, rows_per_second=90.0)
+    pool.tick(2)
+    assert pool.live == 8
+    pool.waiting = 0.0
+    pool.tick(4)
+    return pool
+
+
+def test_auto_acts_on_both_valves_and_says_so() -> None:
+    pool = Pool(waiting=10.0)
+    first = pool.tick()
+    assert (first.cap, first.replicas) == (1, 3)
+    assert first.acted == "Acted"
+    assert said(first, "Scaling") == ("True", "Acting")
+    assert said(first, "MetricsAvailable") == ("True", "FromPrometheus")
+    assert first.last_decision is not None
+    assert first.last_decision.replicas_term == "QueueDepth"
+
+
+def test_auto_hold_auto_at_eight_collapses_nothing() -> None:
+    pool = busy_at_eight()
+    held = pool.edit(scaling=ScalingMode.HOLD, waiting=0.0)
+    assert held.replicas == 8
+    assert said(held, "Scaling") == ("False", "Held")
+    pool.tick(100)
+    assert {one.replicas for one in pool.outcomes[-100:]} == {8}
+    back = pool.edit(scaling=ScalingMode.AUTO)
+    assert back.replicas in {7, 8}
+    assert said(back, "Scaling") == ("True", "Acting")
+
+
+def test_hold_freezes_within_a_tick_while_the_queue_grows() -> None:
+    pool = Pool()
+    pool.tick(3)
+    held = pool.edit(scaling=ScalingMode.HOLD, waiting=500.0)
+    assert held.replicas == 1
+    assert held.desired_replicas == 1
+    assert held.acted == "Held"
+    assert held.last_decision is not None
+    assert (held.last_decision.replicas, held.last_decision.acted) == (8, "Held")
+
+
+def test_auto_to_manual_at_eight_takes_the_count_of_the_same_edit() -> None:
+    pool = busy_at_eight()
+    manual = pool.edit(scaling=ScalingMode.MANUAL, spec_replicas=8, waiting=0.0)
+    assert (manual.replicas, manual.desired_replicas) == (8, 8)
+    assert said(manual, "Scaling") == ("False", "Manual")
+    pool.tick(200)
+    assert pool.live == 8
+
+
+def test_manual_means_what_spec_replicas_says_even_zero_or_above_max_replicas() -> None:
+    assert Pool(scaling=ScalingMode.MANUAL, spec_replicas=20).tick().replicas == 20
+    assert Pool(scaling=ScalingMode.MANUAL, spec_replicas=0, live=0).tick().replicas == 0
+
+
+def test_in_manual_nobody_asks_the_law_about_the_count() -> None:
+    pool = Pool(scaling=ScalingMode.MANUAL, spec_replicas=2, live=2, waiting=500.0)
+    pool.tick(3)
+    assert pool.outcomes[-1].decision.replicas == 2
+    assert pool.outcomes[-1].last_decision is None or pool.outcomes[-1].last_decision.replicas == 2
+
+
+def test_recommend_records_the_wish_and_keeps_spec_replicas() -> None:
+    pool = Pool(scaling=ScalingMode.RECOMMEND, spec_replicas=2, live=2, waiting=9.0)
+    pool.tick(2)
+    last = pool.outcomes[-1]
+    assert (last.replicas, last.desired_replicas) == (2, 5)
+    assert said(last, "Scaling") == ("False", "Recommending")
+    assert last.last_decision is not None
+    assert last.last_decision.acted == "Recommended"
+
+
+def test_leaving_manual_for_auto_starts_from_the_live_count_never_the_minimum() -> None:
+    pool = Pool(scaling=ScalingMode.MANUAL, spec_replicas=6, live=6)
+    pool.tick(3)
+    assert pool.edit(scaling=ScalingMode.AUTO).replicas == 6
+
+
+def test_a_policys_bound_wins_over_hold_and_says_why() -> None:
+    pool = busy_at_eight()
+    pool.edit(scaling=ScalingMode.HOLD)
+    bounded = pool.edit(bound=4, law=replace(SETTINGS, max_replicas=4))
+    assert bounded.replicas == 4
+    assert [event.message for event in bounded.events] == [
+        "Replicas 8 -> 4: a policy allows at most 4."
+    ]
+
+
+def test_hold_outlives_edits_of_min_and_max_replicas() -> None:
+    pool = busy_at_eight()
+    pool.edit(scaling=ScalingMode.HOLD)
+    assert pool.edit(law=replace(SETTINGS, max_replicas=2)).replicas == 8
+    assert pool.edit(law=replace(SETTINGS, min_replicas=8)).replicas == 8
+
+
+def test_fixed_batching_publishes_size_max_at_once() -> None:
+    pool = Pool(batching=BatchingMode.FIXED)
+    assert pool.tick().cap == 64
+    assert pool.edit(law=replace(SETTINGS, size_max=16)).cap == 16
+
+
+def test_recommend_batching_freezes_the_cap_and_shows_the_wish() -> None:
+    pool = Pool(
+        batching=BatchingMode.RECOMMEND,
+        scaling=ScalingMode.HOLD,
+        law=replace(SETTINGS, objective_milliseconds=None),
+        waiting=50.0,
+        published=published(8),
+    )
+    pool.tick(20)
+    last = pool.outcomes[-1]
+    assert {one.cap for one in pool.outcomes} == {8}
+    assert last.recommended_cap == 10
+    assert pool.edit(law=replace(SETTINGS, size_max=4)).cap == 4, "the range of sizes holds at once"
+
+
+def test_from_fixed_to_auto_the_cap_starts_where_it_is() -> None:
+    pool = Pool(batching=BatchingMode.FIXED)
+    pool.tick(3)
+    assert pool.edit(batching=BatchingMode.AUTO).cap == 64
+
+
+def test_an_operators_restart_takes_the_live_count_and_the_published_cap() -> None:
+    pool = Pool(live=5, published=published(12), spec_replicas=1)
+    outcome = pool.tick()
+    assert (outcome.cap, outcome.replicas) == (12, 5)
+    assert outcome.events == ()
+    pool.tick(11)
+    assert pool.live == 5, "not before a full stabilisation"
+    pool.tick(4)
+    assert pool.live == 4, "the stabilisation began with the first full window"
+
+
+def test_a_pool_unseen_for_long_is_a_pool_just_met() -> None:
+    """Leadership lost and found: another leader may have scaled meanwhile."""
+    pool = busy_at_eight()
+    pool.now += 600
+    pool.live = 3
+    assert pool.tick().replicas == 3
+
+
+def test_a_deployment_scaled_by_another_hand_is_put_back() -> None:
+    pool = busy_at_eight()
+    pool.live = 2
+    assert pool.tick().replicas == 8
+    pool.edit(scaling=ScalingMode.HOLD)
+    pool.live = 0
+    assert pool.tick().replicas == 8
+
+
+def test_a_deleted_deployment_comes_back_with_its_count() -> None:
+    """kserve#3768: an update resets replicas to 1."""
+    pool = busy_at_eight()
+    pool.live = None
+    assert pool.tick().replicas == 8
+    pool.restart_operator()
+    pool.live = None
+    assert pool.tick().replicas == 8
+
+
+@pytest.mark.parametrize(("wanted", "first"), [(1, 2), (3, 3), (50, 8)])
+def test_a_new_pool_in_auto_starts_with_spec_replicas_inside_the_bounds(
+    wanted: int, first: int
+) -> None:
+    pool = Pool(live=None, spec_replicas=wanted, law=replace(SETTINGS, min_replicas=2))
+    assert pool.tick().replicas == first
+
+
+def test_a_foreign_deployment_says_nothing_about_our_count() -> None:
+    pool = Pool(spec_replicas=3)
+    view = replace(
+        pool.view(), children={("Deployment", "chat-penstock"): deployment(50, "someone-else")}
+    )
+    pool.view = lambda: view  # type: ignore[method-assign]
+    assert pool.tick().replicas == 3
+
+
+def test_a_scale_write_that_auto_ignores_is_told_once_and_stays_visible() -> None:
+    pool = Pool(live=2, spec_replicas=2)
+    pool.tick(2)
+    ignored = pool.edit(spec_replicas=5)
+    assert ignored.replicas == 2
+    assert said(ignored, "Scaling") == ("True", "ReplicasIgnored")
+    assert [event.reason for event in ignored.events] == ["ReplicasIgnored"]
+    again = pool.tick()
+    assert said(again, "Scaling") == ("True", "ReplicasIgnored")
+    assert again.events == ()
+    pool.restart_operator()
+    restarted = pool.tick()
+    assert said(restarted, "Scaling") == ("True", "ReplicasIgnored")
+    assert restarted.events == ()
+    assert said(pool.edit(scaling=ScalingMode.MANUAL), "Scaling") == ("False", "Manual")
+
+
+def test_setting_auto_and_a_count_in_one_edit_ignores_nothing() -> None:
+    pool = Pool(scaling=ScalingMode.MANUAL, spec_replicas=2, live=2)
+    pool.tick(2)
+    both = pool.edit(scaling=ScalingMode.AUTO, spec_replicas=4)
+    assert said(both, "Scaling") == ("True", "Acting")
+
+
+def test_where_signals_come_from_is_always_said() -> None:
+    pool = Pool()
+    assert said(pool.tick(), "MetricsAvailable") == ("True", "FromPrometheus")
+    pool.edit(
+        source=SignalSource.PODS, problem="Prometheus at http://p:9090 did not answer within 2 s"
+    )
+    read = pool.tick()
+    assert said(read, "MetricsAvailable") == ("True", "ReadFromPods")
+    assert "did not answer" in read.conditions[1].message
+    lost = pool.edit(
+        source=SignalSource.NONE, problem="3 Ready pods: /metrics did not answer within 2 s"
+    )
+    assert said(lost, "MetricsAvailable") == ("False", "NoSignals")
+    assert said(lost, "Scaling") == ("False", "SignalsAbsent")
+    loading = pool.edit(ready=False)
+    assert said(loading, "MetricsAvailable") == ("Unknown", "NoReadyPods")
+    assert said(loading, "Scaling") == ("True", "Acting")
+
+
+def test_a_replica_move_is_one_event_of_one_sentence() -> None:
+    pool = Pool()
+    pool.tick(2)
+    moved = pool.edit(waiting=10.0)
+    assert [(event.reason, event.message) for event in moved.events] == [
+        ("ScaledUp", "Replicas 1 -> 3: 10 requests wait, over 4.0 per replica.")
+    ]
+
+
+def test_the_last_decision_keeps_its_time_while_it_says_the_same() -> None:
+    pool = Pool(scaling=ScalingMode.RECOMMEND, batching=BatchingMode.FIXED, live=1, waiting=10.0)
+    pool.tick()
+    first = pool.tick(2).last_decision
+    later = pool.tick(10).last_decision
+    assert first is not None
+    assert later == first
+
+
+def test_nothing_wanted_is_nothing_recorded() -> None:
+    pool = Pool(live=1, published=published(64), status=PoolStatus())
+    pool.tick(10)
+    assert pool.outcomes[-1].last_decision is None
+    assert pool.outcomes[-1].acted == "Steady"
+
+
+def test_the_status_holds_decimal_strings_and_leaves_out_what_is_absent() -> None:
+    pool = Pool(waiting=2.0, rows_per_second=10.0)
+    pool.tick(8)
+    status = pool.outcomes[-1].scaling_status
+    assert status.source == "Prometheus"
+    assert status.waiting == "2.0"
+    assert status.rows_per_second == "10.0"
+    assert status.batch_time_target_milliseconds == "447.8"
+    assert status.batch_p99_milliseconds is None

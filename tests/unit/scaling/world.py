@@ -1,0 +1,237 @@
+"""A pool on fake time: fluid arrivals, whole batches, scrapes every 5 s, cold starts, and a law in charge.
+
+Each replica takes its even share of the arrivals and serves greedily: a batch of b rows (one row a
+request) takes a + c*b seconds. No randomness, so a story always ends the same way.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
+
+TICK = 5.0
+BOUNDS = (
+    0.01,
+    0.02,
+    0.04,
+    0.05,
+    0.065,
+    0.08,
+    0.1,
+    0.125,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.4,
+    0.5,
+    0.65,
+    0.8,
+    1.0,
+    2.0,
+    inf,
+)
+
+SETTINGS = LawSettings(
+    objective_milliseconds=1000,
+    size_min=1,
+    size_max=64,
+    max_queue_delay_milliseconds=5,
+    min_replicas=1,
+    max_replicas=8,
+    low_percent=50,
+    high_percent=90,
+    target_per_replica=4,
+    stabilization_seconds=60,
+    max_percent_per_minute=100,
+)
+
+
+@dataclass
+class Replica:
+    """One pod: its queue, its batch, its counters."""
+
+    uid: str
+    created: float
+    ready_at: float
+    cap: int
+    cap_bound: int | None = None
+    waiting: float = 0.0
+    running: int = 0
+    free_at: float = 0.0
+    started_at: float = 0.0
+    received: float = 0.0
+    sums: list[float] = field(default_factory=lambda: [0.0] * 6)
+    counts: list[int] = field(default_factory=lambda: [0] * len(BOUNDS))
+
+    def serve(self, start: float, end: float, rate: float, curve: Callable[[int], float]) -> None:
+        """Live through [start, end) while requests come at `rate` a second."""
+        at = max(start, self.ready_at)
+        while at < end:
+            if self.running:
+                until = min(self.free_at, end)
+                self._receive(rate * (until - at))
+                at = until
+                if at >= self.free_at:
+                    self._settle()
+            elif self.waiting >= 1:
+                self.running = min(self.cap, int(self.waiting))
+                self.waiting -= self.running
+                self.started_at, self.free_at = at, at + curve(self.running)
+            else:
+                pause = (1 - self.waiting) / rate if rate > 0 else inf
+                until = min(at + pause + 1e-9, end)
+                self._receive(rate * (until - at))
+                at = until
+
+    def _receive(self, rows: float) -> None:
+        self.waiting += rows
+        self.received += rows
+
+    def _settle(self) -> None:
+        b, t = float(self.running), self.free_at - self.started_at
+        for i, grown in enumerate((1.0, b, b * b, t, b * t, t * t)):
+            self.sums[i] += grown
+        self.counts[bisect_left(BOUNDS, t)] += 1
+        self.running = 0
+
+    def sample(self, now: float) -> PodSample:
+        """Return what a scrape would find."""
+        names = tuple(CurveSums.model_fields)[1:]
+        return PodSample(
+            uid=self.uid,
+            time=now,
+            waiting=self.waiting,
+            running=float(self.running),
+            requests_received=self.received,
+            rows_received=self.received,
+            curve=CurveSums(**dict(zip(names, self.sums, strict=True))),
+            batch_duration_buckets=tuple(
+                (bound, float(sum(self.counts[: i + 1]))) for i, bound in enumerate(BOUNDS)
+            ),
+            out_of_memory_splits=0.0,
+            batch_cap=float(self.cap),
+            duty_source=DutySource.ENGINE,
+        )
+
+
+@dataclass
+class World:
+    """A pool, its load, and the law that turns its valves."""
+
+    settings: LawSettings = SETTINGS
+    rate: float = 0.0
+    replicas: int = 1
+    cap: int | None = None
+    a: float = 0.040
+    c: float = 0.005
+    cold_start: float = 30.0
+    source: SignalSource = SignalSource.PROMETHEUS
+    hidden: Callable[[Replica], bool] = lambda _: False
+    distort: Callable[[PodSample], PodSample] = lambda one: one
+    acknowledges: bool = True
+    obey: bool = True
+    """Whether decisions are carried out; if not, the law only recommends."""
+    law: Law[Any] = field(default_factory=UtilizationBand)
+    now: float = 10_000.0
+    pods: list[Replica] = field(default_factory=list)
+    state: Any = None
+    decisions: list[Decision] = field(default_factory=list)
+    made: int = 0
+    duty_says: float | None = None
+
+    def __post_init__(self) -> None:
+        self._start(self.replicas, ready_at=self.now)
+
+    def _start(self, number: int, ready_at: float) -> None:
+        for _ in range(number):
+            self.made += 1
+            created = self.now - 1000 if ready_at == self.now else self.now
+            cap = self.cap or self.settings.size_min
+            self.pods.append(Replica(f"pod-{self.made}", created, ready_at, cap))
+
+    @property
+    def ready(self) -> list[Replica]:
+        """The pods that serve."""
+        return [pod for pod in self.pods if pod.ready_at <= self.now]
+
+    @property
+    def last(self) -> Decision:
+        """The newest decision."""
+        return self.decisions[-1]
+
+    def run(self, seconds: float) -> "World":
+        """Live for so long, ticking every 5 s."""
+        for _ in range(round(seconds / TICK)):
+            serving = [pod for pod in self.pods if pod.ready_at < self.now + TICK]
+            for pod in serving:
+                share = self.rate / len(serving)
+                pod.serve(self.now, self.now + TICK, share, lambda b: self.a + self.c * b)
+            self.now += TICK
+            self.tick()
+        return self
+
+    def tick(self) -> Decision:
+        """Let the law decide once, and carry it out."""
+        if self.state is None:
+            self.state = self.law.initial(self.now)
+        self.state, decision = self.law.step(self.state, self.observed(), self.now)
+        self.decisions.append(decision)
+        if self.obey:
+            self._carry_out(decision)
+        return decision
+
+    def observed(self) -> LawInput:
+        """Return what the law sees."""
+        samples = tuple(
+            self.distort(replace(pod.sample(self.now), gpu_utilization=self.duty_says))
+            for pod in self.ready
+            if not self.hidden(pod)
+        )
+        if self.duty_says is not None:
+            samples = tuple(replace(one, duty_source=DutySource.NVML) for one in samples)
+        absent = self.source is SignalSource.NONE
+        return LawInput(
+            settings=self.settings,
+            signals=PoolSignals(self.source, () if absent else samples),
+            pods=tuple(
+                LawPod(
+                    uid=pod.uid,
+                    ready=pod.ready_at <= self.now,
+                    terminating=False,
+                    acknowledged=self.acknowledges and pod.cap == self.cap,
+                    cap_bound=pod.cap_bound,
+                    created=pod.created,
+                )
+                for pod in self.pods
+            ),
+            replicas=self.replicas,
+            cap=self.cap,
+        )
+
+    def _carry_out(self, decision: Decision) -> None:
+        self.cap = decision.cap
+        for pod in self.pods:
+            pod.cap = min(decision.cap, pod.cap_bound or decision.cap)
+        if decision.replicas > self.replicas:
+            self._start(decision.replicas - self.replicas, self.now + self.cold_start)
+        elif decision.replicas < self.replicas:
+            self.pods.sort(key=lambda pod: pod.ready_at)
+            for gone in self.pods[decision.replicas :]:
+                self.pods[0].waiting += gone.waiting
+            self.pods = self.pods[: decision.replicas]
+        self.replicas = decision.replicas
+
+    def counts(self) -> list[int]:
+        """Return the wanted replica count of every tick."""
+        return [decision.replicas for decision in self.decisions]
+
+    def caps(self) -> list[int]:
+        """Return the wanted cap of every tick."""
+        return [decision.cap for decision in self.decisions]
