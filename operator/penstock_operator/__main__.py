@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack
 
 import kopf
+from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
 
 from penstock_api.pool import ImagePullPolicy
 from penstock_operator import calls, handlers, health, logs
@@ -71,11 +72,11 @@ async def run(config: Config) -> None:
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
         ]
-        await _until_any_ends(operation, resync, parts)
+        await _until_any_ends(operation, resync, parts, config.pod_name)
 
 
 async def _until_any_ends(
-    operation: Operation, resync: Resync, parts: list[asyncio.Task[None]]
+    operation: Operation, resync: Resync, parts: list[asyncio.Task[None]], pod_name: str
 ) -> None:
     watch = asyncio.create_task(
         kopf.operator(
@@ -83,6 +84,8 @@ async def _until_any_ends(
             settings=handlers.settings(),
             clusterwide=True,
             standalone=True,
+            # unset, kopf asks the password file for a user, and the image's 65532 has no entry there
+            identity=Identity(pod_name),
         ),
         name="watch",
     )
