@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock_runtime.batching.former import Batch
-from penstock_runtime.models.base import Model, OutOfMemory, describe
+from penstock_runtime.models.base import DeviceLost, Model, OutOfMemory, describe
 from penstock_runtime.models.outputs import checked
 from penstock_runtime.request import Completed, End, Failed, Request, Tensor
 
@@ -46,6 +46,9 @@ def execute(
     """Run `batch`; every request of it has exactly one end in the result, whatever the model raises.
 
     `pulse` is called before each run of the model: a batch that is split many times is not stuck.
+
+    Raises:
+        DeviceLost: no batch will ever run again in this process.
     """
     return _Execution(model, batch, clock, pulse).ran
 
@@ -62,31 +65,33 @@ class _Execution:
         self._serve(batch.requests, batch.rows, batch.cap)
 
     def _serve(self, requests: Sequence[Request], rows: int, slice_rows: int) -> None:
-        """End every one of `requests`, `slice_rows` at a time where they have more."""
+        """End every one of `requests`, `slice_rows` at a time where they have more.
+
+        What is tried again is tried outside the except blocks: an error that is still held holds, by
+        its traceback, the tensors of the batch that did not fit.
+        """
+        out_of_memory = False
         try:
             outputs = self._run(assemble(requests), rows, slice_rows)
+        except DeviceLost:
+            raise
         except _OUT_OF_MEMORY as error:
-            self._split_for_memory(requests, rows, slice_rows, error)
+            out_of_memory, reason = True, describe(error)
         except Exception as error:  # noqa: BLE001  whatever a model raises, its requests are told
-            self._split_for_culprit(requests, slice_rows, error)
+            reason = describe(error)
         else:
             self._complete(requests, outputs)
-
-    def _split_for_memory(
-        self, requests: Sequence[Request], rows: int, slice_rows: int, error: Exception
-    ) -> None:
-        tried_rows = min(rows, slice_rows)
-        if tried_rows == 1:
-            self._split_for_culprit(requests, 1, error)
             return
-        self.ran.out_of_memory_splits += 1
-        self._serve(requests, rows, -(-tried_rows // 2))
+        tried_rows = min(rows, slice_rows)
+        if out_of_memory and tried_rows > 1:
+            self.ran.out_of_memory_splits += 1
+            self._serve(requests, rows, -(-tried_rows // 2))
+        else:
+            self._split_for_culprit(requests, slice_rows, reason)
 
-    def _split_for_culprit(
-        self, requests: Sequence[Request], slice_rows: int, error: Exception
-    ) -> None:
+    def _split_for_culprit(self, requests: Sequence[Request], slice_rows: int, reason: str) -> None:
         if len(requests) == 1:
-            self.ran.ends.append((requests[0].id, Failed(describe(error))))
+            self.ran.ends.append((requests[0].id, Failed(reason)))
             return
         middle = len(requests) // 2
         for half in (requests[:middle], requests[middle:]):

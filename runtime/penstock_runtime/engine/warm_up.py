@@ -33,7 +33,7 @@ def warm_up(model: Model, clock: Callable[[], float]) -> WarmUp:
         ModelLoadFailed: not even one row of any invented sample runs.
     """
     sample, curve, began = find_sample(model), Curve(), clock()
-    bound = max(1, min(model.memory_bound_rows(), model.info.max_rows, MAX_BATCH_SIZE))
+    bound = max(1, min(int(model.memory_bound_rows()), model.info.max_rows, MAX_BATCH_SIZE))
     largest = 1
     for rows in _sizes(bound):
         if clock() - began > WARM_UP_SECONDS:

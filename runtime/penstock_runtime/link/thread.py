@@ -93,6 +93,7 @@ class ThreadLink:
         self._thread = threading.Thread(target=self._live, name="penstock-engine", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[ModelInfo]
+        """Done once the model serves or has failed to load."""
         self._deliver: Callable[[FromEngine], None]
 
     async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
@@ -114,7 +115,7 @@ class ThreadLink:
     async def close(self) -> None:
         """As `EngineLink.close`."""
         self._inbox.close()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._ready.done():  # nobody waits for a load
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     # -- the engine's thread

@@ -37,6 +37,10 @@ class OutOfMemory(Exception):
     """The device could not hold the batch; the engine splits it, retries, and lowers its bound."""
 
 
+class DeviceLost(Exception):
+    """The device will run nothing more in this process: the engine dies, and its pod starts again."""
+
+
 class ModelLoadFailed(Exception):
     """The model cannot be served; the message is one line naming the file or factory and the remedy."""
 
@@ -54,7 +58,13 @@ class Model(Protocol):
     info: ModelInfo
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the outputs for `inputs`, row for row; raise `OutOfMemory` or any error of the model's own."""
+        """Return the outputs for `inputs`, row for row, leaving `inputs` as they are.
+
+        Raises:
+            OutOfMemory: the batch did not fit; a smaller one may.
+            DeviceLost: nothing will run any more.
+            Exception: any error of the model's own.
+        """
 
     def memory_bound_rows(self) -> int:
         """Return floor(0.8 * free / bytes per row) as measured on the device, at least 1."""

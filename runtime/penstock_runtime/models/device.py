@@ -6,11 +6,21 @@ from contextlib import contextmanager
 
 import torch
 
-from penstock_runtime.models.base import OutOfMemory, describe
+from penstock_runtime.models.base import DeviceLost, OutOfMemory, describe
 from penstock_runtime.models.cgroup import cpu_quota
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
 """How torch's allocator for CPUs signs its RuntimeError: it has no type of its own."""
+
+_STICKY_CUDA_ERRORS = (
+    "device-side assert triggered",
+    "an illegal memory access was encountered",
+    "an illegal instruction was encountered",
+    "misaligned address",
+    "unspecified launch failure",
+    "uncorrectable ECC error",
+)
+"""CUDA Runtime API, `cudaError`: after these "the process must be terminated and relaunched"."""
 
 
 def choose_device() -> torch.device:
@@ -38,8 +48,8 @@ def pin_threads() -> None:
 
 
 @contextmanager
-def memory_errors() -> Iterator[None]:
-    """Turn every way of running out of memory into `OutOfMemory`."""
+def device_errors() -> Iterator[None]:
+    """Turn every way of running out of memory into `OutOfMemory`, and a broken context into `DeviceLost`."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -47,4 +57,6 @@ def memory_errors() -> Iterator[None]:
     except RuntimeError as error:
         if _CPU_ALLOCATOR in str(error):
             raise OutOfMemory(describe(error)) from error
+        if any(words in str(error) for words in _STICKY_CUDA_ERRORS):
+            raise DeviceLost(describe(error)) from error
         raise

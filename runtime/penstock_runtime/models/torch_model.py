@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.models.device import memory_errors
+from penstock_runtime.models.device import device_errors
 from penstock_runtime.models.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.sample import find_sample
 from penstock_runtime.models.tensors import to_numpy, to_torch
@@ -24,7 +24,7 @@ class TorchModel:
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """As `Model.run`."""
-        with memory_errors(), torch.inference_mode():
+        with device_errors(), torch.inference_mode():
             tensors = [to_torch(inputs[spec.name], self._device) for spec in self.info.inputs]
             return {name: to_numpy(one) for name, one in self._named(self._call(tensors)).items()}
 

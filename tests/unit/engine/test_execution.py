@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from penstock_runtime.batching.former import Batch
 from penstock_runtime.engine.execution import Ran, execute
+from penstock_runtime.models.base import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
 from tests.unit.engine.builders import POISON, Doubling, a_request, answer
 
@@ -88,6 +91,28 @@ def test_the_models_memory_error_counts_as_out_of_memory() -> None:
     ran = run(Greedy(), a_request("a"), a_request("b"))
     assert [answer(end) for _, end in ran.ends] == [2.0, 2.0]
     assert ran.out_of_memory_splits == 1
+
+
+def test_what_a_batch_that_did_not_fit_had_allocated_is_free_before_the_next_try() -> None:
+    scratch = list[weakref.ref[Tensor]]()
+
+    class Allocating(Doubling):
+        def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+            assert all(one() is None for one in scratch), "the failed batch is still held"
+            mine = np.zeros(8)
+            scratch.append(weakref.ref(mine))
+            return super().run(inputs)
+
+    ran = run(Allocating(fits=1), *(a_request(str(n)) for n in range(4)))
+    assert [answer(end) for _, end in ran.ends] == [2.0] * 4
+
+
+def test_a_lost_device_is_no_fault_of_the_requests() -> None:
+    def lose(_: dict[str, Tensor]) -> dict[str, Tensor]:
+        raise DeviceLost("device-side assert triggered")
+
+    with pytest.raises(DeviceLost):
+        run(Doubling(spoil=lose), a_request("a"), a_request("b"))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import torch
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.warm_up import warm_up
 from penstock_runtime.models import cgroup
-from penstock_runtime.models.base import OutOfMemory
-from penstock_runtime.models.device import memory_errors
+from penstock_runtime.models.base import DeviceLost, OutOfMemory
+from penstock_runtime.models.device import device_errors
 from penstock_runtime.models.memory import ResidentMeter, bound_rows, measured_bound_rows
 from tests.unit.engine.builders import Doubling, FakeClock
 
@@ -125,12 +125,17 @@ def test_the_memory_limit_is_read_from_version_1(tmp_path: Path) -> None:
     ],
 )
 def test_every_way_of_running_out_of_memory_reads_the_same(error: Exception) -> None:
-    with pytest.raises(OutOfMemory), memory_errors():
+    with pytest.raises(OutOfMemory), device_errors():
         raise error
 
 
+def test_a_broken_cuda_context_reads_as_a_lost_device() -> None:
+    with pytest.raises(DeviceLost, match="device-side assert"), device_errors():
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+
 def test_other_errors_of_torch_stay_what_they_are() -> None:
-    with pytest.raises(RuntimeError, match="shapes"), memory_errors():
+    with pytest.raises(RuntimeError, match="shapes"), device_errors():
         raise RuntimeError("shapes do not match")
 
 
