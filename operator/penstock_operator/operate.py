@@ -31,6 +31,7 @@ from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observe.views import (
     Heard,
     all_pools,
+    is_going,
     namespace_labels,
     owned_pods,
     pool_view,
@@ -130,19 +131,21 @@ class Operation:
         await asyncio.gather(self._policies(plan), *self._acts(plan, views, now))
 
     async def _existing(self, batch: Sequence[str]) -> list[PoolObject]:
-        """Return the pools of a batch; forget those that are gone, and tell those that cannot be read."""
+        """Return the pools of a batch that are to stay.
+
+        Those that are gone are forgotten, and those that cannot be read are told so.
+        """
         for uid in batch:
             if uid in self.store.unreadable:
                 await telling.tell_unreadable(self.acts.statuses, self.store.unreadable[uid])
             elif uid not in self.store.pools:
                 self._forget(uid)
-        return [self.store.pools[uid] for uid in batch if uid in self.store.pools]
+        there = [self.store.pools[uid] for uid in batch if uid in self.store.pools]
+        return [pool for pool in there if not is_going(self.store, pool)]
 
     async def _read_signals(self, pools: Sequence[PoolObject], now: float) -> None:
         stale = [
-            pool
-            for pool in pools
-            if not pool.deleting and now - self.memory.of(pool.uid).signals_at >= FRESH_SECONDS
+            pool for pool in pools if now - self.memory.of(pool.uid).signals_at >= FRESH_SECONDS
         ]
         asked = [self._pods_of(pool) for pool in stale]
         if not asked:
@@ -238,7 +241,8 @@ class Operation:
         memory.failures = 0
         if news:
             self.due.notify(plan.uid, now)
-        self.due.next_tick(plan.uid, now, active=plan.active)
+        hindered = bool(memory.refused) or self.confirmations.holds(plan.uid)
+        self.due.next_tick(plan.uid, now, active=plan.active or hindered)
 
     async def _policies(self, plan: Plan) -> None:
         for one in plan.policies:

@@ -16,8 +16,8 @@ from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.views import ChildKey, child_keys
 from penstock_operator.observed import ChildObject, PoolObject
 
-FOUND_SECONDS = 8.0
-"""How long a foreign object is believed to be still there: a freed name heals within 10 s."""
+FOUND_SECONDS = 4.0
+"""How long a foreign object is believed to be still there: less than a tick, so that a freed name heals in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,10 @@ class Confirmations:
         }
         self._remember(pool.uid, found)
         return {key: one.child for key, one in found.items()}
+
+    def holds(self, pool_uid: str) -> bool:
+        """Return whether anything was found under a name that the pool's children should have."""
+        return pool_uid in self._found
 
     def forget(self, pool_uid: str) -> None:
         """Look again at the next visit."""

@@ -50,10 +50,11 @@ class ReplicaSetRecord:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A namespace's labels, which policies select by."""
+    """A namespace: policies select by its labels, and nothing is made in one that is going."""
 
     name: str
     labels: Mapping[str, str]
+    deleting: bool
 
 
 def pool_object(raw: Json) -> PoolObject:
@@ -95,8 +96,9 @@ def policy_object(raw: Json) -> PolicyObject:
 
 
 def namespace_record(raw: Json) -> NamespaceRecord:
-    """Return the namespace's name and labels."""
-    return NamespaceRecord(raw["metadata"]["name"], raw["metadata"].get("labels") or {})
+    """Return what policies and the pass read of the namespace."""
+    meta = raw["metadata"]
+    return NamespaceRecord(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta)
 
 
 def child_object(kind: str, raw: Json) -> ChildObject:

@@ -133,7 +133,7 @@ class ObjectStore:
         if kind is kinds.NAMESPACE:
             space = convert.namespace_record(raw)
             self.namespaces[space.name] = space
-            return convert.digest(space.labels)
+            return convert.digest([space.labels, space.deleting])
         if kind is kinds.REPLICA_SET:
             self.replica_sets[uid] = convert.replica_set_record(raw)
             return self.replica_sets[uid].controller_uid or ""

@@ -83,12 +83,18 @@ def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
     return record.labels if record else {}
 
 
+def is_going(store: ObjectStore, pool: PoolObject) -> bool:
+    """Return whether the pool or its namespace is being deleted: nothing is to be made there any more."""
+    record = store.namespaces.get(pool.namespace)
+    return pool.deleting or (record is not None and record.deleting)
+
+
 def all_pools(store: ObjectStore) -> tuple[PoolLabels, ...]:
     """Return what selectors read of every pool that is not being deleted."""
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
         for pool in store.pools.values()
-        if not pool.deleting
+        if not is_going(store, pool)
     )
 
 

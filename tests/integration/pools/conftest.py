@@ -1,0 +1,160 @@
+"""The operator as a process of its own against the real API server, in namespaces of its own."""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGTERM, Signals
+
+import pytest
+import yaml
+
+from tests.kube.api import Api
+from tests.kube.pools import Pool, until
+from tests.kube.target import Target
+
+CRDS = Path(__file__).parents[3] / "crds"
+IMAGE = "localhost/penstock-busybox:1"
+"""Pods here are not asked to serve: any image does."""
+
+
+class Operator:
+    """One operator process after the other, all of one installation."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, name: str = "operator") -> None:
+        self.port = free_port()
+        self.namespace = namespace
+        self._name = name
+        self._kubeconfig = kubeconfig
+        self._log = kubeconfig.with_name(f"{name}.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it has seen the cluster."""
+        environ = {
+            key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")
+        }
+        environ |= {
+            "KUBECONFIG": str(self._kubeconfig),
+            "PENSTOCK_NAMESPACE": self.namespace,
+            "PENSTOCK_DEFAULT_RUNTIME_IMAGE": IMAGE,
+            "PENSTOCK_POD_NAME": self._name,
+            "PENSTOCK_PORT": str(self.port),
+            "OMP_NUM_THREADS": "1",
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_operator"], env=environ, stderr=log, stdout=log
+            )
+        until("the operator is ready", self._ready, seconds=30)
+
+    def beside(self, name: str) -> "Operator":
+        """Return another one of the same installation, not started."""
+        return Operator(self._kubeconfig, self.namespace, name)
+
+    def send(self, number: Signals) -> None:
+        """Send a signal to the process."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, number: Signals = SIGTERM) -> int:
+        """End it and return its exit status."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = self._process.wait(timeout=20)
+        self._process = None
+        return status
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Stop it for a while."""
+        self.stop()
+        yield
+        self.start()
+
+    def get(self, path: str) -> str:
+        """Return a page of its own port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def log(self) -> str:
+        """Return everything logged so far."""
+        return self._log.read_text()
+
+    @property
+    def running(self) -> bool:
+        """Whether a process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def _ready(self) -> bool | str:
+        if not self.running:
+            raise AssertionError(f"the operator ended:\n{self.log()[-3000:]}")
+        try:
+            return bool(self.get("/readyz"))
+        except (urllib.error.URLError, OSError) as error:
+            return str(error)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    return Target.from_env()
+
+
+@pytest.fixture(scope="session")
+def api(target: Target) -> Api:
+    made = target.api()
+    for file in sorted(CRDS.glob("*.yaml")):
+        made.apply(yaml.safe_load(file.read_text()))
+    return made
+
+
+def _namespace(api: Api, prefix: str) -> Iterator[str]:
+    name = f"{prefix}-{uuid.uuid4().hex[:6]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def system_namespace(api: Api) -> Iterator[str]:
+    yield from _namespace(api, "pools-system")
+
+
+@pytest.fixture(scope="session")
+def operator(
+    target: Target, api: Api, system_namespace: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    folder = tmp_path_factory.mktemp("operator")
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(target.kubectl("config", "view", "--minify", "--flatten", "--raw"))
+    made = Operator(kubeconfig, system_namespace)
+    made.start()
+    yield made
+    if made.running:
+        made.stop()
+
+
+@pytest.fixture
+def namespace(api: Api, operator: Operator) -> Iterator[str]:
+    assert operator.running
+    yield from _namespace(api, "pools")
+
+
+@pytest.fixture
+def pool(api: Api, namespace: str) -> Pool:
+    return Pool(api, namespace, "chat")

@@ -1,0 +1,111 @@
+"""What keeps pods from serving shows on the pool, in Kubernetes' own words, and goes when its cause goes."""
+
+import pytest
+
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, emulated, is_ready, until
+
+pytestmark = pytest.mark.integration
+
+CLAIM = "weights"
+SMALL = {"template": {"container": {"resources": {"requests": {"cpu": "5m"}}}}}
+"""The test machine is small, and these pods never serve."""
+
+
+def test_a_missing_claim_is_told_and_heals_when_it_comes(
+    api: Api, pool: Pool, operator: Operator
+) -> None:
+    spec = {**emulated(replicas=1), **SMALL}
+    claim = {"claimName": CLAIM, "path": "model.pt2"}
+    spec["model"] = {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
+    pool.apply(spec)
+
+    assert until("the missing claim is told", lambda: told(pool, CLAIM), seconds=20) < 15
+
+    for one in volume(pool.namespace):
+        api.create(one)
+    try:
+        until("the claim is no problem any more", lambda: not_told(pool, CLAIM), seconds=60)
+    finally:
+        api.delete(f"/api/v1/persistentvolumes/{volume(pool.namespace)[0]['metadata']['name']}")
+    assert operator.running
+
+
+def test_an_image_that_cannot_be_pulled_is_told_and_heals_with_another(
+    api: Api, pool: Pool
+) -> None:
+    pool.apply({**emulated(replicas=1), **SMALL, "runtime": {"image": "localhost/no-such-image:1"}})
+
+    assert until("the image is told", lambda: told(pool, "no-such-image"), seconds=30) < 20
+    assert pool.condition("Ready")["reason"] == "ImagePullFailed"
+
+    pool.edit({"replicas": 0, "runtime": {"image": "localhost/penstock-busybox:1"}})
+    pool.await_condition("Ready", "True", seconds=40)
+
+
+def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: Pool) -> None:
+    pool.apply({**emulated(replicas=1, accelerators=16), **SMALL})
+
+    assert until("the shortage is told", lambda: told(pool, "nvidia.com/gpu"), seconds=20) < 15
+    assert not any(map(is_ready, pool.pods()))
+
+
+def test_pods_that_admission_refuses_are_told(api: Api, pool: Pool) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    quota: Object = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "no-pods"},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    path = f"/api/v1/namespaces/{pool.namespace}/resourcequotas"
+    api.request("POST", path, quota)
+    counted = f"{path}/no-pods"
+    until("the quota counts", lambda: api.request("GET", counted).get("status", {}).get("used"))
+
+    pool.edit({"replicas": 1})
+
+    assert until("the quota is told", lambda: told(pool, "quota"), seconds=20) < 12
+
+
+def told(pool: Pool, word: str) -> bool | str:
+    said = pool.condition("Ready")
+    return (said.get("status") == "False" and word in said.get("message", "")) or str(said)
+
+
+def not_told(pool: Pool, word: str) -> bool | str:
+    said = pool.condition("Ready")
+    return (bool(said) and word not in said.get("message", "")) or str(said)
+
+
+def volume(namespace: str) -> tuple[Object, Object]:
+    """A volume of the test node's own disk, and the claim to it."""
+    name = f"{namespace}-{CLAIM}"
+    size = {"storage": "1Mi"}
+    persistent: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",
+            "hostPath": {"path": "/tmp", "type": "Directory"},  # noqa: S108 - mounted read-only, never written
+            "claimRef": {"namespace": namespace, "name": CLAIM},
+        },
+    }
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": size},
+        },
+    }
+    return persistent, claim

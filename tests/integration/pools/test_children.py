@@ -1,0 +1,183 @@
+"""A pool makes its children, keeps them as they should be, and never touches a stranger's."""
+
+import json
+
+import pytest
+
+from tests.integration.pools.conftest import Operator
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, emulated, until
+
+pytestmark = pytest.mark.integration
+
+BARE = emulated(replicas=0)
+
+
+def test_a_pool_makes_its_children_and_owns_them(api: Api, pool: Pool) -> None:
+    pool.apply(BARE)
+
+    await_children(api, pool)
+
+    uid = pool.get()["metadata"]["uid"]
+    for path in pool.children.values():
+        child = api.request("GET", path)
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (uid, True)
+        assert child["metadata"]["labels"]["penstock.dev/pool-uid"] == uid
+
+
+def test_a_deleted_child_is_made_again(api: Api, pool: Pool) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    before = {kind: uid_at(api, path) for kind, path in pool.children.items()}
+
+    for path in pool.children.values():
+        api.delete(path)
+
+    def made_again() -> bool | str:
+        now = {kind: uid_at(api, path) for kind, path in pool.children.items()}
+        return all(now[kind] not in (None, before[kind]) for kind in now) or str(now)
+
+    assert until("all children are back", made_again, seconds=15) < 10
+
+
+def test_a_child_edited_by_hand_is_repaired(api: Api, pool: Pool) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    service, deployment = pool.children["Service"], pool.children["Deployment"]
+
+    api.merge(service, {"spec": {"selector": {"penstock.dev/pool-uid": "nobody"}}})
+    api.merge(deployment, {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}})
+    api.merge(deployment, {"metadata": {"labels": {"penstock.dev/pool-uid": None}}})
+
+    uid = pool.get()["metadata"]["uid"]
+
+    def repaired() -> bool:
+        held = api.request("GET", deployment)
+        return bool(
+            api.request("GET", service)["spec"]["selector"] == {"penstock.dev/pool-uid": uid}
+            and held["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 1
+            and held["metadata"]["labels"].get("penstock.dev/pool-uid") == uid
+        )
+
+    until("the edits are undone", repaired, seconds=15)
+
+
+def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: Pool) -> None:
+    variable = {"name": "GREETING", "value": "hello"}
+    pool.apply({**BARE, "template": {"container": {"env": [variable]}}})
+    await_children(api, pool)
+    assert "GREETING" in json.dumps(api.request("GET", pool.children["Deployment"])["spec"])
+
+    pool.apply(BARE)
+
+    def gone() -> bool:
+        return "GREETING" not in json.dumps(api.request("GET", pool.children["Deployment"])["spec"])
+
+    until("the variable is gone", gone, seconds=15)
+
+
+def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: Pool) -> None:
+    strangers = [stranger_service(pool), stranger_deployment(pool)]
+    before = [api.create(one) for one in strangers]
+    paths = [pool.children["Service"], pool.children["Deployment"]]
+
+    pool.apply(BARE)
+
+    pool.await_condition("Ready", "False", "NameConflict", seconds=15)
+    assert [spec_of(api.request("GET", path)) for path in paths] == [spec_of(one) for one in before]
+
+    for path in paths:
+        api.delete(path)
+    await_children(api, pool)
+    assert pool.says("Ready", "False", "NameConflict") is not True
+
+
+def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
+    api: Api, pool: Pool, operator: Operator
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+
+    with operator.down():
+        pool.delete()
+
+        def nothing_left() -> bool | str:
+            left = [kind for kind, path in pool.children.items() if uid_at(api, path)]
+            return not left or str(left)
+
+        until("the garbage collector has taken the children", nothing_left, seconds=30)
+    assert api.get(pool.path) is None
+    assert operator.running
+
+
+def test_a_pool_that_cannot_be_made_hurts_no_other(api: Api, namespace: str) -> None:
+    quota: Object = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "no-deployments", "namespace": namespace},
+        "spec": {"hard": {"count/deployments.apps": "1"}},
+    }
+    good, bad = Pool(api, namespace, "good"), Pool(api, namespace, "bad")
+    good.apply(BARE)
+    await_children(api, good)
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    api.request("POST", path, quota)
+    counted = f"{path}/no-deployments"
+    until("the quota counts", lambda: api.request("GET", counted).get("status", {}).get("used"))
+
+    bad.apply(BARE)
+
+    def told() -> bool | str:
+        said = bad.condition("Ready")
+        return (said.get("status") == "False" and "quota" in said["message"]) or str(said)
+
+    assert until("the refusal is told", told, seconds=15) < 10
+    good.edit({"batching": {"size": {"max": 7}}})
+    good.await_condition("Ready", "True", seconds=10)
+
+    api.delete(counted)
+    await_children(api, bad, seconds=40)
+
+
+def await_children(api: Api, pool: Pool, *, seconds: float = 15) -> None:
+    def there() -> bool | str:
+        missing = [kind for kind, path in pool.children.items() if not uid_at(api, path)]
+        return not missing or f"missing: {missing}; {pool.condition('Ready')}"
+
+    until(f"{pool.name} has its children", there, seconds=seconds)
+
+
+def uid_at(api: Api, path: str) -> str | None:
+    held = api.get(path)
+    return held["metadata"]["uid"] if held and "deletionTimestamp" not in held["metadata"] else None
+
+
+def spec_of(child: Object) -> str:
+    """Everything but what controllers write: resourceVersion moves with a Deployment's status."""
+    metadata = {k: v for k, v in child["metadata"].items() if k in ("uid", "labels", "generation")}
+    return json.dumps([metadata, child["spec"]], sort_keys=True)
+
+
+def stranger_service(pool: Pool) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": pool.name, "namespace": pool.namespace},
+        "spec": {"selector": {"app": "stranger"}, "ports": [{"port": 80}]},
+    }
+
+
+def stranger_deployment(pool: Pool) -> Object:
+    labels = {"app": "stranger"}
+    container = {"name": "stranger", "image": "localhost/penstock-busybox:1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": f"{pool.name}-penstock", "namespace": pool.namespace},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }

@@ -1,0 +1,77 @@
+"""One operator writes at a time, and one that was stopped for long writes nothing when it wakes."""
+
+import time
+from collections.abc import Iterator
+from signal import SIGCONT, SIGKILL, SIGSTOP
+
+import pytest
+
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api
+from tests.kube.pools import Pool, until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def standby(operator: Operator) -> Iterator[Operator]:
+    made = operator.beside("standby")
+    made.start()
+    yield made
+    if made.running:
+        made.stop()
+
+
+def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
+    api: Api, pool: Pool, operator: Operator, standby: Operator
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    assert "penstock_operator_leader 0.0" in standby.get("/metrics")
+
+    with operator.down():
+        pool.edit({"batching": {"maxQueueDepth": 78}})
+        took = until("the standby leads", lambda: leads(standby), seconds=20)
+        pool.await_condition("Ready", "True", seconds=10)
+    assert took < 10
+    assert not [
+        one for one in standby.log().splitlines() if pool.namespace in one and "create" in one
+    ]
+
+
+@pytest.mark.timeout(180)
+def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wakes(
+    api: Api, pool: Pool, operator: Operator
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    operator.send(SIGSTOP)
+    other = operator.beside("successor")
+    try:
+        time.sleep(1)
+        other.start()
+        until("the successor leads", lambda: leads(other), seconds=30)
+        pool.edit({"batching": {"maxQueueDepth": 79}})
+        pool.await_condition("Ready", "True", seconds=10)
+        time.sleep(10)
+        before = generation(api, pool)
+
+        operator.send(SIGCONT)
+        time.sleep(8)
+
+        assert "penstock_operator_leader 0.0" in operator.get("/metrics")
+        assert leads(other)
+        assert generation(api, pool) == before
+    finally:
+        other.stop(SIGKILL)
+    until("the first one leads again", lambda: leads(operator), seconds=40)
+
+
+def leads(operator: Operator) -> bool:
+    return "penstock_operator_leader 1.0" in operator.get("/metrics")
+
+
+def generation(api: Api, pool: Pool) -> list[str]:
+    children = [api.request("GET", path) for path in pool.children.values()]
+    return [child["metadata"]["resourceVersion"] for child in [*children, pool.get()]]

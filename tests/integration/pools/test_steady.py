@@ -1,0 +1,79 @@
+"""What costs nothing must cost nothing: an unchanged cluster is read, never written."""
+
+import json
+import time
+
+import pytest
+
+from tests.cluster.places import Places
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+
+pytestmark = pytest.mark.integration
+
+POOLS = 5
+QUIET_SECONDS = 60
+
+
+@pytest.mark.timeout(240)
+def test_a_minute_over_unchanged_pools_costs_no_write(
+    api: Api, namespace: str, operator: Operator
+) -> None:
+    pools = [Pool(api, namespace, f"quiet-{number}") for number in range(POOLS)]
+    for pool in pools:
+        pool.apply(BARE)
+    for pool in pools:
+        await_children(api, pool)
+        pool.await_condition("Ready", "True", seconds=20)
+    time.sleep(10)  # the statuses that follow the Deployments' own have been written
+    before, since = events_posted(operator), time.time()
+
+    time.sleep(QUIET_SECONDS)
+
+    assert audited(since, namespace) == []
+    assert events_posted(operator) == before
+
+
+def test_an_edit_is_answered_within_a_second(api: Api, pool: Pool) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    pool.await_condition("Ready", "True", seconds=20)
+    held = api.request("GET", pool.children["ConfigMap"])["metadata"]["resourceVersion"]
+
+    pool.edit({"batching": {"maxQueueDepth": 77}})
+
+    def published() -> bool:
+        settings = api.request("GET", pool.children["ConfigMap"])
+        limits = json.loads(settings["data"]["limits.json"])
+        moved = settings["metadata"]["resourceVersion"] != held
+        return bool(moved and limits["maxQueueDepth"] == 77)
+
+    assert until("the new depth is published", published, seconds=5, every=0.05) < 1
+
+
+def events_posted(operator: Operator) -> list[str]:
+    """The operator's own count: the audit log of the test cluster leaves Events out."""
+    lines = operator.get("/metrics").splitlines()
+    return [one for one in lines if one.startswith('penstock_operator_writes_total{kind="Event"')]
+
+
+def audited(since: float, namespace: str) -> list[str]:
+    """The API server's count: the operator's writes in a namespace, where its audit log can be read."""
+    places = Places.from_env({})
+    if not places.audit_log.exists():
+        return []
+    lines = places.audit_log.read_text().splitlines()
+    events: list[Object] = [json.loads(line) for line in lines if "penstock-operator" in line]
+    return [
+        f"{one['verb']} {one['requestURI']}"
+        for one in events
+        if one["requestReceivedTimestamp"] > stamp(since)
+        and one["userAgent"] == "penstock-operator"
+        and one["objectRef"].get("namespace") == namespace
+    ]
+
+
+def stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
