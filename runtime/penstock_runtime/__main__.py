@@ -51,9 +51,10 @@ async def run(config: Config) -> int:
     clients, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(cluster.stop)
-        await cluster.start()
+        cluster_port = await cluster.start()
         stack.push_async_callback(clients.stop)
-        await clients.start()
+        client_port = await clients.start()
+        log.info("listening", extra={"client_port": client_port, "cluster_port": cluster_port})
         if not await _loaded(pod, stop):
             return 0 if stop.is_set() else 1
         meter = DutyMeter(pod.busy_seconds, pod.now, cuda=pod.model_on_cuda())

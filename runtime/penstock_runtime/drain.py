@@ -4,8 +4,8 @@
    answer says `Connection: close`.
 2. Newcomers get 503 with Retry-After. What waits is served while it is predicted to finish by the
    deadline, else it gets the same 503 at once; the engine decides.
-3. When nothing is left, idle keep-alive connections get a moment to speak once more, and be answered
-   503 and `Connection: close` rather than a reset; then the listener closes.
+3. While clients still come they are answered, 503 and `Connection: close` rather than a reset; when
+   nothing is left and nobody has spoken for a moment, the listener closes.
 """
 
 import asyncio
@@ -21,8 +21,10 @@ from penstock_runtime.server import ClientServer
 
 log = logging.getLogger(__name__)
 
-LINGER_SECONDS = 3.0
-"""A connection that was silent for the accepting time and this is unlikely to speak as it is closed."""
+QUIET_SECONDS = 1.0
+"""Who was just told to close may connect here once more, as long as the endpoint is not removed."""
+IDLE_SECONDS = 3.0
+"""An open connection that is silent for so long is unlikely to speak at the moment it is closed."""
 ANSWER_SECONDS = 2.0
 """Within the deadline, kept for writing the last answers."""
 LOOK_SECONDS = 0.02
@@ -43,10 +45,13 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work)
     pod.admission.fail_all(Failed("this pod is stopping: try again", DRAIN_RETRY_SECONDS))
     await _until(lambda: clients.answering == 0, pod, deadline)
-    await _until(
-        lambda: clients.open_connections() == 0, pod, min(pod.now() + LINGER_SECONDS, deadline)
-    )
+    await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
+
+
+def _left_alone(pod: Pod, clients: ClientServer) -> bool:
+    quiet = QUIET_SECONDS if clients.open_connections() == 0 else IDLE_SECONDS
+    return clients.answering == 0 and pod.now() - clients.heard >= quiet
 
 
 async def _until(done: Callable[[], bool], pod: Pod, deadline: float) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -46,6 +45,8 @@ class ClientServer:
         )
         self.answering = 0
         """Requests whose answer is not yet handed to the socket."""
+        self.heard = float("-inf")
+        """When a client last spoke."""
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
@@ -80,7 +81,7 @@ class ClientServer:
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        began = time.monotonic()
+        began = self.heard = self._pod.now()
         given = request.headers.get(HEADER_REQUEST_ID, "")
         request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
         request[REQUEST_ID] = request_id
@@ -91,11 +92,12 @@ class ClientServer:
             self.answering -= 1
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod_name
+        reply.headers[hdrs.SERVER] = "penstock"
         aged = self._connections.note(request.transport, began)
         if aged or self._pod.health.closing:
             reply.force_close()
         if self._pod.config.access_log:
-            self._log_access(request, reply, time.monotonic() - began)
+            self._log_access(request, reply, self._pod.now() - began)
         return reply
 
     def _log_access(self, request: web.Request, reply: web.StreamResponse, seconds: float) -> None:

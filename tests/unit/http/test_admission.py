@@ -15,7 +15,7 @@ from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.messages import Cancel, EngineReport, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
-from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request
+from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request, Tensor
 
 
 class Door:
@@ -67,7 +67,7 @@ class Door:
         self, ticket: Ticket, rows: int, seconds: float | None, priority: int = 0
     ) -> Request:
         deadline = None if seconds is None else self.time + seconds
-        x = {"X": np.zeros((rows, 1), np.float32)}
+        x: dict[str, Tensor] = {"X": np.zeros((rows, 1), np.float32)}
         return Request(ticket.id, x, rows, (), self.time, deadline, priority)
 
     def ids(self) -> list[str]:

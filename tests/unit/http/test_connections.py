@@ -13,7 +13,7 @@ class Wire(asyncio.Transport):
 
 def test_a_connection_is_closed_at_its_age_plus_or_minus_half() -> None:
     for drawn, age in ((0.0, 10.0), (0.5, 20.0), (1.0, 30.0)):
-        connections, wire = Connections(20.0, 1000, lambda drawn=drawn: drawn), Wire()
+        connections, wire = Connections(20.0, 1000, iter([drawn]).__next__), Wire()
         assert not connections.note(wire, 100.0)
         assert not connections.note(wire, 100.0 + age - 0.1)
         assert connections.note(wire, 100.0 + age)

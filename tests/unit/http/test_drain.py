@@ -49,7 +49,7 @@ async def test_what_cannot_finish_by_the_deadline_is_told_to_go_elsewhere(
     pod.model.gate.set()
 
 
-async def test_an_idle_connection_that_speaks_during_the_linger_is_answered(
+async def test_a_pod_stays_while_clients_come_and_leaves_when_they_are_gone(
     start: Any, call: Call, until: Any
 ) -> None:
     pod = await start(accept_seconds=0.0)
@@ -57,13 +57,23 @@ async def test_an_idle_connection_that_speaks_during_the_linger_is_answered(
         await reply.read()
     draining = asyncio.create_task(drain(pod.pod, pod.client))
     await until(lambda: pod.pod.health.stage == "Draining")
-    await asyncio.sleep(0.1)
-    assert not draining.done()
-    async with await pod.infer(call()) as reply:
-        assert (reply.status, reply.headers["Connection"]) == (503, "close")
-        await reply.read()
-    async with asyncio.timeout(1.0):
+    for _ in range(3):
+        await asyncio.sleep(0.5)
+        assert not draining.done()
+        async with await pod.infer(call()) as reply:
+            assert (reply.status, reply.headers["Connection"]) == (503, "close")
+            await reply.read()
+    async with asyncio.timeout(2.0):
         await draining
+
+
+async def test_a_silent_connection_does_not_keep_a_pod(start: Any, call: Call) -> None:
+    pod = await start(accept_seconds=0.0)
+    async with await pod.infer(call()) as reply:
+        await reply.read()
+    async with asyncio.timeout(4.0):
+        await drain(pod.pod, pod.client)
+    assert pod.client.open_connections() == 1
 
 
 async def test_a_pod_without_clients_stops_as_soon_as_it_may(start: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock_runtime.link.messages import SetLimits
 from penstock_runtime.live import FIRST_LIMITS, LiveLimits
 from penstock_runtime.settings import first_limits, watch_limits
 
@@ -38,7 +39,8 @@ def test_a_pod_starts_with_its_settings(tmp_path: Path) -> None:
 async def test_newer_settings_are_applied_and_older_ones_are_not(
     tmp_path: Path, until: Any
 ) -> None:
-    path, sent = tmp_path / "limits.json", []
+    path = tmp_path / "limits.json"
+    sent: list[SetLimits] = []
     live = LiveLimits(FIRST_LIMITS, sent.append)
     watching = asyncio.create_task(watch_limits(path, live, every_seconds=0.01))
     path.write_text(json.dumps(LIMITS))

@@ -1,0 +1,186 @@
+"""`python -m penstock_runtime` as a process, with the emulated accelerator, on loopback."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+START_SECONDS = 60.0
+"""Importing torch on a busy machine."""
+
+
+@dataclass(slots=True)
+class Runtime:
+    """One process, and the key that signs for its operator."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    folder: Path
+    key: Ed25519PrivateKey = field(repr=False)
+    client: str = ""
+    cluster: str = ""
+
+    def listening(self) -> None:
+        """Wait until both ports are known."""
+        line = self.wait_for_log("listening")
+        self.client = f"http://127.0.0.1:{line['client_port']}"
+        self.cluster = f"http://127.0.0.1:{line['cluster_port']}"
+
+    def ready(self) -> None:
+        """Wait until `/readyz` is 200."""
+        self.listening()
+        deadline = time.monotonic() + START_SECONDS
+        while self.get("/readyz")[0] != 200:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+    def wait_for_log(self, message: str) -> dict[str, Any]:
+        """Return the first log line with `message`."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for line in self.log.read_text().splitlines():
+                if line.startswith("{") and json.loads(line)["message"] == message:
+                    return dict(json.loads(line))
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        raise AssertionError(f"{message!r} was not logged: {self.log.read_text()}")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """GET a path of the cluster port."""
+        request = urllib.request.Request(  # noqa: S310 - loopback
+            self.cluster + path, headers=self.token()
+        )
+        return _fetch(request)
+
+    def patch_limits(self, **limits: Any) -> tuple[int, dict[str, Any]]:
+        """PATCH the limits as the operator does."""
+        request = urllib.request.Request(  # noqa: S310 - loopback
+            f"{self.cluster}/control/v1/limits",
+            method="PATCH",
+            data=json.dumps(limits).encode(),
+            headers=self.token(generation=limits["generation"]),
+        )
+        status, text = _fetch(request)
+        return status, json.loads(text)
+
+    def token(self, **claims: Any) -> dict[str, str]:
+        """Return the header of a good token."""
+        claims = {"aud": "uid-0", "exp": time.time() + 30, **claims}
+        return {"Authorization": "Bearer " + jwt.encode(claims, self.key, "EdDSA", {"kid": "k"})}
+
+    def metric(self, sample: str) -> float:
+        """Return one sample of the cluster port's metrics."""
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(sample + " "):
+                return float(line.split()[-1])
+        raise AssertionError(f"no sample {sample}")
+
+    def kill(self) -> None:
+        """End it without a word."""
+        self.process.kill()
+        self.process.wait()
+
+    def stopped(self, within_seconds: float) -> int:
+        """Return the exit code."""
+        return self.process.wait(within_seconds)
+
+
+def _fetch(request: urllib.request.Request) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(request, timeout=5) as reply:  # noqa: S310 - loopback
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+Launch = Callable[..., Runtime]
+
+
+def start(
+    folder: Path,
+    arguments: dict[str, str] | None = None,
+    *,
+    factory: str = "penstock_runtime.models.emulated:create",
+    limits: dict[str, Any] | None = None,
+    **environment: str,
+) -> Runtime:
+    """Start a process with model arguments, limits and environment; its settings lie in `folder`."""
+    key = Ed25519PrivateKey.generate()
+    raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    keys = {"k": base64.b64encode(raw).decode()}
+    (folder / "control-keys.json").write_text(json.dumps(keys))
+    (folder / "termination-log").touch()
+    if limits:
+        (folder / "limits.json").write_text(json.dumps(limits))
+    module = {"factory": factory, "arguments": arguments or {}}
+    model = {"name": "demo", "source": {"type": "Module", "module": module}}
+    log = folder / "log"
+    ours = {
+        "PENSTOCK_MODEL": json.dumps(model),
+        "PENSTOCK_POD_UID": "uid-0",
+        "PENSTOCK_SETTINGS_FOLDER": str(folder),
+        "PENSTOCK_TERMINATION_LOG": str(folder / "termination-log"),
+        "PENSTOCK_HOST": "127.0.0.1",
+        "PENSTOCK_CLIENT_PORT": "0",
+        "PENSTOCK_CLUSTER_PORT": "0",
+        "PENSTOCK_LOG_FORMAT": "json",
+    }
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock_runtime"],
+            cwd=folder,
+            stderr=stream,
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **ours, **environment},
+        )
+    return Runtime(process, log, folder, key)
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """`start` in a folder of the test's own; killed at its end."""
+    running: list[Runtime] = []
+
+    def begin(*arguments: Any, **more: Any) -> Runtime:
+        folder = tmp_path / str(len(running))
+        folder.mkdir()
+        running.append(start(folder, *arguments, **more))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.kill()
+
+
+QUICK = {"a_milliseconds": "20", "c_milliseconds": "1"}
+
+
+@pytest.fixture
+def runtime(launch: Launch) -> Runtime:
+    """A pod of 20 + 1 * rows milliseconds a batch, ready."""
+    found = launch(QUICK)
+    found.ready()
+    return found
+
+
+@pytest.fixture(scope="module")
+def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """The same, for tests that leave it as they found it."""
+    found = start(tmp_path_factory.mktemp("runtime"), QUICK)
+    found.ready()
+    yield found
+    found.kill()

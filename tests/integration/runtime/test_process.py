@@ -1,0 +1,56 @@
+"""The life of the process: listen, load, serve or say why not, stop."""
+
+import json
+import signal
+from typing import Any
+
+
+def test_the_cluster_port_answers_while_the_model_loads(launch: Any) -> None:
+    pod = launch({"load_seconds": "60"})
+    pod.listening()
+    assert pod.get("/healthz") == (200, "ok\n")
+    assert pod.get("/readyz") == (503, "Loading\n")
+    assert pod.get("/metrics")[0] == 200
+    assert pod.get("/control/v1/state")[0] == 503
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.stopped(within_seconds=5) == 0
+
+
+def test_a_model_that_does_not_load_is_told_in_the_termination_message(launch: Any) -> None:
+    pod = launch({"a_milliseconds": "slow"})
+    assert pod.stopped(within_seconds=60) == 1
+    message = (pod.folder / "termination-log").read_text()
+    assert message.startswith("ModelLoadFailed: ")
+    assert "a_milliseconds" in message
+    assert "\n" not in message
+
+
+def test_a_factory_that_does_not_exist_is_told_by_its_name(launch: Any) -> None:
+    pod = launch(factory="no.such.module:create")
+    assert pod.stopped(within_seconds=60) == 1
+    assert "no.such.module" in (pod.folder / "termination-log").read_text()
+
+
+def test_an_unknown_variable_is_refused_before_anything_starts(launch: Any) -> None:
+    pod = launch(PENSTOCK_COLOUR="red")
+    assert pod.stopped(within_seconds=60) == 1
+    assert "PENSTOCK_COLOUR is not known" in pod.log.read_text()
+
+
+def test_a_pod_starts_under_the_limits_of_its_settings(launch: Any) -> None:
+    limits = {
+        "generation": 7,
+        "maxBatchSize": 3,
+        "maxQueueDepth": 9,
+        "maxQueueDelayMilliseconds": 1,
+        "discipline": "EarliestDeadlineFirst",
+    }
+    pod = launch({"a_milliseconds": "1"}, limits=limits)
+    pod.ready()
+    state = json.loads(pod.get("/control/v1/state")[1])
+    assert {"generation": state["generation"], **state["limits"]} == limits
+    (pod.folder / "limits.json").write_text(
+        json.dumps({**limits, "generation": 8, "maxBatchSize": 4})
+    )
+    assert pod.wait_for_log("limits taken from the settings file")["generation"] == 8
+    assert json.loads(pod.get("/control/v1/state")[1])["limits"]["maxBatchSize"] == 4

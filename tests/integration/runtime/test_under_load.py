@@ -1,0 +1,137 @@
+"""A process under load: nobody is lost while it drains, and limits move without a failure."""
+
+import asyncio
+import itertools
+import signal
+from collections import Counter
+from typing import Any
+
+import aiohttp
+
+BODY = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": list(range(8))}]}
+ANSWER = [2.0 * one + 1.0 for one in range(8)]
+
+
+class Clients:
+    """Keep-alive clients, each asking again as soon as it is answered; one stops when it is refused."""
+
+    def __init__(self, pod: Any) -> None:
+        self._url = f"{pod.client}/v2/models/demo/infer"
+        self.seen: Counter[str] = Counter()
+        self.stop = False
+
+    async def run(self, number: int, pause_seconds: float = 0.0) -> None:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            for _ in range(number):
+                group.create_task(self._one(session, pause_seconds))
+
+    async def _one(self, session: aiohttp.ClientSession, pause_seconds: float) -> None:
+        while not self.stop:
+            kind = await self._ask(session)
+            self.seen[kind] += 1
+            if kind != "served":
+                return
+            await asyncio.sleep(pause_seconds)
+
+    async def _ask(self, session: aiohttp.ClientSession) -> str:
+        try:
+            async with session.post(self._url, json=BODY) as reply:
+                answer = await reply.json()
+                if reply.status == 503 and "Retry-After" in reply.headers:
+                    return "refused"
+                right = reply.status == 200 and answer["outputs"][0]["data"] == ANSWER
+                return "served" if right else f"lost: {reply.status} {answer}"
+        except aiohttp.ClientError as error:
+            return f"lost: {error!r}"
+
+
+async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) -> None:
+    busy, calm = Clients(runtime), Clients(runtime)
+    working = [asyncio.create_task(busy.run(24)), asyncio.create_task(calm.run(8, 0.4))]
+    await asyncio.sleep(1.5)
+    runtime.process.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.2)
+    assert runtime.get("/readyz") == (503, "Closing\n")
+    await asyncio.sleep(2.0)
+    calm.stop = True  # by now the endpoint is gone, and who connects anew connects elsewhere
+    await asyncio.gather(*working)
+    assert await asyncio.to_thread(runtime.stopped, 15) == 0
+    assert set(busy.seen) == {"served", "refused"}
+    assert busy.seen["refused"] == 24, "every client was told to go elsewhere, and none was reset"
+    assert set(calm.seen) == {"served"}
+    assert busy.seen["served"] > 500
+
+
+async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(launch: Any) -> None:
+    pod = launch(
+        {"a_milliseconds": "400", "c_milliseconds": "1", "max_rows": "2"},
+        PENSTOCK_ACCEPT_SECONDS="0.1",
+    )
+    await asyncio.to_thread(pod.ready)
+    clients = Clients(pod)
+    working = asyncio.create_task(clients.run(12))
+    await asyncio.sleep(0.5)
+    pod.process.send_signal(signal.SIGTERM)
+    await working
+    assert await asyncio.to_thread(pod.stopped, 15) == 0
+    assert set(clients.seen) == {"served", "refused"}
+    assert clients.seen["served"] >= 12
+
+
+async def test_limits_move_under_load_and_nobody_fails(runtime: Any) -> None:
+    clients = Clients(runtime)
+    working = asyncio.create_task(clients.run(32))
+    await asyncio.sleep(0.5)
+    for generation, cap in zip(itertools.count(1), (1, 16, 2, 64, 4), strict=False):
+        limits = {
+            "generation": generation,
+            "maxBatchSize": cap,
+            "maxQueueDepth": 2048,
+            "maxQueueDelayMilliseconds": 0,
+            "discipline": ("FirstInFirstOut", "EarliestDeadlineFirst")[generation % 2],
+        }
+        status, state = await asyncio.to_thread(runtime.patch_limits, **limits)
+        assert (status, state["generation"]) == (200, generation)
+        before = await asyncio.to_thread(_batches, runtime)
+        await asyncio.sleep(0.4)
+        after = await asyncio.to_thread(_batches, runtime)
+        rows, batches = (b - a for a, b in zip(before, after, strict=True))
+        assert rows / batches <= cap
+    status, answer = await asyncio.to_thread(runtime.patch_limits, **{**limits, "generation": 1})
+    assert (status, answer["generation"]) == (409, 5)
+    clients.stop = True
+    await working
+    assert set(clients.seen) == {"served"}
+
+
+def _batches(runtime: Any) -> tuple[float, float]:
+    return (
+        runtime.metric("penstock_batch_size_sum"),
+        runtime.metric("penstock_batch_size_count"),
+    )
+
+
+async def test_a_full_queue_is_told_when_to_come_again(launch: Any) -> None:
+    limits = {
+        "generation": 1,
+        "maxBatchSize": 1,
+        "maxQueueDepth": 4,
+        "maxQueueDelayMilliseconds": 0,
+        "discipline": "FirstInFirstOut",
+    }
+    pod = launch({"a_milliseconds": "700", "c_milliseconds": "0"}, limits=limits)
+    await asyncio.to_thread(pod.ready)
+    async with aiohttp.ClientSession() as session:
+        url = f"{pod.client}/v2/models/demo/infer"
+        replies = await asyncio.gather(*(session.post(url, json=BODY) for _ in range(12)))
+        seen = Counter(reply.status for reply in replies)
+        waits = {reply.headers["Retry-After"] for reply in replies if reply.status == 429}
+        for reply in replies:
+            reply.release()
+    assert seen[200] + seen[429] == 12
+    assert seen[200] in (4, 5)
+    assert waits <= {"2", "3", "4"}, "four requests of 0.7 s wait"
