@@ -111,7 +111,7 @@ def _bound(
             granted[field] = min(wish, most)
             if wish > most and (scales or not field.startswith("scaling.")):
                 bounded.append(
-                    BoundedField(field=field, asked=str(wish), granted=str(most), policy=policy)
+                    BoundedField(field=f"spec.{field}", asked=str(wish), granted=str(most), policy=policy)
                 )
     return granted, tuple(bounded)
 

@@ -167,7 +167,7 @@ def test_a_bound_lowers_what_was_asked_and_says_so():
     spec = of(pool(replicas=40), bound(replicas=32))
     assert spec.replicas == 32
     assert spec.replicas_bound == 32
-    assert told(spec) == [("replicas", "40", "32", "cap")]
+    assert told(spec) == [("spec.replicas", "40", "32", "cap")]
 
 
 def test_of_several_bounds_the_tightest_wins_whatever_its_priority():
@@ -175,13 +175,13 @@ def test_of_several_bounds_the_tightest_wins_whatever_its_priority():
     tight = policy("tight", priority=-100, bounds={"batchSize": {"max": 20}})
     spec = of(pool(), loose, tight)
     assert spec.law.size_max == 20
-    assert told(spec) == [("batching.size.max", "64", "20", "tight")]
+    assert told(spec) == [("spec.batching.size.max", "64", "20", "tight")]
 
 
 def test_a_bound_lowers_both_ends_of_a_range():
     spec = of(pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4))
     assert (spec.law.min_replicas, spec.law.max_replicas) == (4, 4)
-    assert [one[0] for one in told(spec)] == ["scaling.minReplicas", "scaling.maxReplicas"]
+    assert [one[0] for one in told(spec)] == ["spec.scaling.minReplicas", "spec.scaling.maxReplicas"]
 
 
 def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand():

@@ -1,0 +1,243 @@
+"""What a pool says of itself: a reason always, and a sentence with the remedy."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api import names
+from penstock_operator.observed import Acknowledgement
+from tests.unit.decide.world import (
+    World,
+    failing,
+    message,
+    pod,
+    policy,
+    pool,
+    reason,
+    settled,
+)
+
+
+def test_a_pool_whose_replicas_all_serve_is_ready_and_settled():
+    plan = settled(pool=pool(replicas=3)).run()
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert message(plan, "Ready") == "3 of 3 replicas ready"
+    assert reason(plan, "Progressing") == "False/Settled"
+    assert reason(plan, "UpToDate") == "True/LatestTemplate"
+
+
+def test_a_pool_of_no_replicas_is_ready():
+    world = settled(pool=pool(replicas=0))
+    assert reason(world.run(), "Ready") == "True/AllReplicasReady"
+
+
+def test_a_pool_still_starting_says_how_far_it_is():
+    world = settled(pool=pool(replicas=3))
+    world.pods = (world.pods[0], replace(world.pods[1], ready=False))
+    plan = world.run()
+    assert reason(plan, "Ready") == "False/ReplicasUnavailable"
+    assert "1 of 3 replicas ready" in message(plan, "Ready")
+    assert reason(plan, "Progressing") == "True/Scaling"
+
+
+@pytest.mark.parametrize(
+    ("problem", "told", "expected", "remedy"),
+    [
+        ("ErrImagePull", "not found", "ImagePullFailed", "spec.runtime.image"),
+        ("ImagePullBackOff", "back-off", "ImagePullFailed", "spec.runtime.image"),
+        ("InvalidImageName", "bad", "ImagePullFailed", "spec.runtime.image"),
+        ("ModelLoadFailed", "no such factory", "ModelLoadFailed", "spec.model"),
+        ("Unschedulable", "0/1 nodes: 1 Insufficient nvidia.com/gpu", "Unschedulable", "node"),
+        ("Unschedulable", 'persistentvolumeclaim "x" not found', "VolumeNotFound", "volume"),
+        ("FailedMount", "claim lost", "VolumeNotFound", "volume"),
+        ("OOMKilled", "", "OOMKilled", "memory"),
+        ("CreateContainerConfigError", "secret x not found", "ContainerConfigError", "env"),
+        ("CrashLoopBackOff", "back-off 10 s", "CrashLoopBackOff", "--previous"),
+        ("SomethingNew", "who knows", "SomethingNew", "kubectl describe"),
+        ("not camel", "who knows", "PodFailed", "kubectl describe"),
+    ],
+)
+def test_a_pods_problem_is_the_pools_reason_with_a_remedy(problem, told, expected, remedy):
+    world = settled()
+    world.pods = (failing("chat-1", problem, told),)
+    plan = world.run()
+    for type in ("Ready", "Progressing"):
+        assert reason(plan, type) == f"False/{expected}"
+        assert f"pod chat-1: {told or problem}" in message(plan, type)
+        assert remedy in message(plan, type)
+
+
+def test_of_several_problems_the_authors_own_comes_first():
+    world = settled(pool=pool(replicas=3))
+    world.pods = (
+        failing("a", "Unschedulable", "no GPU"),
+        failing("b", "ModelLoadFailed", "bad factory"),
+        failing("c", "ImagePullBackOff", "no image"),
+    )
+    assert reason(world.run(), "Ready") == "False/ModelLoadFailed"
+
+
+def test_a_problem_of_a_pod_that_serves_again_is_over():
+    world = settled()
+    world.pods = (replace(failing("chat-1", "CrashLoopBackOff"), ready=True),)
+    assert reason(world.run(), "Ready") == "True/AllReplicasReady"
+
+
+def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_stuck():
+    world = settled()
+    world.edit_spec(runtime={"image": "registry.example/missing:1"})
+    world.settle()
+    world.pods = (
+        *world.pods,
+        failing("new", "ImagePullBackOff", "not found", revision=world.revision),
+    )
+    plan = world.run()
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert reason(plan, "Progressing") == "False/ImagePullFailed"
+
+
+def test_a_rollout_under_way_is_told():
+    world = settled()
+    world.edit_spec(template={"labels": {"v": "2"}})
+    plan = world.settle()
+    assert reason(plan, "Progressing") == "True/RollingOut"
+
+
+def with_deployment_condition(world, **condition):
+    key = ("Deployment", "chat-penstock")
+    held = world.children[key]
+    world.children[key] = replace(held, status={"conditions": [condition]})
+
+
+def test_pods_that_cannot_even_be_made_are_told_by_the_deployment():
+    world = settled()
+    world.pods = ()
+    with_deployment_condition(
+        world, type="ReplicaFailure", status="True", reason="FailedCreate", message="quota: pods"
+    )
+    plan = world.run()
+    assert reason(plan, "Ready") == "False/FailedCreate"
+    assert "quota: pods" in message(plan, "Ready")
+
+
+def test_a_rollout_that_does_not_move_is_stuck():
+    world = settled()
+    world.pods = (replace(world.pods[0], ready=False),)
+    with_deployment_condition(
+        world, type="Progressing", status="False", reason="ProgressDeadlineExceeded", message=""
+    )
+    assert reason(world.run(), "Progressing") == "False/ProgressDeadlineExceeded"
+
+
+def test_limits_are_applied_when_every_ready_pod_says_so():
+    plan = settled(pool=pool(replicas=2)).run()
+    assert reason(plan, "LimitsApplied") == "True/AllPodsAcknowledged"
+    assert message(plan, "LimitsApplied") == "2 of 2 ready pods obey generation 1"
+    assert plan.status.batch.acknowledged_pods == 2
+
+
+def test_limits_wait_for_the_first_ready_pod():
+    assert reason(World().run(), "LimitsApplied") == "Unknown/Waiting"
+
+
+def test_a_pod_that_was_not_asked_yet_is_waited_for():
+    world = settled(pool=pool(replicas=2))
+    del world.acknowledgements["uid-chat-2"]
+    plan = world.run()
+    assert reason(plan, "LimitsApplied") == "False/Waiting"
+    assert plan.status.batch.acknowledged_pods == 1
+
+
+def test_a_pod_that_cannot_be_reached_is_named():
+    world = settled(pool=pool(replicas=2))
+    world.acknowledgements["uid-chat-2"] = Acknowledgement(None, None, "timed out after 2 s")
+    plan = world.run()
+    assert reason(plan, "LimitsApplied") == "False/PodsUnreachable"
+    assert "pod chat-2: timed out after 2 s" in message(plan, "LimitsApplied")
+
+
+def test_a_pod_on_the_nodes_network_is_never_called_and_named():
+    world = settled()
+    world.pods = (pod("host", host_network=True),)
+    plan = world.run()
+    assert reason(plan, "LimitsApplied") == "False/PodsUnreachable"
+    assert "node's network" in message(plan, "LimitsApplied")
+
+
+def test_a_loading_pod_does_not_hold_up_the_limits():
+    world = settled()
+    loading = pod("loading", ready=False)
+    world.acknowledgements[loading.uid] = Acknowledgement(None, None, "refused")
+    world.pods = (*world.pods, loading)
+    assert reason(world.run(), "LimitsApplied") == "True/AllPodsAcknowledged"
+
+
+def test_policies_in_force_are_named_with_what_they_lowered():
+    world = settled(
+        pool=pool(replicas=5),
+        policies=(policy("prod", bounds={"replicas": {"max": 2}}),),
+    )
+    plan = world.run()
+    assert reason(plan, "PolicyApplied") == "True/Applied"
+    assert message(plan, "PolicyApplied") == (
+        "policies in force: prod; spec.replicas 5 is bounded to 2 by prod"
+    )
+    assert world.deployment["spec"]["replicas"] == 2
+
+
+def test_a_pool_that_no_policy_selects_says_so():
+    assert reason(settled().run(), "PolicyApplied") == "True/NoPolicy"
+
+
+def test_policies_that_cannot_be_read_are_not_mistaken_for_none():
+    plan = settled(policies_readable=False).run()
+    assert reason(plan, "PolicyApplied") == "Unknown/PoliciesNotReadable"
+
+
+def test_equal_policies_that_disagree_are_told_to_the_pool_they_concern():
+    pair = tuple(
+        policy(name, defaults={"batching": {"maxQueueDepth": depth}})
+        for name, depth in (("a", 10), ("b", 20))
+    )
+    plan = settled(policies=pair).run()
+    assert reason(plan, "PolicyApplied") == "False/Conflicted"
+    assert "policies a, b of priority 0" in message(plan, "PolicyApplied")
+    settles = settled(pool=pool(batching={"maxQueueDepth": 5}), policies=pair).run()
+    assert reason(settles, "PolicyApplied") == "True/Applied"
+
+
+def test_a_tie_keeps_the_value_in_force_across_a_restart_of_the_operator():
+    first = policy("a", defaults={"batching": {"maxQueueDepth": 10}})
+    world = settled(policies=(first,))
+    world.policies = (first, policy("b", defaults={"batching": {"maxQueueDepth": 20}}))
+    world.states.clear()
+    world.settle()
+    world.policies = (
+        policy("a", defaults={"batching": {"maxQueueDepth": 30}}),
+        world.policies[1],
+    )
+    world.states.clear()
+    assert world.run().limits.max_queue_depth == 10
+
+
+def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say():
+    pair = tuple(
+        policy(name, defaults={"batching": {"maxQueueDepth": depth}})
+        for name, depth in (("a", 10), ("b", 20))
+    )
+    world = settled(policies=pair)
+    for spoiled in ("[]", "nonsense", '{"batching.maxQueueDepth": -5, "x": 1}'):
+        annotations = {names.ANNOTATION_POLICY_DEFAULTS: spoiled}
+        world.edit("ConfigMap", "chat-penstock", "metadata.annotations", annotations)
+        assert world.run().limits.max_queue_depth == 2048
+
+
+def test_a_transition_time_moves_only_with_its_status():
+    world = settled()
+    before = {one.type: one.last_transition_time for one in world.pool.status.conditions}
+    world.now += 3600
+    world.pods = (replace(world.pods[0], ready=False),)
+    after = {one.type: one.last_transition_time for one in world.run().status.conditions}
+    moved = {type for type in after if after[type] != before[type]}
+    assert {"Ready", "Progressing"} <= moved
+    assert not moved & {"UpToDate", "PolicyApplied"}
