@@ -18,6 +18,7 @@ class Curve:
         self._seconds = 0.0
         self._row_seconds = 0.0
         self._seconds_squared = 0.0
+        self._sums: CurveSums | None = None
         self._fitted: ServiceTime | None = None
 
     def note(self, rows: int, seconds: float) -> None:
@@ -28,18 +29,20 @@ class Curve:
         self._seconds += seconds
         self._row_seconds += rows * seconds
         self._seconds_squared += seconds * seconds
-        self._fitted = None
+        self._sums = self._fitted = None
 
     def sums(self) -> CurveSums:
         """Return the sums as they are published."""
-        return CurveSums(
-            batches=self._batches,
-            cost_units=self._rows,
-            cost_units_squared=self._rows_squared,
-            seconds=self._seconds,
-            cost_unit_seconds=self._row_seconds,
-            seconds_squared=self._seconds_squared,
-        )
+        if self._sums is None:
+            self._sums = CurveSums(
+                batches=self._batches,
+                cost_units=self._rows,
+                cost_units_squared=self._rows_squared,
+                seconds=self._seconds,
+                cost_unit_seconds=self._row_seconds,
+                seconds_squared=self._seconds_squared,
+            )
+        return self._sums
 
     def service_time(self) -> ServiceTime:
         """Return the line fitted to all of it."""
