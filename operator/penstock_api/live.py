@@ -114,7 +114,7 @@ class QueueDepthTarget(ApiModel):
     """Waiting requests that one Ready replica may hold before another is added."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Unset: 4."""
+    """Waiting requests a Ready replica may hold before another is added, or 35 % of the cap if that is more; unset, 4."""
 
 
 class ScaleDown(ApiModel):

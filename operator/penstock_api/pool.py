@@ -64,7 +64,7 @@ class Drain(ApiModel):
     """How long a pod that is told to stop may finish its work."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
-    """Unset: 120."""
+    """Seconds from the order to stop to the last answer; unset, 120."""
 
 
 class PoolSpec(ApiModel):

@@ -1,12 +1,9 @@
 """What kubectl shows of pools and policies."""
 
-import json
-
 import pytest
 
 from tests.integration.api import full
 from tests.integration.api.cases import pool
-from tests.integration.api.conftest import ROOT
 from tests.kube.api import Api
 from tests.kube.target import Target
 
@@ -31,12 +28,3 @@ def test_the_category_lists_pools_and_policies(target: Target, namespace: str) -
 def test_kubectl_explain_says_what_a_field_means(target: Target, installed: None) -> None:
     said = target.kubectl("explain", "inferencepools.penstock.dev.spec.batching.mode")
     assert "Fixed: the cap is size.max" in " ".join(said.split())
-
-
-@pytest.mark.parametrize("sample", ["pool", "policy"])
-def test_the_charts_samples_are_accepted(target: Target, namespace: str, sample: str) -> None:
-    file = ROOT / "charts/penstock/samples" / f"{sample}.yaml"
-    made = target.kubectl(
-        "create", "--dry-run=server", "--validate=strict", "-n", namespace, "-o", "json", "-f", file
-    )
-    assert json.loads(made)["metadata"]["name"] == "sample"

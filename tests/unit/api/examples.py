@@ -1,0 +1,28 @@
+"""The manifests that the docs show."""
+
+import re
+from typing import Any
+
+import yaml
+
+from penstock_api import names
+from tests.unit.api.crds import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+KINDS = {names.POOL_KIND, names.POLICY_KIND}
+
+
+def examples() -> list[dict[str, Any]]:
+    """Return every whole pool and policy in a YAML block of the docs."""
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+    documents = [one for block in blocks for one in yaml.safe_load_all(block)]
+    return [one for one in documents if isinstance(one, dict) and one.get("kind") in KINDS]
+
+
+def name_of(manifest: dict[str, Any]) -> str:
+    """Return a manifest's name, for people."""
+    return str(manifest["metadata"]["name"])

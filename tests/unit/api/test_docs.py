@@ -1,0 +1,70 @@
+"""The docs' examples are what the types say, and no field is missing from the page on the API."""
+
+import re
+from typing import Any
+
+import pytest
+
+from penstock_api import names
+from penstock_api.base import ApiModel
+from penstock_api.policy import PolicySpec
+from penstock_api.pool import PoolSpec
+from penstock_operator.decide.fields import BUILT_IN
+from tests.unit.api.crds import ROOT, Schema, own_nodes
+from tests.unit.api.examples import PAGES, examples, name_of
+
+API_PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+SPECS: dict[str, type[ApiModel]] = {names.POOL_KIND: PoolSpec, names.POLICY_KIND: PolicySpec}
+
+
+@pytest.mark.parametrize("manifest", examples(), ids=name_of)
+def test_an_example_says_nothing_that_the_types_do_not_know(manifest: Schema) -> None:
+    assert manifest["apiVersion"] == names.API_VERSION
+    typed = SPECS[manifest["kind"]].model_validate(manifest["spec"])
+    held = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
+    implied = {"replicas": 1} if manifest["kind"] == names.POOL_KIND else {}
+    assert held == implied | manifest["spec"]
+
+
+def test_the_page_on_the_api_has_every_field() -> None:
+    leaves = [
+        path
+        for _, path, node in own_nodes()
+        if "properties" not in node and not path.endswith((".*", "[]"))
+    ]
+    assert [path for path in leaves if f"`{path}`" not in API_PAGE] == []
+
+
+def test_the_built_in_values_are_the_ones_in_the_descriptions() -> None:
+    told = {
+        path: node.get("description", "")
+        for kind, path, node in own_nodes()
+        if kind == "InferencePool"
+    }
+    for field, value in BUILT_IN.items():
+        assert f"unset, {value}." in told[f"spec.{field}"], field
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_the_docs_lead_somewhere(page: Any) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_architecture_names_only_what_exists_and_forgets_no_folder() -> None:
+    rooms = {
+        "penstock_api": ROOT / "operator" / "penstock_api",
+        "penstock_operator": ROOT / "operator" / "penstock_operator",
+        "penstock_runtime": ROOT / "runtime" / "penstock_runtime",
+    }
+    for name, root in rooms.items():
+        table = ARCHITECTURE.split(f"/{name}`\n")[1].split("\n### ")[0]
+        told = re.findall(r"`([a-z_/]+(?:\.py|/))`", table)
+        assert told, name
+        assert [one for one in told if one != "crds/" and not (root / one).exists()] == []
+        folders = {one.parent.name for one in root.glob("*/__init__.py")}
+        assert {one.rstrip("/") for one in told} >= folders, name
