@@ -4,7 +4,7 @@ import time
 
 from tests.demo.story import NAMESPACE, POOL
 from tests.kube.api import Api
-from tests.kube.install import CHART
+from tests.kube.install import CHART, ensure_namespace
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
 
@@ -19,9 +19,7 @@ def fresh_pool(target: Target, api: Api) -> tuple[Pool, float]:
     pool = Pool(api, NAMESPACE, POOL)
     if api.get(pool.path):
         pool.delete()
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    head = {"apiVersion": "v1", "kind": "Namespace"}
-    api.apply({**head, "metadata": {"name": NAMESPACE, "labels": labels}})
+    ensure_namespace(api, NAMESPACE)
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=penstock.dev/pool%3D{POOL}"
     until("the last demo's pods gone", lambda: not api.list(pods), seconds=120)
     began = time.monotonic()
