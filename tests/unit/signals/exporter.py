@@ -1,0 +1,145 @@
+"""Small real pods on loopback: an aiohttp server on the cluster port of an address of their own."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from penstock_api import names
+from penstock_operator.observed import PodObject
+
+_ADDRESS = count(1)
+
+
+def free_address() -> str:
+    """Return a loopback address that this process uses for nothing else."""
+    number = next(_ADDRESS)
+    return f"127.{64 + os.getpid() % 128}.{number // 250}.{number % 250 + 1}"
+
+
+def pod_object(
+    uid: str = "uid-1",
+    ip: str | None = "127.0.0.1",
+    *,
+    ready: bool = True,
+    ready_since: float = 0.0,
+) -> PodObject:
+    """Return a pod as the store saw it, long Ready unless told otherwise."""
+    return PodObject(
+        uid=uid,
+        name=f"chat-{uid}",
+        ip=ip,
+        created=0.0,
+        scheduled=True,
+        unschedulable_since=None,
+        ready=ready,
+        ready_since=ready_since if ready else None,
+        terminating=False,
+        host_network=False,
+        revision=None,
+        problem=None,
+        restarts=0,
+    )
+
+
+@dataclass(eq=False)
+class Figures(Collector):
+    """What one pod tells; counters are given, not counted."""
+
+    uid: str = "uid-1"
+    waiting: float = 3.0
+    rows: float = 100.0
+    duty: Mapping[str, float] = field(default_factory=lambda: {"EngineBusyShare": 0.5})
+    sums: tuple[float, ...] = (10.0, 40.0, 200.0, 0.6, 2.5, 0.04)
+    buckets: tuple[tuple[str, float], ...] = (("0.05", 4.0), ("0.1", 10.0), ("+Inf", 10.0))
+
+    def collect(self) -> list[Metric]:
+        """Return the families, by the names of `penstock_api`."""
+        gauges = {
+            names.METRIC_REQUESTS_WAITING: self.waiting,
+            names.METRIC_REQUESTS_RUNNING: 2.0,
+            names.METRIC_BATCH_CAP: 8.0,
+            names.METRIC_BATCH_CAP_BOUND: 64.0,
+            names.METRIC_LIMITS_GENERATION: 7.0,
+        }
+        totals = (
+            names.METRIC_CURVE_BATCHES,
+            names.METRIC_CURVE_COST,
+            names.METRIC_CURVE_COST_SQUARED,
+            names.METRIC_CURVE_SECONDS,
+            names.METRIC_CURVE_COST_SECONDS,
+            names.METRIC_CURVE_SECONDS_SQUARED,
+        )
+        counters = {
+            names.METRIC_REQUESTS_RECEIVED: self.rows,
+            names.METRIC_ROWS_RECEIVED: self.rows,
+            names.METRIC_OUT_OF_MEMORY_SPLITS: 0.0,
+            **dict(zip(totals, self.sums, strict=True)),
+        }
+        info = GaugeMetricFamily(names.METRIC_POD_INFO, "Who.", labels=["uid"])
+        info.add_metric([self.uid], 1)
+        duty = GaugeMetricFamily(names.METRIC_GPU_UTILIZATION, "Duty.", labels=["source"])
+        for source, value in self.duty.items():
+            duty.add_metric([source], value)
+        histogram = HistogramMetricFamily(names.METRIC_BATCH_DURATION, "Batches.")
+        histogram.add_metric([], list(self.buckets), self.sums[3])
+        return [
+            *(GaugeMetricFamily(name, "A gauge.", value=value) for name, value in gauges.items()),
+            *(
+                CounterMetricFamily(name, "A counter.", value=value)
+                for name, value in counters.items()
+            ),
+            info,
+            duty,
+            histogram,
+        ]
+
+    def text(self) -> str:
+        """Return the exposition, as a scraper gets it."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry).decode()
+
+
+@asynccontextmanager
+async def serving(
+    *routes: web.RouteDef, ip: str | None = None, port: int = names.CLUSTER_PORT
+) -> AsyncIterator[str]:
+    """Serve the routes on an address; yield it."""
+    app = web.Application()
+    app.add_routes(routes)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    address = ip or free_address()
+    await web.TCPSite(runner, address, port).start()
+    try:
+        yield address
+    finally:
+        await runner.cleanup()
+
+
+def metrics_route(figures: Figures) -> web.RouteDef:
+    """Return `/metrics` of a pod."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=figures.text())
+
+    return web.get(names.PATH_METRICS, answer)
+
+
+async def never(_: web.Request) -> web.Response:
+    """Answer too late for anybody."""
+    await asyncio.sleep(30)
+    return web.Response()

@@ -1,0 +1,112 @@
+"""From exposition text to a sample: what is odd is absent, never zero."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_api.limits import CurveSums
+from penstock_operator.observe.exposition import (
+    BadExposition,
+    Reading,
+    parse,
+    pod_sample,
+    told_uid,
+)
+from penstock_operator.observed import DutySource, PodSample
+from tests.unit.signals.exporter import Figures
+
+
+def read(figures: Figures) -> PodSample:
+    return pod_sample(parse(figures.text()), "uid-1", 5.0)
+
+
+def test_everything_a_pod_tells_is_read() -> None:
+    assert read(Figures()) == PodSample(
+        uid="uid-1",
+        time=5.0,
+        waiting=3.0,
+        running=2.0,
+        requests_received=100.0,
+        rows_received=100.0,
+        curve=CurveSums(
+            batches=10,
+            cost_units=40,
+            cost_units_squared=200,
+            seconds=0.6,
+            cost_unit_seconds=2.5,
+            seconds_squared=0.04,
+        ),
+        batch_duration_buckets=((0.05, 4.0), (0.1, 10.0), (inf, 10.0)),
+        out_of_memory_splits=0.0,
+        batch_cap=8.0,
+        batch_cap_bound=64.0,
+        limits_generation=7.0,
+        gpu_utilization=0.5,
+        duty_source=DutySource.ENGINE,
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), inf, -inf, -1.0, 1e300])
+def test_a_number_that_measures_nothing_is_absent(value: float) -> None:
+    sample = read(Figures(waiting=value, rows=value))
+    assert sample.waiting is None
+    assert sample.rows_received is None
+    assert sample.running == 2.0, "its neighbours are not harmed"
+
+
+def test_one_bad_sum_leaves_no_curve() -> None:
+    assert read(Figures(sums=(10.0, 40.0, float("nan"), 0.6, 2.5, 0.04))).curve is None
+
+
+def test_nvml_is_preferred_to_the_engines_busy_share() -> None:
+    sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 0.9}))
+    assert (sample.gpu_utilization, sample.duty_source) == (0.9, DutySource.NVML)
+    sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 90.0}))
+    assert (sample.gpu_utilization, sample.duty_source) == (0.2, DutySource.ENGINE), (
+        "90 is no share"
+    )
+
+
+@pytest.mark.parametrize(
+    "buckets",
+    [
+        (("0.1", 5.0), ("0.2", 9.0)),
+        (("0.1", 9.0), ("0.2", 5.0), ("+Inf", 9.0)),
+        (("0.1", -1.0), ("+Inf", 9.0)),
+        (("0.1", 1.0), ("+Inf", float("nan"))),
+    ],
+)
+def test_buckets_that_make_no_histogram_are_absent(buckets: tuple[tuple[str, float], ...]) -> None:
+    assert read(Figures(buckets=buckets)).batch_duration_buckets == ()
+
+
+def test_a_series_told_twice_is_absent() -> None:
+    twice = [Reading("penstock_requests_waiting", {"x": str(i)}, 1.0) for i in range(2)]
+    assert pod_sample(twice, "uid-1", 0.0).waiting is None
+
+
+def test_the_pod_says_who_it_is() -> None:
+    assert told_uid(parse(Figures(uid="abc").text())) == "abc"
+    assert told_uid(()) is None
+    both = (*parse(Figures(uid="abc").text()), *parse(Figures(uid="def").text()))
+    assert told_uid(both) is None
+
+
+def test_a_broken_text_is_told_as_such() -> None:
+    with pytest.raises(BadExposition, match="text format"):
+        parse("penstock_requests_waiting three\n")
+
+
+@given(
+    st.text(max_size=200)
+    | st.text(st.sampled_from('penstock_requests_waiting{}="\\,0123.eE+-# \n'), max_size=80)
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for line in (text, "penstock_requests_waiting" + text, 'penstock_pod_info{uid="' + text):
+        try:
+            sample = pod_sample(parse(line), "uid-1", 0.0)
+        except BadExposition:
+            continue
+        assert sample.waiting is None or 0 <= sample.waiting <= 1e15

@@ -1,0 +1,206 @@
+"""Limits pushed to pods over real sockets, with tokens that the runtime itself verifies."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import jwt
+import pytest
+from aiohttp import web
+
+from penstock_api.limits import (
+    CurveSums,
+    Discipline,
+    Envelope,
+    Limits,
+    LimitsUpdate,
+    Load,
+    Range,
+    State,
+)
+from penstock_api.names import PATH_LIMITS, PATH_STATE
+from penstock_operator.act.limits import PodControl
+from penstock_operator.calls import new_session
+from penstock_operator.decide.plan import Push
+from penstock_operator.observed import Acknowledgement
+from penstock_operator.tokens import BadSigningKey, Signer
+from penstock_runtime.protocols.tokens import Forbidden, TokenVerifier, Unauthorized
+from tests.unit.signals.exporter import free_address, never, pod_object, serving
+
+SIGNER = Signer.generate()
+UPDATE = LimitsUpdate(
+    max_batch_size=16,
+    max_queue_depth=100,
+    max_queue_delay_milliseconds=5,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+    generation=9,
+)
+
+
+def state(generation: int) -> State:
+    """Return what a pod answers."""
+    return State(
+        generation=generation,
+        limits=Limits(**UPDATE.limits().model_dump()),
+        envelope=Envelope(
+            max_batch_size=Range(min=1, max=64),
+            max_queue_depth=Range(min=1, max=1000),
+            max_queue_delay_milliseconds=Range(min=0, max=1000),
+        ),
+        effective_max=64,
+        converging=False,
+        load=Load(waiting=0, running=0),
+        curve=CurveSums(),
+        model="chat",
+        backend="cpu",
+    )
+
+
+@pytest.fixture
+async def control() -> AsyncIterator[PodControl]:
+    """Return a control with a real session."""
+    async with new_session() as session:
+        yield PodControl(session, SIGNER, time.time)
+
+
+def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
+    """Write the public keys as the operator's settings carry them."""
+    path = folder / "control-keys.json"
+    path.write_text(json.dumps({signer.kid: signer.public_key()}))
+    return path
+
+
+def answering(status: int, body: object) -> Callable[[web.Request], object]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(body, status=status)
+
+    return answer
+
+
+async def pushed(control: PodControl, handler: object) -> Acknowledgement:
+    """Push to one pod that answers so."""
+    async with serving(web.patch(PATH_LIMITS, handler)) as ip:  # type: ignore[arg-type]
+        return (await control.push([Push("uid-1", ip, UPDATE)]))["uid-1"]
+
+
+async def test_a_pod_verifies_the_token_and_acknowledges_by_generation(
+    control: PodControl, tmp_path: Path
+) -> None:
+    verifier = TokenVerifier(keys_file(tmp_path), "uid-1")
+
+    async def patch(request: web.Request) -> web.Response:
+        update = LimitsUpdate.model_validate_json(await request.read())
+        await verifier.verify(request.headers["Authorization"], update.generation)
+        return web.Response(text=state(update.generation).model_dump_json(by_alias=True))
+
+    assert await pushed(control, patch) == Acknowledgement(generation=9, effective_max=64)
+
+
+async def test_the_state_is_read_with_a_token_too(control: PodControl, tmp_path: Path) -> None:
+    verifier = TokenVerifier(keys_file(tmp_path), "uid-1")
+
+    async def get(request: web.Request) -> web.Response:
+        await verifier.verify(request.headers["Authorization"])
+        return web.Response(text=state(8).model_dump_json(by_alias=True))
+
+    async with serving(web.get(PATH_STATE, get)) as ip:
+        found = await control.read([pod_object("uid-1", ip), pod_object("uid-2", None)])
+    assert found == {"uid-1": Acknowledgement(generation=8, effective_max=64)}
+
+
+async def test_an_older_generation_is_told_the_pods_own(control: PodControl) -> None:
+    body = {"error": "generation 9 is older than 12", "field": "generation", "generation": 12}
+    found = await pushed(control, answering(409, body))
+    assert found.generation == 12
+    assert found.effective_max is None
+    assert "generation 9 is older than 12" in found.problem
+
+
+async def test_a_refused_value_is_a_problem_in_the_pods_words(control: PodControl) -> None:
+    found = await pushed(control, answering(422, {"error": "`maxBatchSize`: too large"}))
+    assert found == Acknowledgement(
+        None, None, f"{PATH_LIMITS} answered 422: `maxBatchSize`: too large"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"generation": -1}, "generation"),
+        ({"generation": 9, "effectiveMax": 10**9}, "effectiveMax"),
+        ([], "body"),
+        ({"generation": "NaN"}, "generation"),
+    ],
+)
+async def test_a_state_out_of_range_is_not_believed(
+    control: PodControl, body: object, field: str
+) -> None:
+    whole = (
+        {**json.loads(state(9).model_dump_json(by_alias=True)), **body}
+        if isinstance(body, dict)
+        else body
+    )
+    found = await pushed(control, answering(200, whole))
+    assert found == Acknowledgement(None, None, f"{PATH_LIMITS} answered a bad state: {field}")
+
+
+async def test_redirects_large_late_and_missing_answers_are_problems(control: PodControl) -> None:
+    async def redirect(_: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect("http://127.0.0.1:1/")
+
+    async def huge(_: web.Request) -> web.Response:
+        return web.Response(body=b" " * 100_000)
+
+    problems = {
+        (await pushed(control, redirect)).problem: "redirect",
+        (await pushed(control, huge)).problem: "more than 65536 bytes",
+        (await pushed(control, never)).problem: "within 2 s",
+        (await control.push([Push("u", free_address(), UPDATE)]))[
+            "u"
+        ].problem: "could not be reached",
+    }
+    for problem, words in problems.items():
+        assert words in problem
+
+
+async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> None:
+    async def quick(_: web.Request) -> web.Response:
+        return web.Response(text=state(9).model_dump_json(by_alias=True))
+
+    async with (
+        serving(web.patch(PATH_LIMITS, quick)) as fast,
+        serving(web.patch(PATH_LIMITS, never)) as slow,
+    ):
+        started = time.monotonic()
+        pushes = [Push(f"uid-{i}", slow if i == 0 else fast, UPDATE) for i in range(100)]
+        found = await control.push(pushes)
+    assert time.monotonic() - started < 4
+    assert sum(one.generation == 9 for one in found.values()) == 99
+    assert found["uid-0"].generation is None
+
+
+async def test_a_token_is_for_one_pod_one_generation_and_thirty_seconds(tmp_path: Path) -> None:
+    path, now = keys_file(tmp_path), time.time()
+    token = SIGNER.token("uid-1", 9, now)
+    await TokenVerifier(path, "uid-1").verify(f"Bearer {token}", 9)
+    with pytest.raises(Forbidden):
+        await TokenVerifier(path, "uid-2").verify(f"Bearer {token}", 9)
+    with pytest.raises(Forbidden):
+        await TokenVerifier(path, "uid-1").verify(f"Bearer {token}", 10)
+    with pytest.raises(Unauthorized):
+        await TokenVerifier(path, "uid-1").verify(f"Bearer {SIGNER.token('uid-1', 9, now - 60)}", 9)
+    other = Signer.generate()
+    with pytest.raises(Unauthorized):
+        await TokenVerifier(path, "uid-1").verify(f"Bearer {other.token('uid-1', 9, now)}", 9)
+    assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "typ": "JWT", "kid": SIGNER.kid}
+
+
+def test_a_key_survives_its_secret() -> None:
+    again = Signer.from_pem(SIGNER.pem())
+    assert (again.kid, again.public_key()) == (SIGNER.kid, SIGNER.public_key())
+
+
+def test_a_bad_key_is_refused_with_words() -> None:
+    with pytest.raises(BadSigningKey, match="PKCS#8"):
+        Signer.from_pem(b"not a key")

@@ -1,0 +1,125 @@
+"""Signals from the pods themselves, over real sockets."""
+
+import time
+
+import pytest
+from aiohttp import web
+
+from penstock_api import names
+from penstock_operator.calls import new_session
+from penstock_operator.observe.pods import read_pods
+from penstock_operator.observed import SignalSource
+from tests.unit.signals.exporter import (
+    Figures,
+    free_address,
+    metrics_route,
+    never,
+    pod_object,
+    serving,
+)
+
+NOW = 1_000_000.0
+
+
+async def test_each_pod_is_read_at_its_own_address() -> None:
+    async with (
+        serving(metrics_route(Figures("uid-1", waiting=3))) as one,
+        serving(metrics_route(Figures("uid-2", waiting=5))) as two,
+        new_session() as session,
+    ):
+        found = await read_pods(session, [pod_object("uid-1", one), pod_object("uid-2", two)], NOW)
+    assert found.source is SignalSource.PODS
+    assert {sample.uid: sample.waiting for sample in found.samples} == {"uid-1": 3, "uid-2": 5}
+    assert all(0 <= sample.time - NOW < 2 for sample in found.samples)
+    assert found.problem == ""
+
+
+async def test_a_pod_that_answers_for_another_is_not_believed() -> None:
+    async with serving(metrics_route(Figures("old-uid"))) as ip, new_session() as session:
+        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert found.source is SignalSource.NONE
+    assert found.problem == "1 Ready pod: /metrics was answered by another pod"
+
+
+async def redirect(_: web.Request) -> web.Response:
+    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/metrics"})
+
+
+async def huge(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"#" * 2_000_000)
+
+
+async def binary(_: web.Request) -> web.Response:
+    return web.Response(body=b"\xff\xfe\x00")
+
+
+async def garbage(_: web.Request) -> web.Response:
+    return web.Response(text="penstock_requests_waiting{ 3")
+
+
+async def failing(_: web.Request) -> web.Response:
+    return web.Response(status=500)
+
+
+@pytest.mark.parametrize(
+    ("handler", "problem"),
+    [
+        (redirect, "answered 302, a redirect, which is never followed"),
+        (huge, "answered more than 1048576 bytes"),
+        (never, "did not answer within 2 s"),
+        (binary, "answered something that is not text"),
+        (garbage, "did not answer in Prometheus' text format"),
+        (failing, "answered 500"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_told(
+    handler: web.RequestHandler, problem: str
+) -> None:
+    route = web.get(names.PATH_METRICS, handler)  # type: ignore[arg-type]
+    async with serving(route) as ip, new_session() as session:
+        started = time.monotonic()
+        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert time.monotonic() - started < 3
+    assert found.source is SignalSource.NONE
+    assert found.problem == f"1 Ready pod: /metrics {problem}"
+
+
+async def test_one_silent_pod_does_not_hide_the_others() -> None:
+    async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
+        pods = [pod_object("uid-1", ip), pod_object("uid-2", free_address())]
+        found = await read_pods(session, pods, NOW, problem="no Prometheus is configured")
+    assert found.source is SignalSource.PODS
+    assert [sample.uid for sample in found.samples] == ["uid-1"]
+    assert found.problem.startswith(
+        "no Prometheus is configured; 1 Ready pod: /metrics could not be reached"
+    )
+
+
+async def test_pods_that_load_or_have_no_address_of_their_own_are_no_problem() -> None:
+    async with new_session() as session:
+        pods = [
+            pod_object("uid-1", None),
+            pod_object("uid-2", free_address(), ready=False),
+        ]
+        found = await read_pods(session, pods, NOW)
+    assert found.source is SignalSource.PODS
+    assert (found.samples, found.problem) == ((), "")
+
+
+async def test_a_hundred_pods_are_read_in_one_breath() -> None:
+    figures = [Figures(f"uid-{i}", waiting=i) for i in range(100)]
+    async with new_session() as session:
+        servers = [serving(metrics_route(one)) for one in figures]
+        addresses = [await server.__aenter__() for server in servers]
+        pods = [pod_object(f"uid-{i}", ip) for i, ip in enumerate(addresses)]
+        found = await read_pods(session, pods, NOW)
+        for server in servers:
+            await server.__aexit__(None, None, None)
+    assert len(found.samples) == 100
+
+
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://{free_address()}:1")
+    async with serving(metrics_route(Figures("uid-1"))) as ip, new_session() as session:
+        found = await read_pods(session, [pod_object("uid-1", ip)], NOW)
+    assert found.source is SignalSource.PODS
