@@ -4,44 +4,105 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.cluster import life, tools
+from tests.cluster import faults, foreign, life, tools
+from tests.cluster.commands import CommandFailedError
+from tests.cluster.debian import MissingRightsError
 from tests.cluster.images import make
+from tests.cluster.life import NotUpError, PartEndedError
 from tests.cluster.places import Places
+from tests.cluster.progress import WaitTimedOutError, say
+from tests.cluster.virtualenv import WrongPythonError, make_environment
+
+EXPECTED_ERRORS = (
+    CommandFailedError, WaitTimedOutError, PartEndedError, NotUpError, MissingRightsError, WrongPythonError,
+    foreign.ContextUnusableError, faults.UnknownPartError,
+)  # fmt: skip
+"""Errors whose message is all that helps; anything else is ours and comes with its trace."""
 
 
 def main() -> int:
-    """Run one command; its errors are lines, not traces."""
-    commands: dict[str, Callable[[Places], None]] = {
-        "up": life.up,
-        "down": life.down,
-        "status": show_status,
-        "tools": build_tools,
-        "images": build_images,
-    }
-    parser = argparse.ArgumentParser(prog="python3 -m tests.cluster", description=__doc__)
-    parser.add_argument("command", choices=commands)
-    chosen = parser.parse_args().command
-    commands[chosen](Places.from_env())
+    """Run one command; return the exit status."""
+    places = Places.from_env()
+    chosen = _arguments()
+    try:
+        if chosen.command == "part":
+            faults.COMMANDS[chosen.action](places, chosen.name)
+        else:
+            COMMANDS[chosen.command](places)
+    except EXPECTED_ERRORS as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
-def show_status(places: Places) -> None:
+def up(places: Places) -> None:
+    """Bring the cluster up, or see that KUBE_CONTEXT's answers."""
+    if context := foreign.chosen_context():
+        foreign.check(places, context)
+    else:
+        life.up(places)
+
+
+def down(places: Places) -> None:
+    """Take the cluster away; KUBE_CONTEXT's is left alone."""
+    if context := foreign.chosen_context():
+        say(f"the cluster of the context {context} is not ours to end")
+    else:
+        life.down(places)
+
+
+def status(places: Places) -> None:
     """Print the state of every part."""
     for name, state in life.status(places).items():
         print(f"{name:26} {state}")
 
 
 def build_tools(places: Places) -> None:
-    """Build what the charts' tests need and print where all commands are."""
+    """Build helm and kubeconform, and print the folder of all commands."""
     for tool in tools.CHART_TOOLS:
         tools.build_tool(places, tool)
     print(places.commands)
 
 
-def build_images(places: Places) -> None:
-    """Build and import the images, and print their names."""
-    for name, image in make.make_images(places).items():
+def images(places: Places) -> None:
+    """Build what changed, bring it to the node, and print the images' names."""
+    if foreign.chosen_context():
+        names = foreign.image_names()
+    else:
+        life.require_up(places)
+        names = make.make_images(places)
+    for name, image in names.items():
         print(f"{name}={image}")
+
+
+def environment(places: Places) -> None:
+    """Print shell lines that let kubectl and helm find the cluster: eval "$(...)"."""
+    context = foreign.chosen_context()
+    kubeconfig = foreign.kubeconfig(places, context) if context else places.kubeconfig
+    print(f'export KUBECONFIG="{kubeconfig}"')
+    print(f'export PATH="{places.commands}:$PATH"')
+
+
+COMMANDS: dict[str, Callable[[Places], None]] = {
+    "up": up,
+    "down": down,
+    "status": status,
+    "tools": build_tools,
+    "images": images,
+    "environment": environment,
+    "setup": make_environment,
+}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python3 -m tests.cluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, function in COMMANDS.items():
+        commands.add_parser(name, help=function.__doc__)
+    part = commands.add_parser("part", help="Stop, start, pause or resume one part of the cluster.")
+    part.add_argument("action", choices=faults.COMMANDS)
+    part.add_argument("name")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

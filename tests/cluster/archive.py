@@ -50,7 +50,11 @@ def write_image(path: Path, name: str, content: bytes, config: Mapping[str, Any]
     write_archive(path, {**top, "annotations": {NAME_ANNOTATION: name}}, blobs.items())
 
 
-def write_archive(target: Path | IO[bytes], manifest: Mapping[str, Any], blobs: Iterable[tuple[str, bytes]] | Iterable[tuple[str, Path]]) -> None:
+def write_archive(
+    target: Path | IO[bytes],
+    manifest: Mapping[str, Any],
+    blobs: Iterable[tuple[str, bytes]] | Iterable[tuple[str, Path]],
+) -> None:
     """Write an OCI archive, to a file or a stream: one manifest and the blobs given by digest (hexadecimal)."""
     index = {"schemaVersion": 2, "manifests": [dict(manifest)]}
     with contextlib.ExitStack() as stack:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.cluster.progress import say
 
+Word = str | Path
 REPORT_SECONDS = 15.0
 
 
@@ -16,7 +17,7 @@ class CommandFailedError(Exception):
     """A program ended with an error; the message holds the end of what it wrote."""
 
 
-def output(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_seconds: float = 60) -> str:
+def output(argv: Sequence[Word], *, stdin: str | None = None, timeout_seconds: float = 60) -> str:
     """Run a short program and return what it wrote to stdout.
 
     Raises:
@@ -36,13 +37,18 @@ def output(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_seco
     return done.stdout
 
 
-def quietly(argv: Sequence[str | Path]) -> None:
+def quietly(argv: Sequence[Word]) -> None:
     """Run a clean-up command whose failure means that there was nothing to clean."""
     subprocess.run([str(word) for word in argv], capture_output=True, check=False)
 
 
 def build(
-    title: str, argv: Sequence[str | Path], log: Path, *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    title: str,
+    argv: Sequence[Word],
+    log: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> None:
     """Run a long program with its output in `log`, and a progress line every 15 s.
 
@@ -76,7 +82,11 @@ def build(
 
 def tail(log: Path, lines: int = 15) -> str:
     """Return the last lines of a log, or a word that there is none."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no log)"
+    return (
+        "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+        if log.exists()
+        else "(no log)"
+    )
 
 
 def _report(title: str, started: float, ended: threading.Event) -> None:

@@ -13,10 +13,22 @@ def kubeconfig(pki: Path, user: str) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": "penstock", "cluster": {"server": settings.API_SERVER, "certificate-authority": f"{pki}/ca.crt"}}
+                {
+                    "name": "penstock",
+                    "cluster": {
+                        "server": settings.API_SERVER,
+                        "certificate-authority": f"{pki}/ca.crt",
+                    },
+                }
             ],
             "users": [
-                {"name": user, "user": {"client-certificate": f"{pki}/{user}.crt", "client-key": f"{pki}/{user}.key"}}
+                {
+                    "name": user,
+                    "user": {
+                        "client-certificate": f"{pki}/{user}.crt",
+                        "client-key": f"{pki}/{user}.key",
+                    },
+                }
             ],
             "contexts": [{"name": "penstock", "context": {"cluster": "penstock", "user": user}}],
             "current-context": "penstock",
@@ -75,7 +87,9 @@ def kubelet(run: Path) -> str:
             "tlsCertFile": f"{pki}/kubelet.crt",
             "tlsPrivateKeyFile": f"{pki}/kubelet.key",
             "authentication": {
-                "anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": f"{pki}/ca.crt"}
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": f"{pki}/ca.crt"},
             },
             "authorization": {"mode": "Webhook"},
             "containerRuntimeEndpoint": f"unix://{run}/containerd.sock",
@@ -93,7 +107,7 @@ def kubelet(run: Path) -> str:
             "registryPullQPS": 0,
             "serializeImagePulls": False,
             "resolvConf": "/etc/resolv.conf",
-        }  # fmt: skip
+        }
     )
 
 
@@ -102,10 +116,17 @@ def audit_policy() -> str:
     quiet = [
         {"level": "None", "verbs": ["get", "list", "watch"]},
         {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-        {"level": "None", "resources": [{"group": group, "resources": ["events"]} for group in ("", "events.k8s.io")]},
         {
             "level": "None",
-            "resources": [{"group": group} for group in ("authentication.k8s.io", "authorization.k8s.io")],
+            "resources": [
+                {"group": group, "resources": ["events"]} for group in ("", "events.k8s.io")
+            ],
+        },
+        {
+            "level": "None",
+            "resources": [
+                {"group": group} for group in ("authentication.k8s.io", "authorization.k8s.io")
+            ],
         },
         {"level": "Metadata"},
     ]

@@ -26,7 +26,9 @@ def require_root() -> None:
         MissingRightsError: we are not root.
     """
     if os.geteuid() != 0:
-        raise MissingRightsError("the test cluster mounts, routes and starts containers: run it as root, or set KUBE_CONTEXT")
+        raise MissingRightsError(
+            "the test cluster mounts, routes and starts containers: run it as root, or set KUBE_CONTEXT"
+        )
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:

@@ -17,7 +17,9 @@ def raise_cgroups() -> None:
     for root in _hierarchies():
         group = root / settings.CGROUP
         group.mkdir(exist_ok=True)
-        for name in CPUSET_FILES:  # cgroup v1: a child of a group without processors can hold no process
+        for (
+            name
+        ) in CPUSET_FILES:  # cgroup v1: a child of a group without processors can hold no process
             if (group / name).exists() and not (group / name).read_text().strip():
                 (group / name).write_text((root / name).read_text())
 
@@ -56,7 +58,11 @@ def unmount_under(folder: Path) -> None:
 def _hierarchies() -> list[Path]:
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
-    return [path for path in CGROUPS.iterdir() if (path / "cgroup.procs").exists() and not path.is_symlink()]
+    return [
+        path
+        for path in CGROUPS.iterdir()
+        if (path / "cgroup.procs").exists() and not path.is_symlink()
+    ]
 
 
 def _groups() -> list[Path]:

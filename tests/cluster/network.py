@@ -1,5 +1,6 @@
 """The pods' network on this machine: the bridge, the kernel's switches, the packet rules."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -22,7 +23,9 @@ def raise_bridge() -> None:
         file = Path("/proc/sys/net") / switch
         if not file.exists():
             quietly(["modprobe", "br_netfilter"])
-        if file.exists():  # bridged packets pass the rules anyhow where the kernel has no such module
+        if (
+            file.exists()
+        ):  # bridged packets pass the rules anyhow where the kernel has no such module
             file.write_text("1")
 
 
@@ -54,4 +57,7 @@ def _ours(line: str) -> bool:
     if line.startswith(":"):
         return bool(CHAINS.match(line[1:]))
     words = line.split()
-    return any(flag in ("-A", "-j", "-g") and CHAINS.match(word) for flag, word in zip(words, words[1:], strict=False))
+    return any(
+        flag in ("-A", "-j", "-g") and CHAINS.match(word)
+        for flag, word in itertools.pairwise(words)
+    )

@@ -37,6 +37,8 @@ def wait_until(
             raise WaitTimedOutError(f"{what}: not within {timeout_seconds:.0f} s: {reason}")
         if now - reported > report_seconds:
             reported = now
-            say(f"still waiting for {what} ({now - started:.0f} of {timeout_seconds:.0f} s): {reason}")
+            say(
+                f"still waiting for {what} ({now - started:.0f} of {timeout_seconds:.0f} s): {reason}"
+            )
         time.sleep(interval_seconds)
     say(f"{what}: so, after {time.monotonic() - started:.1f} s")

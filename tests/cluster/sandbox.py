@@ -12,7 +12,14 @@ APPLETS = ("sh", "cat", "echo", "false", "httpd", "ls", "nc", "nslookup", "sleep
 
 def ctr_argv(places: Places, programs: Path, *words: str | Path) -> list[str]:
     """Return a command line of containerd's own client, in the namespace that the kubelet uses."""
-    return [str(programs / "ctr"), "-a", str(places.containerd_socket), "-n", "k8s.io", *map(str, words)]
+    return [
+        str(programs / "ctr"),
+        "-a",
+        str(places.containerd_socket),
+        "-n",
+        "k8s.io",
+        *map(str, words),
+    ]
 
 
 def ctr(places: Places, programs: Path, *words: str | Path) -> str:
@@ -45,7 +52,9 @@ def import_sandbox(places: Places, programs: Path) -> None:
 def forget_pods(places: Places, programs: Path) -> int:
     """Remove the containers and sandboxes that containerd remembers; return how many there were."""
     containers = ctr(places, programs, "containers", "ls", "-q").split()
-    sandboxes = [line.split()[0] for line in ctr(places, programs, "sandboxes", "ls").splitlines()[1:]]
+    sandboxes = [
+        line.split()[0] for line in ctr(places, programs, "sandboxes", "ls").splitlines()[1:]
+    ]
     for task in ctr(places, programs, "tasks", "ls", "-q").split():
         _try(places, programs, "tasks", "rm", "--force", task)
     if containers:

@@ -55,10 +55,21 @@ CONTAINERD_TOOL = Tool(
     ),
     programs=CONTAINER_PROGRAMS,
 )  # fmt: skip
-HELM = Tool("helm", ("go", "install", "-trimpath", "-ldflags", "-s -w", "helm.sh/helm/v3/cmd/helm@v3.20.2"), ("helm",))
+HELM = Tool(
+    "helm",
+    ("go", "install", "-trimpath", "-ldflags", "-s -w", "helm.sh/helm/v3/cmd/helm@v3.20.2"),
+    ("helm",),
+)
 KUBECONFORM = Tool(
     "kubeconform",
-    ("go", "install", "-trimpath", "-ldflags", "-s -w", "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"),
+    (
+        "go",
+        "install",
+        "-trimpath",
+        "-ldflags",
+        "-s -w",
+        "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0",
+    ),
     ("kubeconform",),
 )
 CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)

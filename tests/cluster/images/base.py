@@ -6,12 +6,18 @@ import shutil
 from pathlib import Path
 
 from tests.cluster import debian
-from tests.cluster.commands import build, output
+from tests.cluster.commands import Word, build, output
 from tests.cluster.places import Places
 
 SUITE = "bookworm"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
-NEEDLESS = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man")
+NEEDLESS = (
+    "var/cache/apt/archives",
+    "var/lib/apt/lists",
+    "usr/share/doc",
+    "usr/share/locale",
+    "usr/share/man",
+)
 """Folders emptied in the base: nothing reads them in a container."""
 PROMETHEUS_PROGRAM = "usr/bin/prometheus"
 
@@ -30,14 +36,17 @@ def base_archive(places: Places) -> Path:
     root = folder / f"root.{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     include = f"--include={','.join(PACKAGES)}"
-    argv = ["debootstrap", "--variant=minbase", include, SUITE, root, debian.mirror()]
+    argv: list[Word] = ["debootstrap", "--variant=minbase", include, SUITE, root, debian.mirror()]
     try:
         build("debootstrap: the base image", argv, places.images / "base.log")
         for needless in NEEDLESS:
             shutil.rmtree(root / needless, ignore_errors=True)
             (root / needless).mkdir(parents=True)
         unfinished = archive.with_suffix(f".{os.getpid()}")
-        output(["tar", "-C", root, "--numeric-owner", "--exclude=./dev/*", "-cf", unfinished, "."], timeout_seconds=300)
+        output(
+            ["tar", "-C", root, "--numeric-owner", "--exclude=./dev/*", "-cf", unfinished, "."],
+            timeout_seconds=300,
+        )
         unfinished.rename(archive)
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -51,7 +60,12 @@ def prometheus_program(places: Places) -> Path:
     if not found.exists():
         unfinished = folder.with_name(f"prometheus.{os.getpid()}")
         unfinished.mkdir(parents=True)
-        build("apt: prometheus", ["apt-get", "download", "prometheus"], places.images / "prometheus.log", cwd=unfinished)
+        build(
+            "apt: prometheus",
+            ["apt-get", "download", "prometheus"],
+            places.images / "prometheus.log",
+            cwd=unfinished,
+        )
         (package,) = unfinished.glob("prometheus_*.deb")
         output(["dpkg-deb", "-x", package, unfinished])
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from tests.cluster.commands import build, output
+from tests.cluster.commands import Word, build, output
 from tests.cluster.places import Places
-
 
 SOURCE_LAYERS = 3
 """The Dockerfiles' last layers, small and often new: two copies and their compilation."""
@@ -34,17 +33,36 @@ class Buildah:
     def __init__(self, places: Places) -> None:
         self._log = places.images / "buildah.log"
         storage = places.images / "storage"
-        self._argv = ["buildah", "--root", str(storage), "--runroot", str(places.images / "runroot")]
+        self._argv = [
+            "buildah",
+            "--root",
+            str(storage),
+            "--runroot",
+            str(places.images / "runroot"),
+        ]
 
     def build(self, image: str, dockerfile: Path, context: Path, base: str | None) -> None:
         """Build with the layers of earlier builds."""
-        argv = [*self._argv, "build", "--isolation", "chroot", "--layers", "--pull-never", "--format", "oci"]
+        argv = [
+            *self._argv,
+            "build",
+            "--isolation",
+            "chroot",
+            "--layers",
+            "--pull-never",
+            "--format",
+            "oci",
+        ]
         based = ["--build-arg", f"BASE={base}"] if base else []
-        build(f"buildah: {image}", [*argv, *based, "-t", image, "-f", dockerfile, context], self._log)
+        build(
+            f"buildah: {image}", [*argv, *based, "-t", image, "-f", dockerfile, context], self._log
+        )
 
     def has(self, image: str) -> bool:
         """Whether the storage has it."""
-        return not subprocess.run([*self._argv, "inspect", "-t", "image", image], capture_output=True, check=False).returncode
+        return not subprocess.run(
+            [*self._argv, "inspect", "-t", "image", image], capture_output=True, check=False
+        ).returncode
 
     def export(self, image: str, layout: Path) -> None:
         """Write only the layers that the layout lacks.
@@ -56,7 +74,11 @@ class Buildah:
         layers = self._layers(image)
         if not all((blobs / layer).exists() for layer in layers[:-SOURCE_LAYERS]):
             self._seed(image, layers, blobs)
-        build(f"buildah: export of {image}", [*self._argv, "push", image, f"oci:{layout}:{image}"], self._log)
+        build(
+            f"buildah: export of {image}",
+            [*self._argv, "push", image, f"oci:{layout}:{image}"],
+            self._log,
+        )
 
     def _layers(self, image: str) -> list[str]:
         described = json.loads(output([*self._argv, "inspect", "--type", "image", image]))
@@ -71,7 +93,10 @@ class Buildah:
             build(f"buildah: layers of {image}", argv, self._log)
             missing = [f"{layer}.tar" for layer in layers if not (blobs / layer).exists()]
             renamed = "--transform=s/[.]tar$//"
-            output(["tar", "-C", blobs, renamed, "-xf", archive, *dict.fromkeys(missing)], timeout_seconds=300)
+            output(
+                ["tar", "-C", blobs, renamed, "-xf", archive, *dict.fromkeys(missing)],
+                timeout_seconds=300,
+            )
         finally:
             archive.unlink(missing_ok=True)
 
@@ -89,12 +114,14 @@ class Docker:
     def build(self, image: str, dockerfile: Path, context: Path, base: str | None) -> None:
         """Build by BuildKit, which the Dockerfiles' mounts need."""
         based = ["--build-arg", f"BASE={base}"] if base else []
-        argv = ["docker", "build", *based, "-t", image, "-f", dockerfile, context]
+        argv: list[Word] = ["docker", "build", *based, "-t", image, "-f", dockerfile, context]
         build(f"docker: {image}", argv, self._log, env={"DOCKER_BUILDKIT": "1"})
 
     def has(self, image: str) -> bool:
         """Whether the daemon has it."""
-        return not subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode
+        return not subprocess.run(
+            ["docker", "image", "inspect", image], capture_output=True, check=False
+        ).returncode
 
     def export(self, image: str, layout: Path) -> None:
         """Unpack what `docker save` writes; since Docker 25 that is an OCI layout too."""

@@ -25,7 +25,9 @@ def load(places: Places, layout: Path, image: str) -> None:
     wanted = blobs_of(layout, descriptor)
     missing = [digest for digest in wanted if f"sha256:{digest}" not in held]
     size = sum(_blob(layout, digest).stat().st_size for digest in missing)
-    say(f"containerd: {image}: {len(missing)} of {len(wanted)} blobs are new, {size / 2**20:.0f} MiB")
+    say(
+        f"containerd: {image}: {len(missing)} of {len(wanted)} blobs are new, {size / 2**20:.0f} MiB"
+    )
     named = {**descriptor, "annotations": {archive.NAME_ANNOTATION: image}}
     _import(places, named, {digest: _blob(layout, digest) for digest in missing})
 
@@ -51,7 +53,9 @@ def keep_only(layout: Path, images: set[str]) -> None:
     """Drop from a layout the images not named, and the blobs that none of the others uses."""
     file = layout / "index.json"
     index = json.loads(file.read_text())
-    kept = [item for item in index["manifests"] if item.get("annotations", {}).get(REFERENCE) in images]
+    kept = [
+        item for item in index["manifests"] if item.get("annotations", {}).get(REFERENCE) in images
+    ]
     file.write_text(json.dumps({**index, "manifests": kept}))
     used = {digest for item in kept for digest in blobs_of(layout, item)}
     for blob in (layout / "blobs" / "sha256").iterdir():
@@ -61,7 +65,9 @@ def keep_only(layout: Path, images: set[str]) -> None:
 
 def _import(places: Places, descriptor: dict[str, Any], blobs: dict[str, Path]) -> None:
     argv = sandbox.ctr_argv(places, places.commands, "images", "import", "-")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as client:
         if client.stdin is None or client.stderr is None:
             raise CommandFailedError("ctr: no pipe")
         try:

@@ -10,18 +10,27 @@ from tests.cluster.images import base, load
 from tests.cluster.images.builder import Buildah, Builder, Docker, docker_answers
 from tests.cluster.images.recipes import PROMETHEUS, RECIPES, Recipe, content_hash, project_file
 from tests.cluster.images.wheels import wheelhouse
+from tests.cluster.locks import locked
 from tests.cluster.places import CHECKOUT, Places
 from tests.cluster.progress import say
 
 TAG = "dev"
 KEPT_TAGS = 3
 """Newest builds of an image that stay on the node: pods of a running test may still ask for one."""
-BASE_DOCKERFILE = "FROM scratch\nADD base.tar /\nCMD [\"python3\"]\n"
+BASE_DOCKERFILE = 'FROM scratch\nADD base.tar /\nCMD ["python3"]\n'
 
 
 def make_images(places: Places) -> dict[str, str]:
     """Build what changed and import it; return each image's name with the hash of its content as tag."""
-    wanted = {recipe: f"{recipe.repository}:{content_hash(recipe, base.base_hash())}" for recipe in RECIPES}
+    with locked(places, "images"):
+        return _make(places)
+
+
+def _make(places: Places) -> dict[str, str]:
+    wanted = {
+        recipe: f"{recipe.repository}:{content_hash(recipe, base.base_hash())}"
+        for recipe in RECIPES
+    }
     held = load.images_on_node(places)
     absent = {recipe: image for recipe, image in wanted.items() if image not in held}
     if absent:
@@ -47,7 +56,11 @@ def _build(places: Places, absent: dict[Recipe, str]) -> None:
             builder.export(image, layout)
             load.load(places, layout, image)
             shutil.rmtree(context)
-        load.keep_only(layout, {image for recipe in RECIPES for image in _made(places, recipe)[:1]} | set(absent.values()))
+        load.keep_only(
+            layout,
+            {image for recipe in RECIPES for image in _made(places, recipe)[:1]}
+            | set(absent.values()),
+        )
 
 
 def _build_base(places: Places, builder: Builder, image: str, archive: Path) -> None:

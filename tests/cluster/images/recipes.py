@@ -27,12 +27,20 @@ class Recipe:
 
 
 OPERATOR = Recipe(
-    "operator", "operator/Dockerfile", ("operator/penstock_api", "operator/penstock_operator"), "operator"
+    "operator",
+    "operator/Dockerfile",
+    ("operator/penstock_api", "operator/penstock_operator"),
+    "operator",
 )
 RUNTIME = Recipe(
-    "runtime", "runtime/Dockerfile", ("operator/penstock_api", "runtime/penstock_runtime"), "runtime"
+    "runtime",
+    "runtime/Dockerfile",
+    ("operator/penstock_api", "runtime/penstock_runtime"),
+    "runtime",
 )
-PROMETHEUS = Recipe("prometheus", "tests/cluster/prometheus/Dockerfile", ("tests/cluster/prometheus/discovery.py",))
+PROMETHEUS = Recipe(
+    "prometheus", "tests/cluster/prometheus/Dockerfile", ("tests/cluster/prometheus/discovery.py",)
+)
 RECIPES = (OPERATOR, RUNTIME, PROMETHEUS)
 
 
@@ -43,7 +51,9 @@ def source_files(recipe: Recipe, checkout: Path = CHECKOUT) -> list[Path]:
         path = checkout / source
         files: Iterable[Path] = path.rglob("*") if path.is_dir() else (path,)
         found.update(
-            file.relative_to(checkout) for file in files if file.is_file() and "__pycache__" not in file.parts
+            file.relative_to(checkout)
+            for file in files
+            if file.is_file() and "__pycache__" not in file.parts
         )
     return sorted(found)
 
@@ -67,7 +77,9 @@ def project_file(recipe: Recipe, checkout: Path = CHECKOUT) -> str:
     """Return pyproject.toml cut down to what the Dockerfile reads: an edit of the linter's settings rebuilds nothing."""
     own, extra = _requirements(recipe, checkout)
     lines = ["[project]", f"dependencies = {json.dumps(own)}"]
-    return "\n".join([*lines, "[project.optional-dependencies]", f"{recipe.extra} = {json.dumps(extra)}", ""])
+    return "\n".join(
+        [*lines, "[project.optional-dependencies]", f"{recipe.extra} = {json.dumps(extra)}", ""]
+    )
 
 
 def _requirements(recipe: Recipe, checkout: Path) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.cluster.commands import build
+from tests.cluster.commands import Word, build
 from tests.cluster.images.recipes import Recipe, requirements
 from tests.cluster.places import CHECKOUT, Places
 
@@ -24,11 +24,19 @@ def wheelhouse(places: Places, recipe: Recipe) -> Path:
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-    links = ["--find-links", SHARED_WHEELS] if shared else []
-    only = ["--only-binary=:all:", "--python-version", PYTHON, "--dest", unfinished]
+    links: list[Word] = ["--find-links", SHARED_WHEELS] if shared else []
+    only: list[Word] = ["--only-binary=:all:", "--python-version", PYTHON, "--dest", unfinished]
     build(
         f"pip: wheels of the {recipe.name}",
-        [_pip(places), "download", "--progress-bar=off", "--disable-pip-version-check", *only, *links, *wanted],
+        [
+            _pip(places),
+            "download",
+            "--progress-bar=off",
+            "--disable-pip-version-check",
+            *only,
+            *links,
+            *wanted,
+        ],
         places.images / f"wheels-{recipe.name}.log",
     )
     for older in folder.parent.glob(f"{recipe.name}-*"):
@@ -42,5 +50,9 @@ def _pip(places: Places) -> Path:
     """Return a pip of our own: Debian's Python has none outside a virtual environment."""
     environment = places.images / "pip"
     if not (environment / "bin" / "pip").exists():
-        build("python: an environment for pip", [sys.executable, "-m", "venv", environment], places.images / "pip.log")
+        build(
+            "python: an environment for pip",
+            [sys.executable, "-m", "venv", environment],
+            places.images / "pip.log",
+        )
     return environment / "bin" / "pip"

@@ -1,0 +1,73 @@
+# `make help` lists what there is. Everything runs from a bare clone on Debian with Python 3.11, Go and root.
+# KUBE_CONTEXT=name uses that existing cluster instead of our own.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+CLUSTER := $(PYTHON) -m tests.cluster
+CACHE := $(if $(PENSTOCK_CACHE),$(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
+BIN := .venv/bin
+# torch in the tests answers small models: one thread a process leaves the other core to the rest
+PYTEST := OMP_NUM_THREADS=1 PATH="$(CACHE)/bin:$$PATH" $(BIN)/pytest
+SHORT := -m "not long"
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Make the virtual environment .venv
+	@$(CLUSTER) setup
+
+.PHONY: cluster
+cluster: ## Start a real Kubernetes on this machine (a running one is kept)
+	@$(CLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: ## Stop it and remove all it left
+	@$(CLUSTER) down
+
+.PHONY: tools
+tools: ## Build helm and kubeconform
+	@$(CLUSTER) tools
+
+.PHONY: images
+images: cluster ## Build the images that changed and bring them to the cluster
+	@$(CLUSTER) images
+
+.PHONY: demo
+demo: setup cluster tools images ## Watch it all at work, from an empty cluster to a drained pool
+	@$(BIN)/python -m tests.demo
+
+.PHONY: test
+test: lint test-unit cluster images ## Lint, then unit, integration and end-to-end tests
+	$(PYTEST) $(SHORT) tests/integration
+	$(PYTEST) $(SHORT) tests/e2e
+
+.PHONY: test-unit
+test-unit: setup ## The tests that need no cluster
+	$(PYTEST) $(SHORT) tests/unit
+
+.PHONY: test-long
+test-long: setup cluster tools images ## The tests that take minutes each
+	$(PYTEST) -m long tests
+
+.PHONY: lint
+lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/penstock-crdgen --check
+	$(CACHE)/bin/helm lint --quiet charts/*
+
+.PHONY: format
+format: setup ## Format and sort what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: crds
+crds: setup ## Generate crds/ and the charts' copies from the types
+	$(BIN)/penstock-crdgen

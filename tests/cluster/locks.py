@@ -1,0 +1,21 @@
+"""One at a time on a machine, whichever clone asks."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cluster.places import Places
+from tests.cluster.progress import say
+
+
+@contextmanager
+def locked(places: Places, what: str) -> Iterator[None]:
+    """Hold `<what>.lock` in the cache; the kernel lets go of it when the holder ends, however it ends."""
+    places.cache.mkdir(parents=True, exist_ok=True)
+    with (places.cache / f"{what}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run that holds the lock of the {what}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,72 @@
+"""What every room of the tests shares: the cluster's kubeconfig, kubectl, a namespace of one's own."""
+
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import foreign, life
+from tests.cluster.places import Places
+
+Kubectl = Callable[..., str]
+CLUSTER_FIXTURES = frozenset({"kubeconfig", "target", "api", "operator"})
+"""Whoever asks for one of these stands on a cluster."""
+
+
+@pytest.fixture(scope="session")
+def _cluster() -> Places:
+    """The places of a cluster that answers; nothing is brought up here."""
+    places = Places.from_env()
+    context = foreign.chosen_context()
+    try:
+        if context:
+            foreign.check(places, context)
+        else:
+            life.require_up(places)
+    except (life.NotUpError, foreign.ContextUnusableError) as error:
+        pytest.exit(str(error), returncode=1)
+    return places
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(_cluster: Places) -> Path:
+    """A kubeconfig whose current context is the cluster under test."""
+    context = foreign.chosen_context()
+    return foreign.kubeconfig(_cluster, context) if context else _cluster.kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kubectl(_cluster: Places, kubeconfig: Path) -> Kubectl:
+    """Run kubectl with arguments, and perhaps stdin; return its stdout, raise with its stderr."""
+    own = _cluster.commands / "kubectl"
+    program = str(own) if own.exists() else "kubectl"
+
+    def run(*arguments: str, stdin: str | None = None) -> str:
+        argv = [program, "--kubeconfig", str(kubeconfig), *arguments]
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, check=False, timeout=120
+        )
+        if done.returncode:
+            raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    """A namespace of the test's own, restricted as production's are; deleted afterwards."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every test that stands on a cluster fail early, once, and with the remedy."""
+    for item in items:
+        if isinstance(item, pytest.Function) and CLUSTER_FIXTURES & set(item.fixturenames):
+            item.fixturenames.insert(0, "_cluster")
