@@ -3,6 +3,7 @@
 No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no cookies, no decompression.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -79,6 +80,8 @@ async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
 
 
 def _cause(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or type(error.os_error).__name__
-    return type(error).__name__
+    """Return the cause in words without addresses or numbers, so that they do not change by the tick."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name does not resolve"
+    errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None
+    return os.strerror(errno) if errno else type(error).__name__

@@ -1,0 +1,254 @@
+"""What is believed of a Prometheus' answer, over a real socket; the server itself is in tests/integration."""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from penstock_operator.calls import CallFailed, new_session
+from penstock_operator.observe.prometheus import QUERY, missing, read_prometheus
+from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from tests.unit.signals.exporter import (
+    Figures,
+    free_address,
+    metrics_route,
+    never,
+    pod_object,
+    serving,
+)
+
+ASKED = 2_000.0
+IP = "10.0.0.1"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def series(name: str, value: str, **labels: str) -> dict[str, Any]:
+    """Return one series of three scrapes, 5 s apart, the last 1 s old."""
+    base = {"__name__": name, "namespace": "team", "instance": f"{IP}:8001", "job": "pools"}
+    values = [[ASKED - 11 + 5 * i, value] for i in range(3)]
+    return {"metric": {**base, **labels}, "values": values}
+
+
+def pod_series(uid: str = "uid-1", **labels: str) -> list[dict[str, Any]]:
+    """Return what a pod told, as Prometheus gives it back."""
+    return [
+        series("penstock_pod_info", "1", uid=uid, **labels),
+        series("penstock_requests_waiting", "3", **labels),
+        series("penstock_rows_received_total", "100", **labels),
+    ]
+
+
+def prometheus(*result: dict[str, Any]) -> web.RouteDef:
+    """Return a server that knows these series."""
+
+    async def answer(request: web.Request) -> web.Response:
+        form = await request.post()
+        if form["query"] == "time()":
+            data: dict[str, Any] = {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
+        else:
+            assert form["query"] == QUERY
+            assert float(str(form["time"])) == ASKED
+            data = {"resultType": "matrix", "result": list(result)}
+        return web.json_response({"status": "success", "data": data})
+
+    return web.post("/prefix/api/v1/query", answer)
+
+
+async def read(*result: dict[str, Any], pods: Any = None) -> PoolSignals:
+    """Ask a server that knows these series about one pool."""
+    async with serving(prometheus(*result), port=19090) as ip, new_session() as session:
+        url = f"http://{ip}:19090/prefix/"
+        found = await read_prometheus(
+            session, url, {"pool": ("team", pods or [pod_object("uid-1", IP)])}
+        )
+    return found["pool"]
+
+
+async def test_every_scrape_in_range_is_a_sample_by_the_stores_clock() -> None:
+    found = await read(*pod_series())
+    assert found.asked == ASKED
+    assert [(one.uid, one.time, one.waiting) for one in found.samples] == [
+        ("uid-1", ASKED - 11, 3.0),
+        ("uid-1", ASKED - 6, 3.0),
+        ("uid-1", ASKED - 1, 3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"instance": "10.9.9.9:8001"},
+        {"instance": f"{IP}:8000"},
+        {"namespace": "other"},
+        {"instance": "nonsense"},
+    ],
+)
+async def test_series_of_no_verified_pod_count_nothing(labels: dict[str, str]) -> None:
+    assert (await read(*pod_series(**labels))).samples == ()
+
+
+async def test_series_of_an_address_that_was_another_pods_count_nothing() -> None:
+    assert (await read(*pod_series(uid="the-pod-before"))).samples == ()
+    assert (await read(series("penstock_requests_waiting", "3"))).samples == ()
+
+
+async def test_a_pod_on_the_nodes_network_is_not_believed() -> None:
+
+    shared = replace(pod_object("uid-1", IP), host_network=True)
+    assert (await read(*pod_series(), pods=[shared])).samples == ()
+
+
+async def test_a_pod_scraped_by_two_jobs_counts_once() -> None:
+    found = await read(*pod_series(), *pod_series(job="another"))
+    assert len(found.samples) == 3
+    assert found.samples[-1].waiting == 3.0
+
+
+async def test_bad_values_and_malformed_series_harm_nobody_else() -> None:
+    found = await read(
+        *pod_series(),
+        series("penstock_requests_running", "NaN"),
+        {"metric": {}, "values": None},
+        {"metric": {"namespace": "team", "instance": f"{IP}:8001"}, "values": [[1]]},
+    )
+    assert found.samples[-1].waiting == 3.0
+    assert found.samples[-1].running is None
+
+
+async def redirect(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("http://127.0.0.1:1/")
+
+
+async def not_json(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="<html>")
+
+
+async def unlike(_: web.Request) -> web.StreamResponse:
+    return web.json_response(["success"])
+
+
+async def no_number(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"status": "success", "data": {"result": []}})
+
+
+async def overloaded(_: web.Request) -> web.StreamResponse:
+    body = {"status": "error", "errorType": "unavailable", "error": "query timed out"}
+    return web.json_response(body, status=503)
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for _ in range(80):
+        await response.write(b" " * 1024 * 1024)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("handler", "problem"),
+    [
+        (redirect, "a redirect, which is never followed"),
+        (not_json, "did not answer in JSON"),
+        (unlike, "did not answer as Prometheus does"),
+        (no_number, "did not answer time() with a number"),
+        (overloaded, "answered 503: query timed out"),
+        (endless, "answered more than 67108864 bytes"),
+        (never, "did not answer within 2 s"),
+    ],
+)
+async def test_a_server_that_fails_is_named_and_the_pods_are_read(
+    handler: Handler, problem: str
+) -> None:
+    async with (
+        serving(web.post("/api/v1/query", handler), port=19090) as server,
+        serving(metrics_route(Figures("uid-1", waiting=4))) as ip,
+        new_session() as session,
+    ):
+        url = f"http://{server}:19090"
+        with pytest.raises(CallFailed, match="Prometheus"):
+            await read_prometheus(session, url, {})
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        found = (await observe_signals(session, [pool], 5_000.0))["pool"]
+    assert found.source is SignalSource.PODS
+    assert [one.waiting for one in found.samples] == [4.0]
+    assert problem in found.problem
+
+
+async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
+    async with (
+        serving(prometheus(*pod_series()), port=19090) as server,
+        serving(metrics_route(Figures("uid-2", waiting=4))) as ip,
+        new_session() as session,
+    ):
+        url = f"http://{server}:19090/prefix"
+        pools = [
+            PoolPods("seen", "team", (pod_object("uid-1", IP),), url),
+            PoolPods("unseen", "team", (pod_object("uid-2", ip),), url),
+            PoolPods("alone", "team", (pod_object("uid-2", ip),), None),
+        ]
+        found = await observe_signals(session, pools, 5_000.0)
+    assert found["seen"].source is SignalSource.PROMETHEUS
+    assert found["seen"].problem == ""
+    assert found["unseen"].source is SignalSource.PODS
+    assert found["unseen"].problem == (
+        "Prometheus has no sample under 10 s old, or scrapes more slowly than every 5 s: chat-uid-2"
+    )
+    assert (found["alone"].source, found["alone"].problem) == (
+        SignalSource.PODS,
+        "no Prometheus is configured",
+    )
+
+
+async def test_where_nothing_answers_the_signals_are_absent() -> None:
+    async with new_session() as session:
+        pool = PoolPods(
+            "pool", "team", (pod_object("uid-1", free_address()),), f"http://{free_address()}:1"
+        )
+        found = (await observe_signals(session, [pool], 5_000.0))["pool"]
+    assert found.source is SignalSource.NONE
+    assert found.samples == ()
+    assert "Prometheus at" in found.problem
+    assert "1 Ready pod: /metrics could not be reached" in found.problem
+
+
+async def test_a_name_that_does_not_resolve_is_told_so() -> None:
+    async with new_session() as session:
+        with pytest.raises(CallFailed, match="its name does not resolve"):
+            await read_prometheus(session, "http://prometheus.invalid:9090", {})
+
+
+def signals_of(*times: float) -> PoolSignals:
+
+    samples = tuple(PodSample("uid-1", time, waiting=0.0) for time in times)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, asked=ASKED)
+
+
+@pytest.mark.parametrize(
+    ("times", "enough"),
+    [
+        ((ASKED - 11, ASKED - 6, ASKED - 1), True),
+        ((ASKED - 14, ASKED - 9.5), True),
+        ((ASKED - 1,), False),
+        ((ASKED - 15, ASKED - 11), False),
+        ((), False),
+    ],
+)
+def test_two_scrapes_in_fifteen_seconds_and_one_in_ten_are_enough(
+    times: tuple[float, ...], enough: bool
+) -> None:
+    """A server that scrapes every 15 s or 60 s shows one scrape or none: the pods are read."""
+    assert (missing(signals_of(*times), [pod_object("uid-1", IP)], 9_000.0) == []) is enough
+
+
+def test_a_pod_just_ready_is_not_missed_yet() -> None:
+    assert missing(signals_of(), [pod_object("uid-1", IP, ready_since=8_990.0)], 9_000.0) == []
+    assert missing(signals_of(), [pod_object("uid-1", IP, ready=False)], 9_000.0) == []
+
+
+def test_the_query_is_one_for_all_pools() -> None:
+    assert QUERY.endswith("}[15s]")
+    assert json.dumps(QUERY).count("penstock_requests_waiting") == 1
