@@ -15,6 +15,7 @@ from penstock_operator.observe.exposition import (
     told_uid,
 )
 from penstock_operator.observed import DutySource, PodSample
+from penstock_runtime.gpu import DutySource as RuntimeDutySource
 from tests.unit.signals.exporter import Figures
 
 
@@ -110,3 +111,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         except BadExposition:
             continue
         assert sample.waiting is None or 0 <= sample.waiting <= 1e15
+
+
+@pytest.mark.parametrize("source", list(RuntimeDutySource))
+def test_every_source_that_the_runtime_names_is_known(source: RuntimeDutySource) -> None:
+    assert read(Figures(duty={source.value: 0.4})).gpu_utilization == 0.4
