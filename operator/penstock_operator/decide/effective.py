@@ -1,15 +1,15 @@
 """Pool and policies -> one effective spec: built-in < policy default < spec, then bounds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
-from penstock_api.policy import Bounds
 from penstock_api.pool import PoolSpec
 from penstock_api.status import BoundedField, PolicyReference
 from penstock_operator.decide import fields
+from penstock_operator.decide.bounds import lowered, tightest
 from penstock_operator.decide.defaults import Tie, policy_defaults
 from penstock_operator.decide.fields import Fields, Value
 from penstock_operator.decide.ranges import Layers, reconcile
@@ -57,7 +57,7 @@ def effective(
     asked, notes = reconcile(Layers(spec.defaults, spec.spec))
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     wishes = {"replicas": pool.spec.replicas, **asked}
-    granted, bounded = _bound(wishes, selected, scales=mode is not ScalingMode.MANUAL)
+    granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
     return EffectiveSpec(
         law=_law(granted),
         algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
@@ -68,7 +68,7 @@ def effective(
         discipline=Discipline(str(granted[fields.DISCIPLINE])),
         bounded=bounded,
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
-        replicas_bound=min((b for b, _ in _bounds(selected, "replicas")), default=None),
+        replicas_bound=tightest(selected, "replicas"),
         ties=defaults.ties,
         felt_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
         notes=notes,
@@ -82,38 +82,6 @@ def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
     if spec.objectives is not None:
         defaults = {k: v for k, v in defaults.items() if not k.startswith(fields.OBJECTIVE)}
     return Layers(defaults, own)
-
-
-_BOUNDS = {
-    "replicas": ("replicas", fields.MIN_REPLICAS, fields.MAX_REPLICAS),
-    "batch_size": (fields.SIZE_MIN, fields.SIZE_MAX),
-    "queue_depth": (fields.MAX_QUEUE_DEPTH,),
-}
-"""Which fields each bound lowers."""
-
-
-def _bounds(policies: Sequence[PolicyObject], name: str) -> list[tuple[int, str]]:
-    """Return (bound, policy) of every policy that sets the bound `name`."""
-    bounds = [(one.spec.bounds or Bounds(), one.name) for one in policies]
-    return [(bound.max, who) for each, who in bounds if (bound := getattr(each, name)) is not None]
-
-
-def _bound(
-    asked: Fields, policies: Sequence[PolicyObject], *, scales: bool
-) -> tuple[dict[str, Value], tuple[BoundedField, ...]]:
-    """Lower what is above the tightest bound; scaling's own fields are told of only where they act."""
-    granted, bounded = dict(asked), []
-    for name, lowered in _BOUNDS.items():
-        bounds = _bounds(policies, name)
-        for field in lowered if bounds else ():
-            most, policy = min(bounds)
-            wish = int(asked[field])
-            granted[field] = min(wish, most)
-            if wish > most and (scales or not field.startswith("scaling.")):
-                bounded.append(
-                    BoundedField(field=f"spec.{field}", asked=str(wish), granted=str(most), policy=policy)
-                )
-    return granted, tuple(bounded)
 
 
 def _law(values: Fields) -> LawSettings:

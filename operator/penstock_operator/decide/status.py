@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from penstock_api import names
 from penstock_api.conditions import Condition, merge
 from penstock_api.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
-from penstock_operator.decide.children.container import CONTAINER_NAME, accelerator
+from penstock_operator.decide.children.container import CONTAINER_NAME
+from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.children.metadata import Manifest
 from penstock_operator.decide.children.revision import revision_name, template_of
 from penstock_operator.decide.findings import Findings

@@ -9,7 +9,7 @@ So an operator upgrade restarts nothing (DESIGN, section 2, Template and live).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_api import names
 from penstock_operator.decide.children.metadata import Manifest, child_name
@@ -65,7 +65,7 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
     if held is not None and held.inputs == inputs:
         refused = refusals(held.template or {}, pool, policies)
         newer = revision_name(held.template or {}) != revision_name(rendered)
-        return _with(held, newer=newer, refused=refused, may_start=not refused)
+        return replace(held, newer_available=newer, refusals=refused, may_start_pods=not refused)
     refused = refusals(rendered, pool, policies)
     if not refused:
         number = _number(view, rendered)
@@ -75,18 +75,7 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
     if held is None:
         return Pinned(None, inputs, None, refusals=refused, may_start_pods=False)
     allowed = not refusals(held.template or {}, pool, policies)
-    return _with(held, newer=False, refused=refused, may_start=allowed)
-
-
-def _with(held: Pinned, *, newer: bool, refused: tuple[str, ...], may_start: bool) -> Pinned:
-    return Pinned(
-        held.template,
-        held.inputs,
-        held.revision,
-        newer_available=newer,
-        refusals=refused,
-        may_start_pods=may_start,
-    )
+    return replace(held, refusals=refused, may_start_pods=allowed)
 
 
 def _latest(view: PoolView) -> ChildObject | None:

@@ -11,6 +11,7 @@ import pytest
 from penstock_api import names
 from penstock_api.pool import PoolSpec
 from penstock_operator import kinds
+from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import ChildWrite, PoolPlan, Write
 from penstock_operator.observe.convert import child_object
@@ -32,9 +33,12 @@ EMPTY_HANDED = {
         "volumes": [{"name": "v", "emptyDir": {}}],
         "container": {
             "env": [{"name": "EMPTY", "value": ""}, {"name": "OMP_NUM_THREADS", "value": "2"}],
-            "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": "0.5"}},
+            "resources": {
+                "limits": {"cpu": "1000m", "memory": "1024Mi"},
+                "requests": {"cpu": "0.5"},
+            },
             "volumeMounts": [
-                {"name": "v", "mountPath": "/tmp"},
+                {"name": "v", "mountPath": SCRATCH_FOLDER},
                 {"name": "v", "mountPath": "/again", "readOnly": False},
             ],
         },

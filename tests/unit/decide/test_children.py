@@ -1,12 +1,15 @@
 """What pods are made of: names, environment, probes, security, files, devices, rollout."""
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from penstock_api import names
 from penstock_api.pool import ImagePullPolicy
 from penstock_operator.decide.children.container import CONTAINER_NAME
+from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
 from penstock_operator.decide.config import DecideConfig
 from tests.unit.decide.world import CONFIG, World, pool
 
@@ -18,35 +21,37 @@ CLAIM = {
 }
 
 
-def manifests(config=CONFIG, **spec):
+def manifests(config: DecideConfig = CONFIG, **spec: Any) -> dict[str, Mapping[str, Any]]:
     plan = World(pool=pool(**spec), config=config).run()
     return {one.kind: one.manifest for one in plan.writes}
 
 
-def pod_of(**spec):
-    return manifests(**spec)["Deployment"]["spec"]["template"]["spec"]
+def pod_of(**spec: Any) -> dict[str, Any]:
+    pod: dict[str, Any] = manifests(**spec)["Deployment"]["spec"]["template"]["spec"]
+    return pod
 
 
-def container(config=CONFIG, **spec):
+def container(config: DecideConfig = CONFIG, **spec: Any) -> dict[str, Any]:
+    one: dict[str, Any]
     (one,) = manifests(config, **spec)["Deployment"]["spec"]["template"]["spec"]["containers"]
     return one
 
 
-def env(**spec):
+def env(**spec: Any) -> dict[str, Any]:
     return {one["name"]: one for one in container(**spec)["env"]}
 
 
-def test_the_service_shows_clients_their_port_and_hides_the_controls():
+def test_the_service_shows_clients_their_port_and_hides_the_controls() -> None:
     (port,) = manifests()["Service"]["spec"]["ports"]
     assert (port["name"], port["port"], port["targetPort"]) == ("http", 8000, "http")
 
 
-def test_the_budget_lets_a_drain_take_one_pod_and_any_broken_one():
+def test_the_budget_lets_a_drain_take_one_pod_and_any_broken_one() -> None:
     spec = manifests()["PodDisruptionBudget"]["spec"]
     assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
 
 
-def test_pods_meet_restricted_pod_security():
+def test_pods_meet_restricted_pod_security() -> None:
     pod = pod_of()
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -57,7 +62,7 @@ def test_pods_meet_restricted_pod_security():
     }
 
 
-def test_pods_hold_no_token_unless_they_name_an_account_of_their_own():
+def test_pods_hold_no_token_unless_they_name_an_account_of_their_own() -> None:
     assert pod_of()["automountServiceAccountToken"] is False
     assert pod_of()["serviceAccountName"] == "chat-penstock"
     own = pod_of(template={"serviceAccountName": "mine"})
@@ -65,11 +70,11 @@ def test_pods_hold_no_token_unless_they_name_an_account_of_their_own():
     assert "automountServiceAccountToken" not in own
 
 
-def test_no_service_of_the_namespace_leaks_into_the_environment():
+def test_no_service_of_the_namespace_leaks_into_the_environment() -> None:
     assert pod_of()["enableServiceLinks"] is False
 
 
-def test_the_runtime_learns_who_it_is_and_what_it_serves():
+def test_the_runtime_learns_who_it_is_and_what_it_serves() -> None:
     given = env()
     assert given[names.ENV_POOL]["value"] == "chat"
     assert given[names.ENV_POD_UID]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
@@ -81,7 +86,7 @@ def test_the_runtime_learns_who_it_is_and_what_it_serves():
     }
 
 
-def test_a_claim_is_mounted_read_only_and_its_path_made_absolute():
+def test_a_claim_is_mounted_read_only_and_its_path_made_absolute() -> None:
     model = json.loads(env(model=CLAIM)[names.ENV_MODEL]["value"])
     assert model["source"]["persistentVolumeClaim"]["path"] == "/models/resnet/model.pt2"
     volumes = {one["name"]: one for one in pod_of(model=CLAIM)["volumes"]}
@@ -91,7 +96,7 @@ def test_a_claim_is_mounted_read_only_and_its_path_made_absolute():
     assert mounts["/models"]["readOnly"] is True
 
 
-def test_the_settings_are_mounted_where_the_runtime_re_reads_them():
+def test_the_settings_are_mounted_where_the_runtime_re_reads_them() -> None:
     mounts = {one["mountPath"]: one["name"] for one in container()["volumeMounts"]}
     volumes = {one["name"]: one for one in pod_of()["volumes"]}
     settings = volumes[mounts[names.SETTINGS_FOLDER]]
@@ -99,25 +104,25 @@ def test_the_settings_are_mounted_where_the_runtime_re_reads_them():
     assert set(manifests()["ConfigMap"]["data"]) == {names.LIMITS_FILE, names.CONTROL_KEYS_FILE}
 
 
-def test_scratch_is_the_only_place_to_write_and_a_pool_may_bring_its_own():
+def test_scratch_is_the_only_place_to_write_and_a_pool_may_bring_its_own() -> None:
     mounts = [one["mountPath"] for one in container()["volumeMounts"]]
-    assert mounts.count("/tmp") == 1
+    assert mounts.count(SCRATCH_FOLDER) == 1
     own = {
         "volumes": [{"name": "big", "emptyDir": {"sizeLimit": "5Gi"}}],
-        "container": {"volumeMounts": [{"name": "big", "mountPath": "/tmp"}]},
+        "container": {"volumeMounts": [{"name": "big", "mountPath": SCRATCH_FOLDER}]},
     }
     mounted = container(template=own)["volumeMounts"]
-    assert [one["name"] for one in mounted if one["mountPath"] == "/tmp"] == ["big"]
+    assert [one["name"] for one in mounted if one["mountPath"] == SCRATCH_FOLDER] == ["big"]
 
 
-def test_a_pools_own_variable_wins_over_a_built_in_one():
+def test_a_pools_own_variable_wins_over_a_built_in_one() -> None:
     assert env()["OMP_NUM_THREADS"]["value"] == "1"
     own = {"container": {"env": [{"name": "OMP_NUM_THREADS", "value": "4"}]}}
     given = container(template=own)["env"]
     assert [one["value"] for one in given if one["name"] == "OMP_NUM_THREADS"] == ["4"]
 
 
-def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores():
+def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores() -> None:
     cpu = {"resourceName": "nvidia.com/gpu", "count": 0}
     threads = env(accelerator=cpu)["OMP_NUM_THREADS"]
     assert threads["valueFrom"]["resourceFieldRef"]["resource"] == "limits.cpu"
@@ -132,12 +137,14 @@ def test_on_a_cpu_torch_gets_as_many_threads_as_the_container_has_cores():
         ({"resourceName": "nvidia.com/gpu", "count": 0}, None),
     ],
 )
-def test_a_replica_asks_for_its_accelerators_and_the_cpu_is_said_aloud(accelerator, limits):
-    given = {} if accelerator is None else {"accelerator": accelerator}
+def test_a_replica_asks_for_its_accelerators_and_the_cpu_is_said_aloud(
+    accelerator: dict[str, Any] | None, limits: dict[str, str] | None
+) -> None:
+    given: dict[str, Any] = {} if accelerator is None else {"accelerator": accelerator}
     assert container(**given).get("resources", {}).get("limits") == limits
 
 
-def test_cpu_and_memory_are_the_pools_word():
+def test_cpu_and_memory_are_the_pools_word() -> None:
     own = {"container": {"resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}}
     assert container(template=own)["resources"] == {
         "requests": {"cpu": "100m"},
@@ -145,7 +152,7 @@ def test_cpu_and_memory_are_the_pools_word():
     }
 
 
-def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine():
+def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine() -> None:
     one = container()
     startup, liveness = one["startupProbe"], one["livenessProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 3600
@@ -155,12 +162,12 @@ def test_the_kubelet_waits_for_a_slow_model_but_not_for_a_dead_engine():
 
 
 @pytest.mark.parametrize(("spec", "deadline"), [({}, 120), ({"drain": {"deadlineSeconds": 7}}, 7)])
-def test_the_grace_period_outlasts_the_drain(spec, deadline):
+def test_the_grace_period_outlasts_the_drain(spec: dict[str, Any], deadline: int) -> None:
     assert pod_of(**spec)["terminationGracePeriodSeconds"] > deadline + 5
     assert env(**spec)[names.ENV_DRAIN_DEADLINE_SECONDS]["value"] == str(deadline)
 
 
-def test_a_crash_leaves_its_reason():
+def test_a_crash_leaves_its_reason() -> None:
     one = container()
     assert one["terminationMessagePath"] == names.TERMINATION_LOG
     assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
@@ -171,7 +178,9 @@ def test_a_crash_leaves_its_reason():
     ("rollout", "surge", "unavailable"),
     [({}, 1, 0), ({"strategy": "Surge"}, 1, 0), ({"strategy": "Replace"}, 0, 1)],
 )
-def test_a_rollout_surges_by_one_or_gives_one_up_first(rollout, surge, unavailable):
+def test_a_rollout_surges_by_one_or_gives_one_up_first(
+    rollout: dict[str, str], surge: int, unavailable: int
+) -> None:
     strategy = manifests(rollout=rollout)["Deployment"]["spec"]["strategy"]
     assert strategy == {
         "type": "RollingUpdate",
@@ -179,26 +188,26 @@ def test_a_rollout_surges_by_one_or_gives_one_up_first(rollout, surge, unavailab
     }
 
 
-def test_an_image_is_the_pools_own_or_the_administrators_default():
+def test_an_image_is_the_pools_own_or_the_administrators_default() -> None:
     assert container()["image"] == CONFIG.default_runtime_image
     assert container(runtime={"image": "mine:1"})["image"] == "mine:1"
 
 
-def test_the_pull_policy_is_the_pools_then_the_administrators_then_the_clusters():
+def test_the_pull_policy_is_the_pools_then_the_administrators_then_the_clusters() -> None:
     assert "imagePullPolicy" not in container()
     config = DecideConfig("x:1", image_pull_policy=ImagePullPolicy.NEVER)
     assert container(config)["imagePullPolicy"] == "Never"
     assert container(config, runtime={"imagePullPolicy": "Always"})["imagePullPolicy"] == "Always"
 
 
-def test_a_pools_labels_never_replace_the_operators():
+def test_a_pools_labels_never_replace_the_operators() -> None:
     own = {"labels": {"team": "a", names.LABEL_POOL_UID: "stolen"}}
     template = manifests(template=own)["Deployment"]["spec"]["template"]
     assert template["metadata"]["labels"]["team"] == "a"
     assert template["metadata"]["labels"][names.LABEL_POOL_UID] == "uid-chat"
 
 
-def test_placement_is_passed_on():
+def test_placement_is_passed_on() -> None:
     own = {
         "nodeSelector": {"zone": "a"},
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],

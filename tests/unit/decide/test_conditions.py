@@ -1,6 +1,7 @@
 """What a pool says of itself: a reason always, and a sentence with the remedy."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from penstock_operator.observed import Acknowledgement
 from tests.unit.decide.world import (
     World,
     failing,
+    known,
     message,
     pod,
     policy,
@@ -18,7 +20,7 @@ from tests.unit.decide.world import (
 )
 
 
-def test_a_pool_whose_replicas_all_serve_is_ready_and_settled():
+def test_a_pool_whose_replicas_all_serve_is_ready_and_settled() -> None:
     plan = settled(pool=pool(replicas=3)).run()
     assert reason(plan, "Ready") == "True/AllReplicasReady"
     assert message(plan, "Ready") == "3 of 3 replicas ready"
@@ -26,12 +28,12 @@ def test_a_pool_whose_replicas_all_serve_is_ready_and_settled():
     assert reason(plan, "UpToDate") == "True/LatestTemplate"
 
 
-def test_a_pool_of_no_replicas_is_ready():
+def test_a_pool_of_no_replicas_is_ready() -> None:
     world = settled(pool=pool(replicas=0))
     assert reason(world.run(), "Ready") == "True/AllReplicasReady"
 
 
-def test_a_pool_still_starting_says_how_far_it_is():
+def test_a_pool_still_starting_says_how_far_it_is() -> None:
     world = settled(pool=pool(replicas=3))
     world.pods = (world.pods[0], replace(world.pods[1], ready=False))
     plan = world.run()
@@ -57,17 +59,19 @@ def test_a_pool_still_starting_says_how_far_it_is():
         ("not camel", "who knows", "PodFailed", "kubectl describe"),
     ],
 )
-def test_a_pods_problem_is_the_pools_reason_with_a_remedy(problem, told, expected, remedy):
+def test_a_pods_problem_is_the_pools_reason_with_a_remedy(
+    problem: str, told: str, expected: Any, remedy: str
+) -> None:
     world = settled()
     world.pods = (failing("chat-1", problem, told),)
     plan = world.run()
-    for type in ("Ready", "Progressing"):
-        assert reason(plan, type) == f"False/{expected}"
-        assert f"pod chat-1: {told or problem}" in message(plan, type)
-        assert remedy in message(plan, type)
+    for which in ("Ready", "Progressing"):
+        assert reason(plan, which) == f"False/{expected}"
+        assert f"pod chat-1: {told or problem}" in message(plan, which)
+        assert remedy in message(plan, which)
 
 
-def test_of_several_problems_the_authors_own_comes_first():
+def test_of_several_problems_the_authors_own_comes_first() -> None:
     world = settled(pool=pool(replicas=3))
     world.pods = (
         failing("a", "Unschedulable", "no GPU"),
@@ -77,13 +81,13 @@ def test_of_several_problems_the_authors_own_comes_first():
     assert reason(world.run(), "Ready") == "False/ModelLoadFailed"
 
 
-def test_a_problem_of_a_pod_that_serves_again_is_over():
+def test_a_problem_of_a_pod_that_serves_again_is_over() -> None:
     world = settled()
     world.pods = (replace(failing("chat-1", "CrashLoopBackOff"), ready=True),)
     assert reason(world.run(), "Ready") == "True/AllReplicasReady"
 
 
-def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_stuck():
+def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_stuck() -> None:
     world = settled()
     world.edit_spec(runtime={"image": "registry.example/missing:1"})
     world.settle()
@@ -96,20 +100,20 @@ def test_a_rollout_to_a_broken_template_leaves_the_pool_ready_and_says_what_is_s
     assert reason(plan, "Progressing") == "False/ImagePullFailed"
 
 
-def test_a_rollout_under_way_is_told():
+def test_a_rollout_under_way_is_told() -> None:
     world = settled()
     world.edit_spec(template={"labels": {"v": "2"}})
     plan = world.settle()
     assert reason(plan, "Progressing") == "True/RollingOut"
 
 
-def with_deployment_condition(world, **condition):
+def with_deployment_condition(world: World, **condition: str) -> None:
     key = ("Deployment", "chat-penstock")
     held = world.children[key]
     world.children[key] = replace(held, status={"conditions": [condition]})
 
 
-def test_pods_that_cannot_even_be_made_are_told_by_the_deployment():
+def test_pods_that_cannot_even_be_made_are_told_by_the_deployment() -> None:
     world = settled()
     world.pods = ()
     with_deployment_condition(
@@ -120,7 +124,7 @@ def test_pods_that_cannot_even_be_made_are_told_by_the_deployment():
     assert "quota: pods" in message(plan, "Ready")
 
 
-def test_a_rollout_that_does_not_move_is_stuck():
+def test_a_rollout_that_does_not_move_is_stuck() -> None:
     world = settled()
     world.pods = (replace(world.pods[0], ready=False),)
     with_deployment_condition(
@@ -129,26 +133,26 @@ def test_a_rollout_that_does_not_move_is_stuck():
     assert reason(world.run(), "Progressing") == "False/ProgressDeadlineExceeded"
 
 
-def test_limits_are_applied_when_every_ready_pod_says_so():
+def test_limits_are_applied_when_every_ready_pod_says_so() -> None:
     plan = settled(pool=pool(replicas=2)).run()
     assert reason(plan, "LimitsApplied") == "True/AllPodsAcknowledged"
     assert message(plan, "LimitsApplied") == "2 of 2 ready pods obey generation 1"
-    assert plan.status.batch.acknowledged_pods == 2
+    assert known(plan.status.batch).acknowledged_pods == 2
 
 
-def test_limits_wait_for_the_first_ready_pod():
+def test_limits_wait_for_the_first_ready_pod() -> None:
     assert reason(World().run(), "LimitsApplied") == "Unknown/Waiting"
 
 
-def test_a_pod_that_was_not_asked_yet_is_waited_for():
+def test_a_pod_that_was_not_asked_yet_is_waited_for() -> None:
     world = settled(pool=pool(replicas=2))
     del world.acknowledgements["uid-chat-2"]
     plan = world.run()
     assert reason(plan, "LimitsApplied") == "False/Waiting"
-    assert plan.status.batch.acknowledged_pods == 1
+    assert known(plan.status.batch).acknowledged_pods == 1
 
 
-def test_a_pod_that_cannot_be_reached_is_named():
+def test_a_pod_that_cannot_be_reached_is_named() -> None:
     world = settled(pool=pool(replicas=2))
     world.acknowledgements["uid-chat-2"] = Acknowledgement(None, None, "timed out after 2 s")
     plan = world.run()
@@ -156,7 +160,7 @@ def test_a_pod_that_cannot_be_reached_is_named():
     assert "pod chat-2: timed out after 2 s" in message(plan, "LimitsApplied")
 
 
-def test_a_pod_on_the_nodes_network_is_never_called_and_named():
+def test_a_pod_on_the_nodes_network_is_never_called_and_named() -> None:
     world = settled()
     world.pods = (pod("host", host_network=True),)
     plan = world.run()
@@ -164,7 +168,7 @@ def test_a_pod_on_the_nodes_network_is_never_called_and_named():
     assert "node's network" in message(plan, "LimitsApplied")
 
 
-def test_a_loading_pod_does_not_hold_up_the_limits():
+def test_a_loading_pod_does_not_hold_up_the_limits() -> None:
     world = settled()
     loading = pod("loading", ready=False)
     world.acknowledgements[loading.uid] = Acknowledgement(None, None, "refused")
@@ -172,7 +176,7 @@ def test_a_loading_pod_does_not_hold_up_the_limits():
     assert reason(world.run(), "LimitsApplied") == "True/AllPodsAcknowledged"
 
 
-def test_policies_in_force_are_named_with_what_they_lowered():
+def test_policies_in_force_are_named_with_what_they_lowered() -> None:
     world = settled(
         pool=pool(replicas=5),
         policies=(policy("prod", bounds={"replicas": {"max": 2}}),),
@@ -185,16 +189,16 @@ def test_policies_in_force_are_named_with_what_they_lowered():
     assert world.deployment["spec"]["replicas"] == 2
 
 
-def test_a_pool_that_no_policy_selects_says_so():
+def test_a_pool_that_no_policy_selects_says_so() -> None:
     assert reason(settled().run(), "PolicyApplied") == "True/NoPolicy"
 
 
-def test_policies_that_cannot_be_read_are_not_mistaken_for_none():
+def test_policies_that_cannot_be_read_are_not_mistaken_for_none() -> None:
     plan = settled(policies_readable=False).run()
     assert reason(plan, "PolicyApplied") == "Unknown/PoliciesNotReadable"
 
 
-def test_equal_policies_that_disagree_are_told_to_the_pool_they_concern():
+def test_equal_policies_that_disagree_are_told_to_the_pool_they_concern() -> None:
     pair = tuple(
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
@@ -206,7 +210,7 @@ def test_equal_policies_that_disagree_are_told_to_the_pool_they_concern():
     assert reason(settles, "PolicyApplied") == "True/Applied"
 
 
-def test_a_tie_keeps_the_value_in_force_across_a_restart_of_the_operator():
+def test_a_tie_keeps_the_value_in_force_across_a_restart_of_the_operator() -> None:
     first = policy("a", defaults={"batching": {"maxQueueDepth": 10}})
     world = settled(policies=(first,))
     world.policies = (first, policy("b", defaults={"batching": {"maxQueueDepth": 20}}))
@@ -217,10 +221,10 @@ def test_a_tie_keeps_the_value_in_force_across_a_restart_of_the_operator():
         world.policies[1],
     )
     world.states.clear()
-    assert world.run().limits.max_queue_depth == 10
+    assert world.limits().max_queue_depth == 10
 
 
-def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say():
+def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say() -> None:
     pair = tuple(
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
@@ -229,15 +233,15 @@ def test_what_is_remembered_for_a_tie_is_never_more_than_a_policy_could_say():
     for spoiled in ("[]", "nonsense", '{"batching.maxQueueDepth": -5, "x": 1}'):
         annotations = {names.ANNOTATION_POLICY_DEFAULTS: spoiled}
         world.edit("ConfigMap", "chat-penstock", "metadata.annotations", annotations)
-        assert world.run().limits.max_queue_depth == 2048
+        assert world.limits().max_queue_depth == 2048
 
 
-def test_a_transition_time_moves_only_with_its_status():
+def test_a_transition_time_moves_only_with_its_status() -> None:
     world = settled()
-    before = {one.type: one.last_transition_time for one in world.pool.status.conditions}
+    before = {one.type: one.last_transition_time for one in known(world.pool.status.conditions)}
     world.now += 3600
     world.pods = (replace(world.pods[0], ready=False),)
-    after = {one.type: one.last_transition_time for one in world.run().status.conditions}
-    moved = {type for type in after if after[type] != before[type]}
+    after = {one.type: one.last_transition_time for one in known(world.run().status.conditions)}
+    moved = {one for one in after if after[one] != before[one]}
     assert {"Ready", "Progressing"} <= moved
     assert not moved & {"UpToDate", "PolicyApplied"}

@@ -1,5 +1,7 @@
 """Equality as the API server sees it."""
 
+from typing import Any
+
 import pytest
 
 from penstock_operator.decide.differences import covers
@@ -26,7 +28,7 @@ from penstock_operator.decide.differences import covers
         ({"tolerations": [{"key": "a", "effect": "x"}]}, {"tolerations": [{"key": "a"}]}),
     ],
 )
-def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live, wanted):
+def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live: Any, wanted: Any) -> None:
     assert covers(live, wanted)
 
 
@@ -54,5 +56,5 @@ def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live, wanted):
         ),
     ],
 )
-def test_a_live_object_that_lacks_something_wanted_is_different(live, wanted):
+def test_a_live_object_that_lacks_something_wanted_is_different(live: Any, wanted: Any) -> None:
     assert not covers(live, wanted)

@@ -1,22 +1,31 @@
 """Built-in < policy default < spec, then bounds; and what is said about it."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ScalingMode
-from penstock_operator.decide.effective import effective, prometheus_url
-from penstock_operator.decide.fields import BUILT_IN, live_fields, plausible
+from penstock_operator.decide.effective import EffectiveSpec, effective, prometheus_url
+from penstock_operator.decide.fields import BUILT_IN, Fields, live_fields, plausible
 from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.observed import PolicyObject, PoolObject
 from tests.unit.decide.world import policy, pool, pool_spec
 
 
-def of(pool_, *policies, labels=None, held=None):
+def of(
+    pool_: PoolObject,
+    *policies: PolicyObject,
+    labels: dict[str, str] | None = None,
+    held: Fields | None = None,
+) -> EffectiveSpec:
     return effective(pool_, labels or {}, policies, held)
 
 
-def test_a_pool_that_says_nothing_gets_the_built_ins():
+def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
     spec = of(pool())
     assert spec.law == LawSettings(
         objective_milliseconds=None,
@@ -36,49 +45,53 @@ def test_a_pool_that_says_nothing_gets_the_built_ins():
     assert (spec.replicas, spec.bounded, spec.policies) == (1, (), ())
 
 
-def test_three_replicas_without_a_mode_mean_three():
+def test_three_replicas_without_a_mode_mean_three() -> None:
     assert of(pool(replicas=3)).replicas == 3
 
 
-def test_a_policy_default_fills_what_the_spec_leaves_unset():
+def test_a_policy_default_fills_what_the_spec_leaves_unset() -> None:
     default = policy("p", defaults={"scaling": {"maxReplicas": 20, "minReplicas": 2}})
     law = of(pool(scaling={"minReplicas": 4}), default).law
     assert (law.min_replicas, law.max_replicas) == (4, 20)
 
 
-def test_nested_fields_are_merged_one_by_one():
-    default = policy("p", defaults={"scaling": {"gpuUtilization": {"lowPercent": 30, "highPercent": 70}}})
+def test_nested_fields_are_merged_one_by_one() -> None:
+    default = policy(
+        "p", defaults={"scaling": {"gpuUtilization": {"lowPercent": 30, "highPercent": 70}}}
+    )
     law = of(pool(scaling={"gpuUtilization": {"highPercent": 80}}), default).law
     assert (law.low_percent, law.high_percent) == (30, 80)
 
 
-def test_defaults_go_by_priority_field_by_field():
-    low = policy("low", priority=1, defaults={"batching": {"maxQueueDepth": 10, "size": {"max": 7}}})
+def test_defaults_go_by_priority_field_by_field() -> None:
+    low = policy(
+        "low", priority=1, defaults={"batching": {"maxQueueDepth": 10, "size": {"max": 7}}}
+    )
     high = policy("high", priority=2, defaults={"batching": {"maxQueueDepth": 20}})
     spec = of(pool(), low, high)
     assert (spec.max_queue_depth, spec.law.size_max) == (20, 7)
 
 
-def test_an_unset_priority_is_zero():
+def test_an_unset_priority_is_zero() -> None:
     plain = policy("plain", defaults={"batching": {"maxQueueDepth": 10}})
     below = policy("below", priority=-1, defaults={"batching": {"maxQueueDepth": 20}})
     assert of(pool(), plain, below).max_queue_depth == 10
 
 
-def test_equal_policies_that_agree_are_no_tie():
+def test_equal_policies_that_agree_are_no_tie() -> None:
     same = {"defaults": {"batching": {"maxQueueDepth": 10}}}
     spec = of(pool(), policy("a", **same), policy("b", **same))
     assert (spec.max_queue_depth, spec.ties) == (10, ())
 
 
-def tied():
+def tied() -> tuple[PolicyObject, PolicyObject]:
     return (
         policy("a", priority=5, defaults={"batching": {"maxQueueDepth": 10}}),
         policy("b", priority=5, defaults={"batching": {"maxQueueDepth": 20}}),
     )
 
 
-def test_equal_policies_that_differ_apply_neither_and_keep_the_last():
+def test_equal_policies_that_differ_apply_neither_and_keep_the_last() -> None:
     spec = of(pool(), *tied(), held={"batching.maxQueueDepth": 15})
     assert spec.max_queue_depth == 15
     assert spec.policy_defaults == {"batching.maxQueueDepth": 15}
@@ -86,33 +99,35 @@ def test_equal_policies_that_differ_apply_neither_and_keep_the_last():
     assert (tie.field, tie.policies, tie.priority) == ("batching.maxQueueDepth", ("a", "b"), 5)
 
 
-def test_a_tie_met_for_the_first_time_leaves_the_word_to_lower_policies():
+def test_a_tie_met_for_the_first_time_leaves_the_word_to_lower_policies() -> None:
     below = policy("c", priority=1, defaults={"batching": {"maxQueueDepth": 30}})
     assert of(pool(), *tied(), below).max_queue_depth == 30
     assert of(pool(), *tied()).max_queue_depth == 2048
 
 
-def test_a_higher_policy_settles_a_tie_below_it():
+def test_a_higher_policy_settles_a_tie_below_it() -> None:
     above = policy("c", priority=9, defaults={"batching": {"maxQueueDepth": 30}})
     spec = of(pool(), *tied(), above)
     assert (spec.max_queue_depth, spec.ties) == (30, ())
 
 
-def test_a_tie_that_the_spec_settles_is_not_felt_by_the_pool():
+def test_a_tie_that_the_spec_settles_is_not_felt_by_the_pool() -> None:
     spec = of(pool(batching={"maxQueueDepth": 99}), *tied())
     assert spec.max_queue_depth == 99
     assert spec.ties
     assert spec.felt_ties == ()
 
 
-def test_a_tie_on_one_field_leaves_the_policies_other_fields_in_force():
+def test_a_tie_on_one_field_leaves_the_policies_other_fields_in_force() -> None:
     first, second = tied()
     third = policy("d", priority=5, defaults={"batching": {"maxQueueDelayMilliseconds": 9}})
     assert of(pool(), first, second, third).law.max_queue_delay_milliseconds == 9
 
 
-def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none():
-    default = policy("p", defaults={"objectives": [{"metric": "RequestLatency", "milliseconds": 800}]})
+def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none() -> None:
+    default = policy(
+        "p", defaults={"objectives": [{"metric": "RequestLatency", "milliseconds": 800}]}
+    )
     assert of(pool(), default).law.objective_milliseconds == 800
     assert of(pool(objectives=[]), default).law.objective_milliseconds is None
     own = [{"metric": "RequestLatency", "milliseconds": 200}]
@@ -142,35 +157,37 @@ def test_an_objective_comes_from_a_policy_unless_the_pool_says_it_wants_none():
         ),
     ],
 )  # fmt: skip
-def test_selectors_mean_what_they_mean_elsewhere_in_kubernetes(selector, labels, selected):
+def test_selectors_mean_what_they_mean_elsewhere_in_kubernetes(
+    selector: dict[str, Any], labels: dict[str, str], selected: bool
+) -> None:
     one = policy("p", namespaceSelector=selector, defaults={"batching": {"maxQueueDepth": 3}})
     assert (of(pool(), one, labels=labels).max_queue_depth == 3) is selected
 
 
-def test_a_pool_selector_reads_the_pools_own_labels():
-    from dataclasses import replace
-
-    one = policy("p", poolSelector={"matchLabels": {"a": "1"}}, defaults={"batching": {"maxQueueDepth": 3}})
+def test_a_pool_selector_reads_the_pools_own_labels() -> None:
+    one = policy(
+        "p", poolSelector={"matchLabels": {"a": "1"}}, defaults={"batching": {"maxQueueDepth": 3}}
+    )
     assert of(replace(pool(), labels={"a": "1"}), one).max_queue_depth == 3
     assert of(replace(pool(), labels={"a": "2"}), one).policies == ()
 
 
-def bound(name="cap", **bounds):
+def bound(name: str = "cap", **bounds: int) -> PolicyObject:
     return policy(name, bounds={key: {"max": value} for key, value in bounds.items()})
 
 
-def told(spec):
+def told(spec: EffectiveSpec) -> list[tuple[str, str, str, str]]:
     return [(one.field, one.asked, one.granted, one.policy) for one in spec.bounded]
 
 
-def test_a_bound_lowers_what_was_asked_and_says_so():
+def test_a_bound_lowers_what_was_asked_and_says_so() -> None:
     spec = of(pool(replicas=40), bound(replicas=32))
     assert spec.replicas == 32
     assert spec.replicas_bound == 32
     assert told(spec) == [("spec.replicas", "40", "32", "cap")]
 
 
-def test_of_several_bounds_the_tightest_wins_whatever_its_priority():
+def test_of_several_bounds_the_tightest_wins_whatever_its_priority() -> None:
     loose = policy("loose", priority=100, bounds={"batchSize": {"max": 50}})
     tight = policy("tight", priority=-100, bounds={"batchSize": {"max": 20}})
     spec = of(pool(), loose, tight)
@@ -178,23 +195,30 @@ def test_of_several_bounds_the_tightest_wins_whatever_its_priority():
     assert told(spec) == [("spec.batching.size.max", "64", "20", "tight")]
 
 
-def test_a_bound_lowers_both_ends_of_a_range():
-    spec = of(pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4))
+def test_a_bound_lowers_both_ends_of_a_range() -> None:
+    spec = of(
+        pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4)
+    )
     assert (spec.law.min_replicas, spec.law.max_replicas) == (4, 4)
-    assert [one[0] for one in told(spec)] == ["spec.scaling.minReplicas", "spec.scaling.maxReplicas"]
+    assert [one[0] for one in told(spec)] == [
+        "spec.scaling.minReplicas",
+        "spec.scaling.maxReplicas",
+    ]
 
 
-def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand():
+def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand() -> None:
     assert told(of(pool(), bound(replicas=4))) == []
     assert told(of(pool(scaling={"mode": "Auto"}), bound(replicas=4)))
 
 
-def test_a_bound_lowers_a_policys_own_default():
-    spec = of(pool(), policy("p", defaults={"batching": {"maxQueueDepth": 9000}}), bound(queueDepth=100))
+def test_a_bound_lowers_a_policys_own_default() -> None:
+    spec = of(
+        pool(), policy("p", defaults={"batching": {"maxQueueDepth": 9000}}), bound(queueDepth=100)
+    )
     assert spec.max_queue_depth == 100
 
 
-def test_policies_that_took_part_are_named_with_their_generation():
+def test_policies_that_took_part_are_named_with_their_generation() -> None:
     one = policy("p", bounds={"replicas": {"max": 4}})
     assert [(p.name, p.generation) for p in of(pool(), one).policies] == [("p", 1)]
 
@@ -209,19 +233,21 @@ def test_policies_that_took_part_are_named_with_their_generation():
         ({"minReplicas": 3}, {"maxReplicas": 5}, (3, 5)),
     ],
 )
-def test_limits_from_different_hands_are_reconciled(spec, default, expected):
+def test_limits_from_different_hands_are_reconciled(
+    spec: dict[str, Any], default: dict[str, Any], expected: Any
+) -> None:
     result = of(pool(scaling={"mode": "Auto", **spec}), policy("p", defaults={"scaling": default}))
     assert (result.law.min_replicas, result.law.max_replicas) == expected
 
 
-def test_two_policies_that_contradict_each_other_spend_less():
+def test_two_policies_that_contradict_each_other_spend_less() -> None:
     low = policy("a", priority=1, defaults={"scaling": {"minReplicas": 9}})
     high = policy("b", priority=2, defaults={"scaling": {"maxReplicas": 5}})
     spec = of(pool(), low, high)
     assert (spec.law.min_replicas, spec.law.max_replicas) == (5, 5)
 
 
-def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not():
+def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not() -> None:
     default = policy("p", defaults={"scaling": {"maxReplicas": 5}})
     (note,) = of(pool(scaling={"minReplicas": 10}), default).notes
     assert "scaling.maxReplicas of the policy default" in note
@@ -238,7 +264,7 @@ def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not():
         ({"highPercent": 1}, (0, 1)),
     ],
 )
-def test_a_band_always_has_room_between_its_ends(band, expected):
+def test_a_band_always_has_room_between_its_ends(band: dict[str, int], expected: Any) -> None:
     law = of(pool(scaling={"gpuUtilization": band})).law
     assert (law.low_percent, law.high_percent) == expected
 
@@ -247,11 +273,11 @@ numbers = st.integers(1, 1000)
 ranges = st.fixed_dictionaries({}, optional={"min": numbers, "max": numbers})
 
 
-def valid(one):
+def valid(one: dict[str, int]) -> bool:
     return one.get("min", 0) <= one.get("max", 10_000)
 
 
-def scaling(one):
+def scaling(one: dict[str, int]) -> dict[str, int]:
     names = {"min": "minReplicas", "max": "maxReplicas"}
     return {names[key]: value for key, value in one.items()}
 
@@ -261,7 +287,9 @@ def scaling(one):
     default=ranges.filter(valid),
     limit=st.none() | numbers,
 )
-def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(spec, default, limit):
+def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(
+    spec: dict[str, Any], default: dict[str, Any], limit: int | None
+) -> None:
     policies = [policy("p", defaults={"scaling": scaling(default), "batching": {"size": default}})]
     if limit is not None:
         policies.append(bound(replicas=limit, batchSize=limit))
@@ -275,7 +303,9 @@ def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(spec, default,
 
 
 @given(st.permutations([("a", 1, 10), ("b", 1, 20), ("c", 2, 30), ("d", 0, 40), ("e", 2, 30)]))
-def test_the_order_in_which_policies_are_listed_never_matters(order):
+def test_the_order_in_which_policies_are_listed_never_matters(
+    order: list[tuple[str, int, int]],
+) -> None:
     listed = [
         policy(name, priority=rank, defaults={"batching": {"maxQueueDepth": value}})
         for name, rank, value in order
@@ -283,7 +313,7 @@ def test_the_order_in_which_policies_are_listed_never_matters(order):
     assert of(pool(), *listed).max_queue_depth == 30
 
 
-def test_every_built_in_is_a_value_that_a_policy_could_have_said():
+def test_every_built_in_is_a_value_that_a_policy_could_have_said() -> None:
     assert all(plausible(field, value) for field, value in BUILT_IN.items())
 
 
@@ -300,20 +330,20 @@ def test_every_built_in_is_a_value_that_a_policy_could_have_said():
         ("scaling..x", 5),
     ],
 )
-def test_what_no_policy_could_have_said_is_not_held_on_to(field, value):
+def test_what_no_policy_could_have_said_is_not_held_on_to(field: str, value: Any) -> None:
     assert not plausible(field, value)
 
 
-def test_modes_and_replicas_are_no_live_fields_of_a_policy():
+def test_modes_and_replicas_are_no_live_fields_of_a_policy() -> None:
     spec = pool_spec(replicas=3, scaling={"mode": "Auto"}, batching={"mode": "Fixed"})
     assert live_fields(spec) == {}
 
 
-def metrics(name, url, priority=0):
+def metrics(name: str, url: str, priority: int = 0) -> PolicyObject:
     return policy(name, priority=priority, metrics={"prometheus": {"url": url}})
 
 
-def test_prometheus_is_the_administrators_word():
+def test_prometheus_is_the_administrators_word() -> None:
     assert prometheus_url(pool(), {}, (), None) is None
     assert prometheus_url(pool(), {}, (), "http://chart") == "http://chart"
     one = metrics("a", "http://policy")
@@ -322,7 +352,7 @@ def test_prometheus_is_the_administrators_word():
     assert prometheus_url(pool(), {}, (one, above), None) == "http://above"
 
 
-def test_equal_policies_that_name_different_servers_keep_the_last():
+def test_equal_policies_that_name_different_servers_keep_the_last() -> None:
     pair = (metrics("a", "http://a-server"), metrics("b", "http://b-server"))
     assert prometheus_url(pool(), {}, pair, "http://chart", "http://last") == "http://last"
     assert prometheus_url(pool(), {}, pair, "http://chart") == "http://chart"

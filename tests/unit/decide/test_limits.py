@@ -8,118 +8,118 @@ import pytest
 from penstock_api.limits import LimitsUpdate
 from penstock_api.status import BatchStatus
 from penstock_operator.observed import Acknowledgement
-from tests.unit.decide.world import World, pod, settled, written
+from tests.unit.decide.world import World, known, pod, settled, written
 
 CONFIG_MAP = ("ConfigMap", "chat-penstock")
 
 
-def published(world):
+def published(world: World) -> LimitsUpdate:
     return LimitsUpdate.model_validate_json(
         world.children[CONFIG_MAP].manifest["data"]["limits.json"]
     )
 
 
-def test_the_first_generation_is_one_and_carries_the_spec():
-    limits = World().run().limits
+def test_the_first_generation_is_one_and_carries_the_spec() -> None:
+    limits = World().limits()
     assert limits.generation == 1
     assert (limits.max_queue_depth, limits.max_queue_delay_milliseconds) == (2048, 5)
     assert limits.discipline == "Priority"
 
 
-def test_the_settings_hold_what_is_pushed():
+def test_the_settings_hold_what_is_pushed() -> None:
     world = settled()
-    assert published(world) == world.run().limits
+    assert published(world) == world.limits()
 
 
-def test_a_live_edit_takes_the_next_generation_and_touches_only_the_settings():
+def test_a_live_edit_takes_the_next_generation_and_touches_only_the_settings() -> None:
     world = settled()
     world.edit_spec(batching={"maxQueueDepth": 7})
     plan = world.run()
-    assert (plan.limits.generation, plan.limits.max_queue_depth) == (2, 7)
+    assert (known(plan.limits).generation, known(plan.limits).max_queue_depth) == (2, 7)
     assert written(plan) == [("Apply", *CONFIG_MAP)]
     assert [push.update.generation for push in plan.pushes] == [2]
 
 
-def test_a_generation_stays_while_the_limits_do():
+def test_a_generation_stays_while_the_limits_do() -> None:
     world = settled()
     for _ in range(5):
-        assert world.settle().limits.generation == 1
+        assert known(world.settle().limits).generation == 1
 
 
-def test_a_new_leader_keeps_the_published_generation():
+def test_a_new_leader_keeps_the_published_generation() -> None:
     world = settled()
     world.states.clear()
     world.lease_transitions = 3
     plan = world.run()
-    assert plan.limits.generation == 1
+    assert known(plan.limits).generation == 1
     assert plan.writes == ()
 
 
-def test_a_new_leaders_first_change_is_beyond_all_its_predecessors():
+def test_a_new_leaders_first_change_is_beyond_all_its_predecessors() -> None:
     world = settled()
     world.states.clear()
     world.lease_transitions = 3
     world.edit_spec(batching={"maxQueueDepth": 7})
-    assert world.run().limits.generation == 1 + 3 * 2**32
+    assert world.limits().generation == 1 + 3 * 2**32
 
 
-def test_a_change_goes_beyond_everything_any_pod_acknowledged():
+def test_a_change_goes_beyond_everything_any_pod_acknowledged() -> None:
     world = settled()
     world.acknowledgements["uid-chat-1"] = Acknowledgement(40, 64)
     world.edit_spec(batching={"maxQueueDepth": 7})
-    assert world.run().limits.generation == 41
+    assert world.limits().generation == 41
 
 
-def test_a_pod_that_knows_a_later_generation_than_was_published_is_overtaken():
+def test_a_pod_that_knows_a_later_generation_than_was_published_is_overtaken() -> None:
     world = settled()
     world.acknowledgements["uid-chat-1"] = Acknowledgement(40, 64)
     plan = world.run()
-    assert plan.limits.generation == 41
+    assert known(plan.limits).generation == 41
     assert len(plan.pushes) == 1
 
 
-def test_a_lost_config_map_does_not_set_the_generation_back():
+def test_a_lost_config_map_does_not_set_the_generation_back() -> None:
     world = settled()
     world.edit_spec(batching={"maxQueueDepth": 7})
     world.settle()
     del world.children[CONFIG_MAP]
     world.states.clear()
     world.acknowledgements.clear()
-    assert world.pool.status.batch.generation == 2
-    assert world.run().limits.generation == 3
+    assert known(world.pool.status.batch).generation == 2
+    assert world.limits().generation == 3
 
 
-def test_a_store_that_lags_behind_our_own_write_takes_no_further_generation():
+def test_a_store_that_lags_behind_our_own_write_takes_no_further_generation() -> None:
     world = settled()
     stale = world.children[CONFIG_MAP]
     world.edit_spec(batching={"maxQueueDepth": 7})
-    assert world.settle().limits.generation == 2
+    assert known(world.settle().limits).generation == 2
     world.children[CONFIG_MAP] = stale
-    assert world.settle().limits.generation == 2
+    assert known(world.settle().limits).generation == 2
 
 
 @pytest.mark.parametrize(
     "text", ["", "not json", "{}", json.dumps({"generation": 1, "maxBatchSize": 0})]
 )
-def test_settings_spoiled_by_hand_are_healed_by_the_next_generation(text):
+def test_settings_spoiled_by_hand_are_healed_by_the_next_generation(text: str) -> None:
     world = settled()
     world.states.clear()
     world.edit(*CONFIG_MAP, "data", {"limits.json": text})
     plan = world.settle()
-    assert plan.limits.generation == 2
+    assert known(plan.limits).generation == 2
     assert published(world) == plan.limits
 
 
-def test_a_limit_edited_in_the_settings_is_set_back_under_a_new_generation():
+def test_a_limit_edited_in_the_settings_is_set_back_under_a_new_generation() -> None:
     world = settled()
     spoiled = published(world).model_copy(update={"max_queue_depth": 1})
     world.edit(*CONFIG_MAP, "data", {"limits.json": spoiled.model_dump_json(by_alias=True)})
     world.states.clear()
     plan = world.run()
-    assert (plan.limits.generation, plan.limits.max_queue_depth) == (2, 2048)
+    assert (known(plan.limits).generation, known(plan.limits).max_queue_depth) == (2, 2048)
 
 
-def test_an_absurd_generation_written_by_somebody_does_not_stop_the_pool():
+def test_an_absurd_generation_written_by_somebody_does_not_stop_the_pool() -> None:
     world = settled()
     world.states.clear()
     huge = published(world).model_copy(update={"generation": 2**53 - 1})
@@ -128,19 +128,19 @@ def test_an_absurd_generation_written_by_somebody_does_not_stop_the_pool():
     world.pool = replace(world.pool, status=status)
     world.acknowledgements["uid-chat-1"] = Acknowledgement(2**53 - 1, 64)
     plan = world.run()
-    assert 0 < plan.limits.generation < 2**53
+    assert 0 < known(plan.limits).generation < 2**53
 
 
-def test_a_new_control_key_reaches_the_pods_without_a_new_generation():
+def test_a_new_control_key_reaches_the_pods_without_a_new_generation() -> None:
     world = settled()
     data = dict(world.children[CONFIG_MAP].manifest["data"])
     world.edit(*CONFIG_MAP, "data", {**data, "control-keys.json": "{}"})
     plan = world.run()
     assert written(plan) == [("Apply", *CONFIG_MAP)]
-    assert plan.limits.generation == 1
+    assert known(plan.limits).generation == 1
 
 
-def test_a_pod_that_comes_later_is_brought_to_the_same_generation():
+def test_a_pod_that_comes_later_is_brought_to_the_same_generation() -> None:
     world = settled()
     world.pods = (*world.pods, pod("late", ip="10.0.0.9"))
     (push,) = world.run().pushes

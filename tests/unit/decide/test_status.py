@@ -4,24 +4,27 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_api.policy import PolicyStatus
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.observed import PodProblem, PoolLabels
-from tests.unit.decide.world import NOW, World, child, pod, policy, pool, settled
+from penstock_operator.observed import PodProblem, PolicyObject, PoolLabels
+from tests.unit.decide.world import NOW, World, child, known, pod, policy, pool, settled
 
 
-def used(world):
-    return {one.resource_name: one.used for one in world.run().status.accelerators}
+def used(world: World) -> dict[str, int]:
+    return {one.resource_name: one.used for one in known(world.run().status.accelerators)}
 
 
-def test_the_scale_subresource_reads_count_and_selector():
+def test_the_scale_subresource_reads_count_and_selector() -> None:
     status = settled(pool=pool(replicas=2)).run().status
     assert (status.replicas, status.ready_replicas, status.desired_replicas) == (2, 2, 2)
     assert status.selector == "penstock.dev/pool-uid=uid-chat"
     assert status.observed_generation == 1
 
 
-def test_devices_of_terminating_and_surge_pods_count_until_they_are_given_back():
-    world = settled(pool=pool(replicas=2, accelerator={"resourceName": "nvidia.com/gpu", "count": 2}))
+def test_devices_of_terminating_and_surge_pods_count_until_they_are_given_back() -> None:
+    world = settled(
+        pool=pool(replicas=2, accelerator={"resourceName": "nvidia.com/gpu", "count": 2})
+    )
     world.pods = (
         *world.pods,
         pod("surge", ready=False),
@@ -32,7 +35,7 @@ def test_devices_of_terminating_and_surge_pods_count_until_they_are_given_back()
     assert world.run().status.replicas == 4
 
 
-def test_a_pod_of_an_older_template_holds_what_that_template_asked_for():
+def test_a_pod_of_an_older_template_holds_what_that_template_asked_for() -> None:
     world = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 4}))
     (old,) = world.pods
     world.edit_spec(accelerator={"resourceName": "nvidia.com/gpu", "count": 1})
@@ -41,17 +44,18 @@ def test_a_pod_of_an_older_template_holds_what_that_template_asked_for():
     assert used(world) == {"nvidia.com/gpu": 5}
 
 
-def test_a_pool_on_cpus_uses_no_device_and_says_so():
+def test_a_pool_on_cpus_uses_no_device_and_says_so() -> None:
     world = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 0}))
     assert used(world) == {"nvidia.com/gpu": 0}
 
 
-def test_the_status_shows_the_published_cap_and_its_generation():
-    batch = settled(pool=pool(batching={"mode": "Fixed", "size": {"max": 12}})).run().status.batch
+def test_the_status_shows_the_published_cap_and_its_generation() -> None:
+    world = settled(pool=pool(batching={"mode": "Fixed", "size": {"max": 12}}))
+    batch = known(world.run().status.batch)
     assert (batch.cap, batch.generation) == (12, 1)
 
 
-def test_a_bound_that_changes_is_told_once():
+def test_a_bound_that_changes_is_told_once() -> None:
     world = settled(pool=pool(replicas=5))
     world.policies = (policy("prod", bounds={"replicas": {"max": 2}}),)
     told = [(one.reason, one.message) for one in world.settle().events]
@@ -63,14 +67,14 @@ def test_a_bound_that_changes_is_told_once():
     ]
 
 
-def test_a_name_conflict_is_told_once_and_with_a_warning():
+def test_a_name_conflict_is_told_once_and_with_a_warning() -> None:
     world = World(children={("Service", "chat"): child("Service", "chat")})
     (event,) = [one for one in world.settle().events if one.reason == "NameConflict"]
     assert event.type == "Warning"
     assert world.settle().events == ()
 
 
-def test_a_pod_problem_is_a_warning_and_a_scale_up_is_none():
+def test_a_pod_problem_is_a_warning_and_a_scale_up_is_none() -> None:
     world = settled(pool=pool(replicas=2))
     world.edit_spec(replicas=3)
     assert "Warning" not in [one.type for one in world.settle().events]
@@ -80,7 +84,7 @@ def test_a_pod_problem_is_a_warning_and_a_scale_up_is_none():
     assert (event.type, event.reason) == ("Warning", "ModelLoadFailed")
 
 
-def test_another_writer_of_the_replicas_is_set_back_until_it_insists():
+def test_another_writer_of_the_replicas_is_set_back_until_it_insists() -> None:
     world = settled(pool=pool(replicas=2))
     for _ in range(4):
         world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
@@ -89,7 +93,7 @@ def test_another_writer_of_the_replicas_is_set_back_until_it_insists():
     world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
     plan = world.settle()
     assert plan.writes == ()
-    conditions = {one.type: one for one in plan.status.conditions}
+    conditions = {one.type: one for one in known(plan.status.conditions)}
     assert conditions["Scaling"].reason == "ReplicasContested"
     assert "now 6" in conditions["Scaling"].message
     assert [one.reason for one in plan.events if one.type == "Warning"] == ["ReplicasContested"]
@@ -99,7 +103,7 @@ def test_another_writer_of_the_replicas_is_set_back_until_it_insists():
     assert world.deployment["spec"]["replicas"] == 2
 
 
-def test_one_foreign_write_seen_by_many_passes_counts_once():
+def test_one_foreign_write_seen_by_many_passes_counts_once() -> None:
     world = settled(pool=pool(replicas=2))
     world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
     for _ in range(20):
@@ -107,7 +111,7 @@ def test_one_foreign_write_seen_by_many_passes_counts_once():
         assert plan.writes
 
 
-def test_our_own_change_of_the_count_is_never_taken_for_anothers():
+def test_our_own_change_of_the_count_is_never_taken_for_anothers() -> None:
     world = settled(pool=pool(replicas=1))
     for count in (5, 2, 7, 1, 9, 3, 8):
         world.edit_spec(replicas=count)
@@ -116,22 +120,22 @@ def test_our_own_change_of_the_count_is_never_taken_for_anothers():
         assert "ReplicasContested" not in str(world.run().status.conditions)
 
 
-def policies_of(*policies, pools):
+def policies_of(*policies: PolicyObject, pools: list[PoolLabels]) -> dict[str, PolicyStatus]:
     world = World(policies=policies)
     observed = replace(world.observed(), all_pools=tuple(pools))
     plan = make_plan(observed, {}, world.config, NOW)
     return {one.name: one.status for one in plan.policies}
 
 
-def labels(number, **namespace_labels):
+def labels(number: int, **namespace_labels: str) -> PoolLabels:
     return PoolLabels(f"uid-{number}", "team-a", namespace_labels, {})
 
 
-def conditions(status):
-    return {one.type: f"{one.status}/{one.reason}" for one in status.conditions}
+def conditions(status: PolicyStatus) -> dict[str, str]:
+    return {one.type: f"{one.status}/{one.reason}" for one in known(status.conditions)}
 
 
-def test_a_policy_counts_every_pool_it_selects_due_or_not():
+def test_a_policy_counts_every_pool_it_selects_due_or_not() -> None:
     prod = policy("prod", namespaceSelector={"matchLabels": {"tier": "prod"}})
     pools = [labels(1, tier="prod"), labels(2, tier="prod"), labels(3, tier="test")]
     status = policies_of(prod, pools=pools)["prod"]
@@ -139,7 +143,7 @@ def test_a_policy_counts_every_pool_it_selects_due_or_not():
     assert conditions(status) == {"Accepted": "True/Valid", "Conflicted": "False/NoConflict"}
 
 
-def test_both_policies_of_a_tie_are_told_and_no_third():
+def test_both_policies_of_a_tie_are_told_and_no_third() -> None:
     pair = [
         policy(name, defaults={"batching": {"maxQueueDepth": depth}})
         for name, depth in (("a", 10), ("b", 20))
@@ -153,7 +157,7 @@ def test_both_policies_of_a_tie_are_told_and_no_third():
     }
 
 
-def test_policies_that_never_meet_on_a_pool_do_not_conflict():
+def test_policies_that_never_meet_on_a_pool_do_not_conflict() -> None:
     found = policies_of(
         policy("a", namespaceSelector={"matchLabels": {"t": "1"}}, defaults={"batching": {"maxQueueDepth": 1}}),
         policy("b", namespaceSelector={"matchLabels": {"t": "2"}}, defaults={"batching": {"maxQueueDepth": 2}}),
@@ -162,12 +166,12 @@ def test_policies_that_never_meet_on_a_pool_do_not_conflict():
     assert {conditions(one)["Conflicted"] for one in found.values()} == {"False/NoConflict"}
 
 
-def test_policies_that_cannot_be_read_get_no_status():
+def test_policies_that_cannot_be_read_get_no_status() -> None:
     assert World(policies_readable=False).whole_plan().policies == ()
 
 
 @pytest.mark.parametrize("mode", ["Auto", "Recommend", "Hold", "Manual"])
-def test_every_mode_leaves_a_pool_with_a_plan_and_its_conditions(mode):
+def test_every_mode_leaves_a_pool_with_a_plan_and_its_conditions(mode: str) -> None:
     plan = settled(pool=pool(scaling={"mode": mode})).run()
-    assert len(plan.status.conditions) == 7
+    assert len(known(plan.status.conditions)) == 7
     assert plan.writes == ()

@@ -1,6 +1,7 @@
 """Pinned templates: what rolls pods, and what never does."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.template_bounds import full_reference
 from tests.unit.decide.world import (
     World,
+    known,
     message,
     pod,
     policy,
@@ -21,11 +23,11 @@ from tests.unit.decide.world import (
 NEWER = DecideConfig(default_runtime_image="registry.example/penstock-runtime:2")
 
 
-def image(world):
-    return world.template["spec"]["containers"][0]["image"]
+def image(world: World) -> str:
+    return str(world.template["spec"]["containers"][0]["image"])
 
 
-def test_an_operator_upgrade_restarts_nothing_and_says_what_waits():
+def test_an_operator_upgrade_restarts_nothing_and_says_what_waits() -> None:
     world = settled()
     world.config = NEWER
     plan = world.run()
@@ -34,7 +36,7 @@ def test_an_operator_upgrade_restarts_nothing_and_says_what_waits():
     assert names.ANNOTATION_RESTARTED_AT in message(plan, "UpToDate")
 
 
-def test_drift_repair_re_applies_the_stored_template_not_a_newer_one():
+def test_drift_repair_re_applies_the_stored_template_not_a_newer_one() -> None:
     world = settled()
     world.config = NEWER
     del world.children["Deployment", "chat-penstock"]
@@ -42,7 +44,7 @@ def test_drift_repair_re_applies_the_stored_template_not_a_newer_one():
     assert image(world) == "registry.example/penstock-runtime:1"
 
 
-def test_an_image_changed_by_hand_is_set_back_to_the_pinned_one():
+def test_an_image_changed_by_hand_is_set_back_to_the_pinned_one() -> None:
     world = settled()
     containers = [{**one, "image": "evil:1"} for one in world.template["spec"]["containers"]]
     world.edit("Deployment", "chat-penstock", "spec.template.spec.containers", containers)
@@ -50,7 +52,7 @@ def test_an_image_changed_by_hand_is_set_back_to_the_pinned_one():
     assert image(world) == "registry.example/penstock-runtime:1"
 
 
-def test_a_template_edit_adopts_the_newer_rendering():
+def test_a_template_edit_adopts_the_newer_rendering() -> None:
     world = settled()
     before = world.revision
     world.config = NEWER
@@ -63,7 +65,7 @@ def test_a_template_edit_adopts_the_newer_rendering():
     assert reason(world.run(), "UpToDate") == "True/LatestTemplate"
 
 
-def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering():
+def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering() -> None:
     world = settled()
     world.config = NEWER
     world.annotate(names.ANNOTATION_RESTARTED_AT, "2026-01-01T00:00:00Z")
@@ -86,7 +88,7 @@ def test_restarted_at_rolls_the_pods_and_adopts_the_newer_rendering():
         {"template": {}},
     ],
 )
-def test_an_edit_of_the_live_class_never_touches_the_template(live):
+def test_an_edit_of_the_live_class_never_touches_the_template(live: Any) -> None:
     world = settled()
     before = world.template
     world.edit_spec(**live)
@@ -107,7 +109,7 @@ def test_an_edit_of_the_live_class_never_touches_the_template(live):
         {"model": {"name": "served", "source": {"type": "Module", "module": {"factory": "m:f"}}}},
     ],
 )
-def test_an_edit_of_the_template_class_rolls_the_pods(edit):
+def test_an_edit_of_the_template_class_rolls_the_pods(edit: dict[str, Any]) -> None:
     world = settled()
     before = world.revision
     world.edit_spec(**edit)
@@ -115,7 +117,7 @@ def test_an_edit_of_the_template_class_rolls_the_pods(edit):
     assert world.revision != before
 
 
-def test_a_policy_never_touches_the_template():
+def test_a_policy_never_touches_the_template() -> None:
     world = settled()
     before = world.template
     defaults = {"scaling": {"maxReplicas": 3}, "batching": {"maxQueueDepth": 7}}
@@ -124,7 +126,7 @@ def test_a_policy_never_touches_the_template():
     assert world.template == before
 
 
-def test_going_back_to_an_earlier_template_finds_its_revision_again():
+def test_going_back_to_an_earlier_template_finds_its_revision_again() -> None:
     world = settled(pool=pool(template={"labels": {"v": "1"}}))
     first = world.revision
     world.edit_spec(template={"labels": {"v": "2"}})
@@ -139,7 +141,7 @@ def test_going_back_to_an_earlier_template_finds_its_revision_again():
     assert world.run().writes == ()
 
 
-def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_restarts():
+def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_restarts() -> None:
     world = settled()
     before = world.template
     world.revisions.clear()
@@ -150,7 +152,7 @@ def test_a_revision_deleted_by_hand_is_made_again_from_what_runs_and_nothing_res
     assert world.run().writes == ()
 
 
-def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_again():
+def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_again() -> None:
     world = settled()
     (kept,) = world.revisions
     world.revisions.clear()
@@ -159,7 +161,7 @@ def test_a_revision_that_the_store_has_not_seen_yet_is_the_one_that_is_created_a
     assert plan.writes[0].manifest == kept.manifest
 
 
-def test_old_revisions_are_pruned_but_never_one_that_a_pod_still_runs():
+def test_old_revisions_are_pruned_but_never_one_that_a_pod_still_runs() -> None:
     world = settled()
     oldest = world.revision
     for number in range(12):
@@ -174,7 +176,7 @@ def test_old_revisions_are_pruned_but_never_one_that_a_pod_still_runs():
     assert world.revision in {one.name for one in world.revisions}
 
 
-def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name():
+def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name() -> None:
     world = World(pool=pool(name="p" * 52))
     world.settle()
     assert len(world.revision) == 63
@@ -183,7 +185,7 @@ def test_a_revision_name_fits_a_label_even_for_the_longest_pool_name():
 ONLY_OURS = policy("images", bounds={"template": {"allowedImages": ["registry.example/"]}})
 
 
-def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay():
+def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay() -> None:
     world = settled(policies=(ONLY_OURS,))
     before = world.template
     world.edit_spec(runtime={"image": "elsewhere.example/x:1"})
@@ -197,14 +199,14 @@ def test_a_template_outside_the_bounds_is_not_rolled_and_running_pods_stay():
     assert "registry.example/" in told
 
 
-def test_a_pool_kept_on_its_allowed_template_still_scales():
+def test_a_pool_kept_on_its_allowed_template_still_scales() -> None:
     world = settled(policies=(ONLY_OURS,))
     world.edit_spec(runtime={"image": "elsewhere.example/x:1"}, replicas=3)
     world.settle()
     assert world.deployment["spec"]["replicas"] == 3
 
 
-def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only():
+def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only() -> None:
     world = settled(pool=pool(replicas=2))
     world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
     world.edit_spec(replicas=5)
@@ -215,7 +217,7 @@ def test_a_policy_that_forbids_what_already_runs_stops_new_pods_only():
     assert world.deployment["spec"]["replicas"] == 1
 
 
-def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit():
+def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit() -> None:
     world = World(policies=(ONLY_OURS,), pool=pool(runtime={"image": "elsewhere.example/x:1"}))
     plan = world.settle()
     assert not {"Deployment", "ControllerRevision"} & {kind for _, kind, _ in written(plan)}
@@ -225,7 +227,7 @@ def test_a_new_pool_outside_the_bounds_starts_nothing_and_heals_by_an_edit():
     assert image(world) == "registry.example/x:1"
 
 
-def test_a_deployment_whose_template_is_forbidden_is_not_made_again():
+def test_a_deployment_whose_template_is_forbidden_is_not_made_again() -> None:
     world = settled()
     world.policies = (policy("none", bounds={"template": {"allowedImages": []}}),)
     del world.children["Deployment", "chat-penstock"]
@@ -244,13 +246,17 @@ def test_a_deployment_whose_template_is_forbidden_is_not_made_again():
         ({"priorityClassNames": ["high"]}, {"priorityClassName": "high"}, True),
     ],
 )
-def test_accounts_and_priorities_are_bounded_where_a_list_is_given(bounds, template, allowed):
-    world = World(policies=(policy("p", bounds={"template": bounds}),), pool=pool(template=template))
+def test_accounts_and_priorities_are_bounded_where_a_list_is_given(
+    bounds: dict[str, Any], template: dict[str, Any], allowed: bool
+) -> None:
+    world = World(
+        policies=(policy("p", bounds={"template": bounds}),), pool=pool(template=template)
+    )
     made = ("Create", "Deployment", "chat-penstock") in written(world.run())
     assert made is allowed
 
 
-def test_several_policies_intersect():
+def test_several_policies_intersect() -> None:
     first = policy("a", bounds={"template": {"priorityClassNames": ["low", "high"]}})
     second = policy("b", bounds={"template": {"priorityClassNames": ["low"]}})
     world = World(policies=(first, second), pool=pool(template={"priorityClassName": "high"}))
@@ -269,15 +275,15 @@ def test_several_policies_intersect():
         ("registry.example/a/b@sha256:1", "registry.example/a/b@sha256:1"),
     ],
 )
-def test_an_images_full_reference_is_what_is_bounded(image_, full):
+def test_an_images_full_reference_is_what_is_bounded(image_: str, full: str) -> None:
     assert full_reference(image_) == full
 
 
-def test_status_shows_the_image_by_digest_once_a_pod_of_the_revision_runs():
+def test_status_shows_the_image_by_digest_once_a_pod_of_the_revision_runs() -> None:
     world = settled()
-    assert world.run().status.template.image == "registry.example/penstock-runtime:1"
+    assert known(world.run().status.template).image == "registry.example/penstock-runtime:1"
     digest = "registry.example/penstock-runtime@sha256:aa"
     old = pod("old", image="other@sha256:bb", revision="chat-older")
     world.pods = (old, replace(world.pods[0], image=digest))
-    status = world.run().status.template
+    status = known(world.run().status.template)
     assert (status.image, status.revision) == (digest, world.revision)

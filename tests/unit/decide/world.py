@@ -3,9 +3,10 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock_api import names
+from penstock_api.limits import LimitsUpdate
 from penstock_api.policy import PolicySpec, PolicyStatus
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
@@ -26,6 +27,7 @@ from penstock_operator.observed import (
     SignalSource,
 )
 
+Known = TypeVar("Known")
 CONFIG = DecideConfig(default_runtime_image="registry.example/penstock-runtime:1")
 NOW = 1_800_000_000.0
 MODULE = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
@@ -149,6 +151,10 @@ class World:
     def whole_plan(self) -> Plan:
         return make_plan(self.observed(), self.states, self.config, self.now)
 
+    def limits(self) -> LimitsUpdate:
+        """Run a pass and return the limits it publishes."""
+        return known(self.run().limits)
+
     def run(self) -> PoolPlan:
         """Return the pool's plan, remembering its state; a failure to plan is raised."""
         whole = self.whole_plan()
@@ -217,6 +223,12 @@ class World:
     @property
     def revision(self) -> str:
         return str(self.template["metadata"]["labels"][names.LABEL_REVISION])
+
+
+def known(value: Known | None) -> Known:
+    """Return what a test expects to be there."""
+    assert value is not None
+    return value
 
 
 def settled(**changes: Any) -> World:

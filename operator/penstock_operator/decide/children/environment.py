@@ -1,0 +1,58 @@
+"""What the runtime learns from its environment: who it is, what it serves, on what."""
+
+import json
+from typing import Any
+
+from penstock_api import names
+from penstock_api.container import ContainerTemplate
+from penstock_api.model import ModelSpec
+from penstock_api.pool import Accelerator
+from penstock_operator.decide.children.metadata import Manifest
+from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
+from penstock_operator.observed import PoolObject
+
+BUILT_IN_ACCELERATOR = Accelerator(resource_name="nvidia.com/gpu", count=1)
+"""A pool that says nothing computes on a GPU; the CPU is said aloud, `count: 0`."""
+
+
+def accelerator(pool: PoolObject) -> Accelerator:
+    """Return what one replica computes on."""
+    return pool.spec.accelerator or BUILT_IN_ACCELERATOR
+
+
+def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) -> list[Manifest]:
+    """Return the environment, one entry a name; the pool's own wins where names meet."""
+    device = accelerator(pool)
+    cores: Manifest = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}}
+    # Beside a device the CPU only feeds it, and contending torch threads cost far more than they give.
+    threads: Manifest = {"value": "1"} if device.count else {"valueFrom": cores}
+    given: list[Manifest] = [
+        {"name": names.ENV_POOL, "value": pool.name},
+        _from_pod(names.ENV_NAMESPACE, "metadata.namespace"),
+        _from_pod(names.ENV_POD_NAME, "metadata.name"),
+        _from_pod(names.ENV_POD_UID, "metadata.uid"),
+        {"name": names.ENV_MODEL, "value": model_json(pool)},
+        {"name": names.ENV_DRAIN_DEADLINE_SECONDS, "value": str(drain_seconds)},
+        {"name": "HOME", "value": SCRATCH_FOLDER},
+        {"name": "OMP_NUM_THREADS", **threads},
+    ]
+    dumped = [
+        one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own.env or ()
+    ]
+    return list({one["name"]: one for one in given + dumped}.values())
+
+
+def _from_pod(name: str, path: str) -> Manifest:
+    field = {"apiVersion": "v1", "fieldPath": path}
+    return {"name": name, "valueFrom": {"fieldRef": field}}
+
+
+def model_json(pool: PoolObject) -> str:
+    """Return `ModelSpec` in JSON as the runtime reads it: named, the program's path absolute."""
+    model: ModelSpec = pool.spec.model
+    given: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    given["name"] = model.name or pool.name
+    claim = given["source"].get("persistentVolumeClaim")
+    if claim is not None:
+        claim["path"] = f"{names.MODEL_FOLDER}/{claim['path']}"
+    return json.dumps(given, sort_keys=True)
