@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import Name, Quantity, list_map, rule, rules
+from penstock_api.fields import ATOMIC_MAP, Name, Quantity, list_map, rule, rules
 from penstock_api.volumes import VolumeMount
 
 RESERVED_ENV_PREFIX = "PENSTOCK_"
@@ -21,6 +21,7 @@ _TOO_MUCH = f"self.requests.filter(k, {_ABOVE})"
 class KeySelector(ApiModel):
     """One key of a ConfigMap or Secret of the pool's namespace."""
 
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
     """Name of the ConfigMap or Secret."""
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._A-Za-z0-9]+$")]

@@ -42,6 +42,8 @@ def list_map(*keys: str) -> dict[str, Any]:
 
 
 ATOMIC_LIST = {"x-kubernetes-list-type": "atomic"}
+ATOMIC_MAP: dict[str, Any] = {"x-kubernetes-map-type": "atomic"}
+"""Of structures that core/v1 and meta/v1 replace whole: selectors and references."""
 SET_LIST = {"x-kubernetes-list-type": "set"}
 
 _GOOD_KEY = f"k.indexOf('/') <= 253 && k.matches(r'{LABEL_KEY}')"

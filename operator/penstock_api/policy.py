@@ -9,6 +9,7 @@ from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
 from penstock_api.fields import (
     ATOMIC_LIST,
+    ATOMIC_MAP,
     SET_LIST,
     Image,
     LabelKey,
@@ -61,6 +62,7 @@ class SelectorRequirement(ApiModel):
 class LabelSelector(ApiModel):
     """As meta/v1; empty selects everything."""
 
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     match_labels: LabelMap | None = None
     """Labels that must be equal."""
     match_expressions: (

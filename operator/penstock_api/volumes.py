@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import Label, Name, Quantity, rule, rules
+from penstock_api.fields import ATOMIC_MAP, Label, Name, Quantity, rule, rules
 
 RESERVED_MOUNTS = ("/etc/penstock", "/models")
 _RESERVED = " || ".join(
@@ -18,6 +18,7 @@ _RESERVED = " || ".join(
 class LocalObjectReference(ApiModel):
     """An object of the pool's namespace, by name."""
 
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
     """Name of the object, in the pool's namespace."""
 

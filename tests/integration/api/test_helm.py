@@ -106,6 +106,30 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
     api.delete(f"{path}/kept")
 
 
+def test_everything_that_can_be_rendered_is_valid_to_the_letter(
+    target: Target, namespace: str
+) -> None:
+    sets = [word for one in SETTINGS for word in ("--set", one)]
+    options = (
+        "replicas=2",
+        "networkPolicy.enabled=true",
+        "rbac.aggregatePoolEdit=true",
+        "prometheus.url=http://prometheus:9090",
+        "podLabels.a=b",
+        "priorityClassName=x",
+    )
+    sets += [word for one in options for word in ("--set", one)]
+    version = target.api().request("GET", "/version")["gitVersion"]
+    text = target.helm(
+        "template", "try", CHART, "--namespace", namespace, "--kube-version", version, *sets
+    )
+    said = target.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict",
+        "--namespace", namespace, "--filename", "-", stdin=text,
+    )  # fmt: skip
+    assert len(said.splitlines()) == text.count("\nkind: ")
+
+
 ITS_WORK = (
     "watch penstock.dev/inferencepools",
     "patch penstock.dev/inferencepools/status",

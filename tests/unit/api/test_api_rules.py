@@ -158,6 +158,13 @@ def test_the_keys_of_list_maps_are_required() -> None:
         assert set(keys) <= set(node["items"].get("required", [])), path
 
 
+def test_selectors_and_references_are_replaced_whole() -> None:
+    for path, node in of_type("object"):
+        members = set(node.get("properties", {}))
+        if members in ({"name"}, {"name", "key"}, {"matchLabels", "matchExpressions"}):
+            assert node["x-kubernetes-map-type"] == "atomic", path
+
+
 def test_maps_are_bounded() -> None:
     maps = [(p, n) for p, n in of_type("object") if "additionalProperties" in n]
     assert maps

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from penstock_operator.config import Config
-from tests.unit.charts.rendered import Object, only, refusal, render
+from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,26 @@ def test_a_new_pod_starts_beside_the_old_one(plain: list[Object]) -> None:
 def test_standbys_get_a_disruption_budget(plain: list[Object]) -> None:
     assert not [one for one in plain if one["kind"] == "PodDisruptionBudget"]
     assert only(render(replicas="2"), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_the_pods_own_words_reach_the_pod() -> None:
+    lists = {"tolerations[0].operator": "Exists", "imagePullSecrets[0].name": "e"}
+    objects = render(
+        CHART,
+        podLabels__team="a",
+        podAnnotations__note="b",
+        nodeSelector__role="c",
+        priorityClassName="d",
+        **lists,
+    )
+    template = only(objects, "Deployment")["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "a"
+    assert template["metadata"]["annotations"] == {"note": "b"}
+    spec = template["spec"]
+    assert spec["nodeSelector"] == {"role": "c"}
+    assert spec["priorityClassName"] == "d"
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert spec["imagePullSecrets"] == [{"name": "e"}]
 
 
 @pytest.mark.parametrize("name", ["image.repository", "defaultRuntimeImage"])
