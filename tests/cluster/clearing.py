@@ -1,6 +1,7 @@
 """Taking a cluster away, so that nothing of it is left: processes, mounts, networks, rules, folders."""
 
 import shutil
+import time
 from pathlib import Path
 
 from tests.cluster import kernel, network, processes, sandbox, settings
@@ -8,18 +9,22 @@ from tests.cluster.commands import CommandFailedError
 from tests.cluster.places import Places
 from tests.cluster.progress import say
 
-STOP_ORDER = (
-    "kubelet",
-    "containerd",
-    "coredns",
-    "kube-proxy",
-    "kube-scheduler",
-    "kube-controller-manager",
-)
+PATIENCE_SECONDS = {
+    "kubelet": 5.0,
+    "containerd": 5.0,
+    "coredns": 5.0,
+    "kube-proxy": 5.0,
+    "kube-scheduler": 5.0,
+    "kube-controller-manager": 5.0,
+    "etcd": 0.5,
+    "kube-apiserver": 0.5,  # stopping, it holds its port for a minute while watches are open
+}
+"""The order of stopping, and how long each part may take."""
 SOCKET_FOLDERS = (Path("/run/containerd/s"), Path("/var/lib/kubelet/device-plugins"))
 """Where containerd's shims and the kubelet put sockets whatever they are told."""
 CNI_RESULTS = Path("/var/lib/cni/results")
 LOG_LINKS = Path("/var/log/containers")
+STRAY_SECONDS = 10.0
 
 
 def clear(places: Places) -> None:
@@ -27,18 +32,12 @@ def clear(places: Places) -> None:
     found = processes.recorded(places.run)
     if found:
         say(f"ending {len(found)} parts")
-    for name in STOP_ORDER[:1]:
-        _end(found, name, 5)
+    _end(found, "kubelet")
     kernel.end_cgroups()
     _forget(places, found)
-    for name in STOP_ORDER[1:]:
-        _end(found, name, 5)
-    for pid in processes.with_words(str(places.containerd_socket)):
-        kernel.kill(pid)
-    for name in [name for name in found if name not in STOP_ORDER]:
-        _end(
-            found, name, 0.5
-        )  # a stopping API server holds its port for a minute while watches are open
+    for name in PATIENCE_SECONDS:
+        _end(found, name)
+    _end_strays(places)
     kernel.unmount_under(places.run)
     kernel.unmount_under(places.containerd)
     kernel.end_cgroups()
@@ -53,7 +52,9 @@ def _clear_fixed_places(places: Places) -> None:
     """Remove what the parts put where no setting moves it."""
     for folder in SOCKET_FOLDERS:
         kernel.remove_dead_sockets(folder)
-    for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*"):
+    for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*-eth0"):
+        container = result.name.removeprefix(f"{settings.BRIDGE}-").removesuffix("-eth0")
+        (CNI_RESULTS / f"cni-loopback-{container}-lo").unlink(missing_ok=True)
         result.unlink()
     for link in LOG_LINKS.glob("*.log"):
         if link.readlink().is_relative_to(places.run):
@@ -62,9 +63,21 @@ def _clear_fixed_places(places: Places) -> None:
         kernel.remove_if_empty(folder)
 
 
-def _end(found: dict[str, processes.Recorded], name: str, grace_seconds: float) -> None:
+def _end(found: dict[str, processes.Recorded], name: str) -> None:
     if name in found:
-        processes.end(found[name], grace_seconds=grace_seconds)
+        processes.end(found[name], grace_seconds=PATIENCE_SECONDS[name])
+
+
+def _end_strays(places: Places) -> None:
+    """Kill containerd's shims, and what a start that was cut short did not come to record."""
+    deadline = time.monotonic() + STRAY_SECONDS
+    while time.monotonic() < deadline:
+        strays = processes.strays(places.tools, places.run)
+        if not strays:
+            return
+        for pid in strays:
+            kernel.kill(pid)
+        time.sleep(0.05)
 
 
 def _forget(places: Places, found: dict[str, processes.Recorded]) -> None:

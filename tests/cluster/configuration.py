@@ -55,6 +55,10 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.traci
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      Root = "{run}/runc"
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{settings.CNI_PROGRAMS}"]
     conf_dir = "{run}/cni"

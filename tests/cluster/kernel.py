@@ -32,9 +32,8 @@ def end_cgroups() -> None:
             kill(pid)
         time.sleep(0.05)
     for root in _groups():
-        for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
-            _remove(folder)
-        _remove(root)
+        for folder, _, _ in os.walk(root, topdown=False):
+            _remove(Path(folder))
 
 
 def leftover_cgroups() -> list[Path]:
@@ -72,9 +71,9 @@ def _groups() -> list[Path]:
 def _members() -> set[int]:
     pids: set[int] = set()
     for group in _groups():
-        for file in group.rglob("cgroup.procs"):
+        for folder, _, _ in os.walk(group):
             try:
-                pids.update(int(pid) for pid in file.read_text().split())
+                pids.update(int(pid) for pid in (Path(folder) / "cgroup.procs").read_text().split())
             except OSError:
                 continue
     return pids

@@ -85,17 +85,23 @@ def end(process: Recorded, *, grace_seconds: float) -> None:
         time.sleep(0.02)
 
 
-def with_words(word: str) -> list[int]:
-    """Return the ids of processes that have this very word among their arguments."""
+def strays(tools: Path, run: Path) -> list[int]:
+    """Return the ids of processes of our programs that live in a run folder, recorded or not."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            program, home = (_plain(folder / "exe"), _plain(folder / "cwd"))
         except OSError:
             continue
-        if word.encode() in words:
+        ours = program.is_relative_to(tools) and home.is_relative_to(run)
+        if ours and _started(int(folder.name)):
             found.append(int(folder.name))
     return found
+
+
+def _plain(link: Path) -> Path:
+    """Return where a link of /proc leads, or led before what it leads to was removed."""
+    return Path(str(link.readlink()).removesuffix(" (deleted)"))
 
 
 def _started(pid: int) -> str | None:
