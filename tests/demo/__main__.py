@@ -6,7 +6,6 @@ the replicas never moved. The cluster and the pool stay; the last page says how 
 
 import asyncio
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -67,8 +66,7 @@ def _close(console: Console, target: Target, run: Run) -> int:
     picture, record = RESULTS / "run.png", RESULTS / "run.json"
     plot.draw(run.moments, picture)
     record.write_text(json.dumps(outcome.as_json(run), indent=1) + "\n")
-    lines = closing.page(run, str(picture), str(record), shlex.join(target.kubectl_command()))
-    for line in lines:
+    for line in closing.page(run, str(picture), str(record), target):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     return 1 if outcome.failures(run) else 0
 

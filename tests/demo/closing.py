@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from tests.demo.director import said
 from tests.demo.outcome import Run, changes, failures
 from tests.demo.story import NAMESPACE, POOL
+from tests.kube.target import Target
 
 
-def page(run: Run, picture: str, record: str, kubectl: str) -> list[str]:
-    """Return the lines to print; `kubectl` is the command with its connection flags."""
+def page(run: Run, picture: str, record: str, target: Target) -> list[str]:
+    """Return the lines to print."""
     lines = ["", "What happened"]
     lines += [f"  {name}: {seconds:.1f} s" for name, seconds in run.timings.items()]
     lines += [f"  edit, {said(edit)}: {edit.command}" for edit in run.edits]
@@ -26,20 +27,32 @@ def page(run: Run, picture: str, record: str, kubectl: str) -> list[str]:
         ]
     lines += [f"  picture: {picture}", f"  record: {record}"]
     lines += [f"  FAILED: {reason}" for reason in failures(run)]
-    return lines + next_steps(kubectl)
+    return lines + next_steps(target)
 
 
-def next_steps(kubectl: str) -> list[str]:
+def next_steps(target: Target) -> list[str]:
     """Return what to type next."""
+    context = f" --context {target.context}" if target.foreign else ""
+    export = (
+        []
+        if target.foreign
+        else [f"  export KUBECONFIG={target.kubeconfig} PATH={target.programs}:$PATH"]
+    )
+    end = (
+        f"  kubectl{context} delete namespace {NAMESPACE}"
+        if target.foreign
+        else "  make cluster-down"
+    )
     return [
         "",
         "The pool is still there. What to type next",
-        f"  {kubectl} get pspool -n {NAMESPACE}",
-        f"  {kubectl} get pspool {POOL} -n {NAMESPACE} -o yaml     # status.lastDecision says why",
-        f"  {kubectl} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
-        f"  {kubectl} scale pspool {POOL} -n {NAMESPACE} --replicas=3     # Auto ignores it, and says so",
-        f"  {kubectl} delete pspool {POOL} -n {NAMESPACE}     # nothing is left of it",
-        "  make cluster-down     # ends the test cluster",
+        *export,
+        f"  kubectl{context} get pspool -n {NAMESPACE}",
+        f"  kubectl{context} get pspool {POOL} -n {NAMESPACE} -o yaml    # status.lastDecision says why",
+        f"  kubectl{context} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
+        f"  kubectl{context} scale pspool {POOL} -n {NAMESPACE} --replicas=3    # Auto ignores it, and says so",
+        f"  kubectl{context} delete pspool {POOL} -n {NAMESPACE}    # nothing is left of it",
+        f"{end}    # when you have seen enough",
     ]
 
 

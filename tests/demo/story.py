@@ -47,9 +47,10 @@ MORE_REPLICAS = Edit(
 )  # fmt: skip
 
 STORY = (
-    Act("a little load", rate=15, seconds=25),
-    Act("the load rises", rate=130, seconds=60),
-    Act("a live edit of the policy", rate=130, seconds=60, edit=MORE_REPLICAS),
-    Act("a live edit of the pool", rate=130, seconds=40, edit=SMALLER_BATCHES),
+    Act("a little load", rate=15, seconds=20),
+    Act("the load rises", rate=45, seconds=30),
+    Act("the load rises further than four replicas carry", rate=140, seconds=45),
+    Act("a live edit of the policy", rate=140, seconds=60, edit=MORE_REPLICAS),
+    Act("a live edit of the pool", rate=140, seconds=35, edit=SMALLER_BATCHES),
     Act("the load drops", rate=10, seconds=150, until_shrunk=True),
 )

@@ -33,8 +33,8 @@ def cells(one: Moment) -> tuple[str, ...]:
 
 def plain_line(one: Moment, before: Moment | None) -> str:
     """Return one line of a log; the decision only where it is news."""
-    *numbers, decided, why = cells(one)
-    news = f"{decided}: {why}" if why and (before is None or before.why != why) else ""
+    *numbers, _, why = cells(one)
+    news = why if before is None or before.why != why else ""
     return PLAIN.format(*numbers, news).rstrip()
 
 

@@ -8,12 +8,16 @@ import pytest
 from tests.demo import closing, outcome, plot
 from tests.demo.moment import Gauges, Moment, moment
 from tests.demo.outcome import EditTaken, Run, changes, failures
+from tests.kube.target import Target
 from tests.load.report import Report
 
 FINAL = Report(
     second=60, rate=10, sent=100, completed=98, refused=2, lost=0, wrong=0, in_flight=0,
     p50=80.0, p99=200.0, final=True,
 )  # fmt: skip
+
+
+OWN = Target("/k", None, Path("/bin"))
 
 
 def second(number: int, cap: int | None, ready: int) -> Moment:
@@ -78,11 +82,18 @@ def test_a_moment_of_a_pool_without_status_knows_nothing() -> None:
 
 
 def test_the_last_page_tells_losses_and_what_to_type_next() -> None:
-    text = "\n".join(closing.page(good_run(), "run.png", "run.json", "kubectl --kubeconfig k"))
+    text = "\n".join(closing.page(good_run(), "run.png", "run.json", OWN))
     assert "lost: 0 of 100 requests (refused with Retry-After: 2)" in text
     assert "acknowledged by all pods after 0.8 s" in text
-    assert "kubectl --kubeconfig k get pspool" in text
+    assert "export KUBECONFIG=/k PATH=/bin:$PATH" in text
     assert "make cluster-down" in text
+
+
+def test_a_foreign_cluster_is_not_taken_down() -> None:
+    foreign = Target(None, "theirs", Path("/bin"))
+    text = "\n".join(closing.next_steps(foreign))
+    assert "kubectl --context theirs delete namespace" in text
+    assert "make cluster-down" not in text
 
 
 def test_the_record_is_plain_data() -> None:
