@@ -23,6 +23,8 @@ RANGE_SECONDS = 15
 LEAST_SCRAPES = 2
 """Fewer in the range: scraped more slowly than every 5 s, or scrapes fail."""
 FRESH_SECONDS = 10.0
+GRACE_SECONDS = 30.0
+"""A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
 
@@ -56,7 +58,7 @@ async def read_prometheus(
 def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list[PodObject]:
     """Return the Ready pods of which the server knows too little, or nothing under 10 s old.
 
-    A pod that became Ready within one range may not have been found by the server yet.
+    A pod Ready for less than `GRACE_SECONDS` is not missed yet.
     """
     asked = now if signals.asked is None else signals.asked
     times: dict[str, list[float]] = defaultdict(list)
@@ -64,7 +66,7 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
         times[sample.uid].append(sample.time)
 
     def known(pod: PodObject) -> bool:
-        if pod.ready_since is not None and now - pod.ready_since < RANGE_SECONDS:
+        if pod.ready_since is not None and now - pod.ready_since < GRACE_SECONDS:
             return True
         seen = times[pod.uid]
         return len(seen) >= LEAST_SCRAPES and asked - max(seen) <= FRESH_SECONDS

@@ -248,8 +248,10 @@ def test_where_signals_come_from_is_always_said() -> None:
     assert said(lost, "MetricsAvailable") == ("False", "NoSignals")
     assert said(lost, "Scaling") == ("False", "SignalsAbsent")
     loading = pool.edit(ready=False)
-    assert said(loading, "MetricsAvailable") == ("Unknown", "NoReadyPods")
+    assert said(loading, "MetricsAvailable") == ("False", "NoReadyPods")
     assert said(loading, "Scaling") == ("True", "Acting")
+    none = Pool(scaling=ScalingMode.MANUAL, spec_replicas=0, live=0).tick()
+    assert said(none, "MetricsAvailable") == ("Unknown", "NoReadyPods")
 
 
 def test_a_replica_move_is_one_event_of_one_sentence() -> None:

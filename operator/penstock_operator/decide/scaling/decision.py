@@ -196,7 +196,7 @@ def _conditions(
     blind = ready > 0 and not decision.metrics_available
     return (
         report.scaling_condition(effective, ignored=after.spec_replicas is None, blind=blind),
-        report.metrics_condition(decision, view.signals, ready),
+        report.metrics_condition(decision, view.signals, ready, after.replicas),
     )
 
 

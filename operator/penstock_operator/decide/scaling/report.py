@@ -46,11 +46,17 @@ def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -
     return condition("Scaling", status, reason, text)
 
 
-def metrics_condition(decision: Decision, signals: PoolSignals, ready_pods: int) -> Condition:
-    """Return the condition `MetricsAvailable`: where signals come from, or why there are none."""
+def metrics_condition(
+    decision: Decision, signals: PoolSignals, ready_pods: int, replicas: int
+) -> Condition:
+    """Return the condition `MetricsAvailable`: where signals come from, or why there are none.
+
+    `replicas` is what the Deployment asks for: with none there is nothing to know.
+    """
     if ready_pods == 0:
-        text = "no pod is Ready, so there is nothing to measure yet"
-        return condition("MetricsAvailable", "Unknown", "NoReadyPods", text)
+        text = "no pod is Ready, so there is nothing to measure"
+        status: bool | Literal["Unknown"] = False if replicas else "Unknown"
+        return condition("MetricsAvailable", status, "NoReadyPods", text)
     if not decision.metrics_available or signals.source is SignalSource.NONE:
         text = signals.problem or (
             "more than half of the Ready pods have no sample under 10 s old,"

@@ -146,7 +146,9 @@ def _spare_since(state: BandState, tick: _Tick, *, news: bool) -> float | None:
 def _cap(state: BandState, tick: _Tick) -> CapMove:
     settings, cap = tick.observed.settings, tick.observed.cap
     if cap is None:
-        return CapMove(clamp_cap(settings.size_min, settings), CapTerm.FIRST_CAP, "the first cap is size.min")
+        return CapMove(
+            clamp_cap(settings.size_min, settings), CapTerm.FIRST_CAP, "the first cap is size.min"
+        )
     bounded = clamp_cap(cap, settings)
     if bounded != cap:
         term = CapTerm.SIZE_MAX if bounded < cap else CapTerm.SIZE_MIN
