@@ -22,13 +22,15 @@ _KEYS = ("mountPath", "containerPort", "port", "uid", "name")
 
 def covers(live: Any, wanted: Any, field: str = "") -> bool:
     """Tell whether `live` holds everything that `wanted` says; `field` is the key that led here."""
-    if isinstance(wanted, Mapping):
-        return _covers_map(live if isinstance(live, Mapping) else {}, wanted, field)
-    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+    if live == wanted:
+        return True
+    if isinstance(wanted, dict):
+        return _covers_map(live if isinstance(live, dict) else {}, wanted, field)
+    if isinstance(wanted, list | tuple):
         return _covers_list(live if isinstance(live, list | tuple) else (), wanted)
     if field in _QUANTITIES:
         return _quantity(live) == _quantity(wanted)
-    return bool(live == wanted or (live is None and wanted in {"", None}))
+    return live is None and wanted == ""
 
 
 def _covers_map(live: Mapping[str, Any], wanted: Mapping[str, Any], field: str) -> bool:
@@ -41,12 +43,12 @@ def _covers_list(live: Sequence[Any], wanted: Sequence[Any]) -> bool:
     key = _merge_key(wanted)
     if key is None:
         return len(live) == len(wanted) and all(map(covers, live, wanted))
-    held = {one.get(key): one for one in live if isinstance(one, Mapping)}
+    held = {one.get(key): one for one in live if isinstance(one, dict)}
     return all(one[key] in held and covers(held[one[key]], one) for one in wanted)
 
 
 def _merge_key(items: Sequence[Any]) -> str | None:
-    if not items or not all(isinstance(one, Mapping) for one in items):
+    if not items or not all(isinstance(one, dict) for one in items):
         return None
     return next((key for key in _KEYS if all(key in one for one in items)), None)
 
