@@ -47,7 +47,7 @@ test: lint test-unit cluster images ## Lint, then unit, integration and end-to-e
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit
-test-unit: setup ## The tests that need no cluster
+test-unit: setup tools ## The tests that need no cluster
 	$(PYTEST) $(SHORT) tests/unit
 
 .PHONY: test-long

@@ -8,6 +8,8 @@ from pydantic import ConfigDict, Field
 from penstock_api.base import ApiModel
 from penstock_api.fields import Name, rule, rules
 
+_PYTHON_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
+
 
 class SourceType(StrEnum):
     """Where a model comes from."""
@@ -52,7 +54,20 @@ class ModuleSource(ApiModel):
     ]
     """`package.module:function` in the runtime image, called with `arguments`."""
     arguments: (
-        Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=64)] | None
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=1024)]],
+            Field(
+                max_length=64,
+                json_schema_extra=rules(
+                    rule(
+                        f"self.all(k, k.matches('{_PYTHON_NAME}'))",
+                        "arguments %s are no Python names: write letters, digits and underscores",
+                        f"self.filter(k, !k.matches('{_PYTHON_NAME}'))",
+                    )
+                ),
+            ),
+        ]
+        | None
     ) = None
     """Passed to the factory as keyword arguments, all strings."""
 

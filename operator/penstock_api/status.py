@@ -19,7 +19,7 @@ class TemplateStatus(ApiModel):
     """The pinned pod template."""
 
     image: ShortText | None = None
-    """The image that the pods run."""
+    """The image that the pods run: by digest once one of them is Ready, by name before."""
     revision: ShortText | None = None
     """The ControllerRevision that holds the rendered template."""
 

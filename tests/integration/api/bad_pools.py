@@ -142,6 +142,11 @@ BY_SCHEMA = [
 
 BY_RULE = [
     Bad(
+        "argument-that-is-no-name",
+        {"model": {"source": {"module": {"arguments": {"max-rows": "8"}}}}},
+        ("module.arguments", "max-rows", "write letters, digits and underscores"),
+    ),
+    Bad(
         "long-name",
         {},
         ("metadata.name", LONG_NAME, "at most 52", "choose a shorter"),
