@@ -111,6 +111,6 @@ def _held_generation(body: bytes) -> int | None:
 def _member(body: bytes, name: str) -> object:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return answer.get(name) if isinstance(answer, dict) else None

@@ -16,7 +16,7 @@ from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
 from penstock_operator.observe.exposition import WANTED, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
-from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
+from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
 RANGE_SECONDS = 15
 """Three scrapes of 5 s."""
@@ -76,7 +76,7 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
 
 async def _query(session: aiohttp.ClientSession, url: str, form: Mapping[str, str]) -> Any:
     """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
-    where = URL(url.rstrip("/") + "/api/v1/query")
+    where = _endpoint(url)
     try:
         status, body = await call(session, Call("POST", where, LIMIT_BYTES, data=form))
         if status != 200:
@@ -87,25 +87,37 @@ async def _query(session: aiohttp.ClientSession, url: str, form: Mapping[str, st
         return answer.get("data")
     except CallFailed as error:
         raise CallFailed(f"Prometheus at {where.origin()} {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         text = f"Prometheus at {where.origin()} did not answer in JSON"
         raise CallFailed(text) from error
+
+
+def _endpoint(url: str) -> URL:
+    try:
+        where = URL(url.rstrip("/") + "/api/v1/query")
+        where.origin()
+    except ValueError as error:
+        raise CallFailed("Prometheus has no valid URL") from error
+    return where
 
 
 def _said(body: bytes) -> str:
     """Return Prometheus' own error text, shortened, where there is one."""
     try:
         said = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return f": {str(said)[:200]}"
 
 
 def _scalar(data: Any) -> float:
     try:
-        return float(data["result"][1])
-    except (LookupError, TypeError, ValueError) as error:
-        raise CallFailed("Prometheus did not answer time() with a number") from error
+        asked = measured(float(data["result"][1]))
+    except (LookupError, TypeError, ValueError, OverflowError):
+        asked = None
+    if asked is None:
+        raise CallFailed("Prometheus did not answer time() with a number")
+    return asked
 
 
 def _scrapes(data: Any, namespaces: set[str]) -> Mapping[str, Scrapes]:
@@ -119,7 +131,7 @@ def _scrapes(data: Any, namespaces: set[str]) -> Mapping[str, Scrapes]:
             readings = target[labels["instance"], labels.get("job", "")]
             for time, value in values:
                 readings[float(time)].append(Reading(labels["__name__"], labels, float(value)))
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, OverflowError):
             continue
     return found
 

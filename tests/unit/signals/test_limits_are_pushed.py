@@ -152,6 +152,10 @@ async def test_redirects_large_late_and_missing_answers_are_problems(control: Po
     async def huge(_: web.Request) -> web.Response:
         return web.Response(body=b" " * 100_000)
 
+    async def nested(_: web.Request) -> web.Response:
+        return web.Response(text="[" * 60_000, status=422)
+
+    assert (await pushed(control, nested)).problem == f"{PATH_LIMITS} answered 422"
     problems = {
         (await pushed(control, redirect)).problem: "redirect",
         (await pushed(control, huge)).problem: "more than 65536 bytes",

@@ -135,6 +135,14 @@ async def no_number(_: web.Request) -> web.StreamResponse:
     return web.json_response({"status": "success", "data": {"result": []}})
 
 
+async def nested(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="[" * 1_000_000)
+
+
+async def no_time(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"status": "success", "data": {"result": [0, "NaN"]}})
+
+
 async def overloaded(_: web.Request) -> web.StreamResponse:
     body = {"status": "error", "errorType": "unavailable", "error": "query timed out"}
     return web.json_response(body, status=503)
@@ -153,6 +161,8 @@ async def endless(request: web.Request) -> web.StreamResponse:
     [
         (redirect, "a redirect, which is never followed"),
         (not_json, "did not answer in JSON"),
+        (nested, "did not answer in JSON"),
+        (no_time, "did not answer time() with a number"),
         (unlike, "did not answer as Prometheus does"),
         (no_number, "did not answer time() with a number"),
         (overloaded, "answered 503: query timed out"),
@@ -213,6 +223,13 @@ async def test_where_nothing_answers_the_signals_are_absent() -> None:
     assert found.samples == ()
     assert "Prometheus at" in found.problem
     assert "1 Ready pod: /metrics could not be reached" in found.problem
+
+
+@pytest.mark.parametrize("url", ["http://", "http://server:99999999", "http://[::1"])
+async def test_a_url_that_is_none_is_told_so(url: str) -> None:
+    async with new_session() as session:
+        with pytest.raises(CallFailed, match="Prometheus"):
+            await read_prometheus(session, url, {})
 
 
 async def test_a_name_that_does_not_resolve_is_told_so() -> None:
