@@ -8,12 +8,13 @@ from tests.cluster import faults, foreign, life, tools
 from tests.cluster.commands import CommandFailedError
 from tests.cluster.debian import MissingRightsError
 from tests.cluster.images import make
-from tests.cluster.life import NotUpError, PartEndedError
+from tests.cluster.life import NotUpError, OtherClusterError, PartEndedError
 from tests.cluster.places import Places
 from tests.cluster.progress import WaitTimedOutError, say
 from tests.cluster.virtualenv import WrongPythonError, make_environment
 
 EXPECTED_ERRORS = (
+    OtherClusterError,
     CommandFailedError, WaitTimedOutError, PartEndedError, NotUpError, MissingRightsError, WrongPythonError,
     foreign.ContextUnusableError, faults.UnknownPartError,
 )  # fmt: skip

@@ -28,20 +28,26 @@ STRAY_SECONDS = 10.0
 
 
 def clear(places: Places) -> None:
-    """Remove a cluster, whole, half or crashed, the kubelet first and the API server last."""
+    """Remove a cluster, whole, half or crashed, the kubelet first and the API server last.
+
+    The network and the pods are the machine's: another cache's cluster keeps its own.
+    """
+    theirs = shutil.which("ip") and network.holder() not in (None, "", str(places.cache))
     found = processes.recorded(places.run)
     if found:
         say(f"ending {len(found)} parts")
     _end(found, "kubelet")
-    kernel.end_cgroups()
+    if not theirs:
+        kernel.end_cgroups()
     _forget(places, found)
     for name in PATIENCE_SECONDS:
         _end(found, name)
     _end_strays(places)
     kernel.unmount_under(places.run)
     kernel.unmount_under(places.containerd)
-    kernel.end_cgroups()
-    if shutil.which("iptables-save"):
+    if not theirs:
+        kernel.end_cgroups()
+    if not theirs and shutil.which("iptables-save"):
         network.drop_rules()
         network.drop_bridge()
     shutil.rmtree(places.run, ignore_errors=True)

@@ -19,6 +19,10 @@ class PartEndedError(Exception):
     """A part of the cluster ended while the others waited for it; the message ends its log."""
 
 
+class OtherClusterError(Exception):
+    """Another cache's cluster holds this machine's bridge; the message says how to end it."""
+
+
 class NotUpError(Exception):
     """There is no cluster to work with; the message says how to get one."""
 
@@ -46,6 +50,9 @@ def up(places: Places) -> None:
         if (fault := _fault(places, wanted)) is None:
             say("the cluster is up already")
             return
+        if (holder := network.holder()) not in (None, "", str(places.cache)):
+            remedy = f"PENSTOCK_CACHE={holder} make cluster-down"
+            raise OtherClusterError(f"a cluster from {holder} runs on this machine: {remedy}")
         say(f"starting afresh: {fault}")
         clear(places)
         _start(places, node, programs)
@@ -101,7 +108,7 @@ def _fault(places: Places, wanted: str) -> str | None:
 
 def _start(places: Places, node: Path, programs: Path) -> None:
     _write_files(places)
-    network.raise_bridge()
+    network.raise_bridge(places.cache)
     kernel.raise_cgroups()
     processes.start(parts.container_part(places, programs), places.run)
     processes.start(parts.storage_part(places, node), places.run)

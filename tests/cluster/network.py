@@ -14,10 +14,20 @@ TABLES = ("filter", "nat", "mangle")
 FAMILIES = ("iptables", "ip6tables")
 
 
-def raise_bridge() -> None:
-    """Create the bridge with its address before anything binds to it, and switch forwarding on."""
+def holder() -> str | None:
+    """Return the cache whose cluster has the bridge, or None where there is no bridge."""
+    listed = output(["ip", "-json", "link", "show", "type", "bridge"])
+    for link in json.loads(listed or "[]"):
+        if link.get("ifname") == settings.BRIDGE:
+            return str(link.get("ifalias", ""))
+    return None
+
+
+def raise_bridge(owner: Path) -> None:
+    """Create the bridge, in its owner's name, before anything binds to its address; switch forwarding on."""
     quietly(["ip", "link", "add", settings.BRIDGE, "type", "bridge"])
     quietly(["ip", "addr", "add", f"{settings.NODE_ADDRESS}/24", "dev", settings.BRIDGE])
+    output(["ip", "link", "set", settings.BRIDGE, "alias", str(owner)])
     output(["ip", "link", "set", settings.BRIDGE, "up"])
     for switch in SWITCHES:
         file = Path("/proc/sys/net") / switch
