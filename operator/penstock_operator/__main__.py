@@ -23,9 +23,12 @@ from penstock_operator.cluster import Cluster, connect
 from penstock_operator.config import Config
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.errors import ConfigError
-from penstock_operator.lease import Leadership, LeaseClient
+from penstock_operator.lease import Leadership
+from penstock_operator.lease_client import LeaseClient
+from penstock_operator.memory import Memory
 from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
 from penstock_operator.operate import Operation
 
@@ -59,9 +62,9 @@ async def run(config: Config) -> None:
         configuration = await connect()
         cluster = Cluster(configuration)
         stack.push_async_callback(cluster.close)
-        leadership = _leadership(LeaseClient(configuration, config.namespace), config)
+        leadership = Leadership(LeaseClient(configuration, config.namespace), config.pod_name)
         operation, writer = await _operation(stack, config, cluster, leadership)
-        resync = Resync(cluster, operation.store, operation.wake)
+        resync = Resync(cluster, operation.observer.store, operation.wake)
         runner = await health.serve(operation, config.port)
         stack.push_async_callback(runner.cleanup)
         stack.callback(leadership.stop)
@@ -80,7 +83,7 @@ async def _until_any_ends(
 ) -> None:
     watch = asyncio.create_task(
         kopf.operator(
-            registry=handlers.registry(operation.store, resync, operation.wake),
+            registry=handlers.registry(operation.observer.store, resync, operation.wake),
             settings=handlers.settings(),
             clusterwide=True,
             standalone=True,
@@ -101,10 +104,6 @@ async def _until_any_ends(
             one.result()
 
 
-def _leadership(client: LeaseClient, config: Config) -> Leadership:
-    return Leadership(client, config.pod_name)
-
-
 async def _operation(
     stack: AsyncExitStack, config: Config, cluster: Cluster, leadership: Leadership
 ) -> tuple[Operation, Writer]:
@@ -122,7 +121,8 @@ async def _operation(
         prometheus_url=config.prometheus_url or None,
     )
     confirmations = Confirmations(cluster, store)
-    return Operation(decide, store, confirmations, acts, session, leadership), writer
+    observer = Observer(store, confirmations, session, Memory(), decide.prometheus_url)
+    return Operation(decide, observer, acts, leadership), writer
 
 
 if __name__ == "__main__":

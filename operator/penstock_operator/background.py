@@ -6,26 +6,39 @@ import time
 
 from penstock_operator.act.signing_key import load_keys
 from penstock_operator.act.writer import Writer
-from penstock_operator.errors import ClusterError, NotLeading
+from penstock_operator.errors import ClusterError, ConfigError, NotFound, NotLeading, Rejected
 from penstock_operator.observe.resync import Resync
 from penstock_operator.operate import Operation
 
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
+AFTER_FAILURE_SECONDS = 5.0
+REMEDY = (
+    "install the chart's CRDs (crds.install) and its ClusterRole, both of this operator's version"
+)
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
 
 async def keep_synced(operation: Operation, resync: Resync) -> None:
-    """Let the pass begin when the store is complete, then keep it free of ghosts."""
+    """Let the pass begin when the store is complete, then keep it free of ghosts.
+
+    Raises:
+        ConfigError: a kind does not exist, or this operator may not list it.
+    """
     while True:
         try:
             await resync.round(time.monotonic())
+        except (Rejected, NotFound) as error:
+            if not resync.complete:
+                raise ConfigError(f"{error}: {REMEDY}") from error
+            log.warning("the store could not be compared with the cluster: %s", error)
         except ClusterError as error:
             log.warning("the store could not be compared with the cluster: %s", error)
+            await asyncio.sleep(AFTER_FAILURE_SECONDS)
         if resync.complete and not operation.ready:
-            log.info("%d pools seen", len(operation.store.pools))
+            log.info("%d pools seen", len(operation.observer.store.pools))
             operation.ready = True
             operation.wake(None)
         await asyncio.sleep(TURN_SECONDS)
@@ -40,12 +53,13 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
     while True:
         now = time.monotonic()
         if not operation.leadership.valid(now):
-            if operation.keys is not None:
-                operation.keys, read_at = None, None
-                operation.memory.clear()
+            operation.keys, read_at = None, None
         elif read_at is None or now - read_at >= KEYS_SECONDS:
             try:
-                operation.keys, read_at = await load_keys(writer, namespace, time.time()), now
+                keys = await load_keys(writer, namespace, time.time())
+                if read_at is None:
+                    operation.observer.memory.clear()
+                operation.keys, read_at = keys, now
                 operation.wake(None)
             except (ClusterError, NotLeading) as error:
                 log.warning("the signing keys could not be read: %s", error)

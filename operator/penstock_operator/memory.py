@@ -4,11 +4,12 @@ All of it can be lost (a restart, a change of leader): limits generations live i
 begin anew, and pods are asked again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock_api.status import LastDecision
-from penstock_operator.observe.views import ChildKey
+from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
@@ -18,6 +19,8 @@ LAG_SECONDS = 2.0
 """A sample this much younger than an acknowledgement contradicts it: the pod has restarted."""
 FIRST_BACK_OFF_SECONDS = 1.0
 LAST_BACK_OFF_SECONDS = 60.0
+LAST_REFUSAL_SECONDS = 30.0
+"""What the API server refuses is asked again at least this often: quotas grow, webhooks come back."""
 
 
 def back_off(failures: int) -> float:
@@ -25,11 +28,21 @@ def back_off(failures: int) -> float:
     return min(LAST_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
 
 
+ChildKey = tuple[str, str]
+"""(kind, name)."""
+
+
+def child_key(write: ChildWrite) -> ChildKey:
+    """Return which child a write is about."""
+    return write.kind, str(write.manifest["metadata"]["name"])
+
+
 @dataclass(slots=True)
 class Refusal:
-    """A child that the API server refused, and when it is worth asking again."""
+    """A write that the API server refused, and when it is worth asking again unchanged."""
 
     rejection: Rejection
+    manifest: Mapping[str, Any]
     attempts: int
     until: float
 
@@ -83,22 +96,31 @@ class PoolMemory:
         """Children that the API server refuses at present."""
         return tuple(one.rejection for one in self.refused.values())
 
-    def may_try(self, child: ChildKey, now: float) -> bool:
-        """Return whether a child that was refused is worth asking for again."""
-        refusal = self.refused.get(child)
-        return refusal is None or now >= refusal.until
+    def may_try(self, write: ChildWrite, now: float) -> bool:
+        """Return whether a write is worth sending: new, changed, or refused long enough ago."""
+        refusal = self.refused.get(child_key(write))
+        return refusal is None or now >= refusal.until or refusal.manifest != write.manifest
 
-    def hear_refusal(self, rejection: Rejection, now: float) -> bool:
-        """Take a refusal; return whether it says something new."""
-        key = (rejection.kind, rejection.name)
-        before = self.refused.get(key)
-        attempts = before.attempts + 1 if before else 1
-        self.refused[key] = Refusal(rejection, attempts, now + 2 * back_off(attempts))
-        return before is None or before.rejection != rejection
+    def hear_writes(
+        self, wanted: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
+    ) -> bool:
+        """Take what became of a plan's writes; return whether refusals came, changed or went.
 
-    def hear_success(self, child: ChildKey) -> bool:
-        """Take a write that went through; return whether it was refused before."""
-        return self.refused.pop(child, None) is not None
+        What is not wanted any more is not refused any more; what was not sent stays refused.
+        """
+        before, after = self.refused, dict[ChildKey, Refusal]()
+        for write in wanted:
+            key = child_key(write)
+            held = before.get(key)
+            if key in rejected:
+                attempts = held.attempts + 1 if held else 1
+                until = now + min(LAST_REFUSAL_SECONDS, 2 * back_off(attempts))
+                after[key] = Refusal(rejected[key], write.manifest, attempts, until)
+            elif held is not None and not self.may_try(write, now):
+                after[key] = held
+        was = self.rejections
+        self.refused = after
+        return was != self.rejections
 
     def keep_pods(self, live: Collection[str]) -> None:
         """Drop the answers of pods that are gone."""

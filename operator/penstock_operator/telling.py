@@ -13,7 +13,7 @@ from penstock_operator.errors import ClusterError
 from penstock_operator.logs import fields
 from penstock_operator.memory import PoolMemory
 from penstock_operator.observe.objects import Unreadable
-from penstock_operator.observed import PoolSignals, PoolView
+from penstock_operator.observed import PoolView
 
 log = logging.getLogger("penstock_operator.decisions")
 
@@ -39,12 +39,6 @@ def forget_pool(memory: PoolMemory) -> None:
     """Drop the series of a pool that is gone."""
     if memory.labels:
         metrics.forget_pool(memory.labels)
-
-
-def count_problem(signals: PoolSignals) -> None:
-    """Count a round of signals that a better source should have answered."""
-    if signals.problem:
-        metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
 
 async def tell_unreadable(statuses: Statuses, pool: Unreadable) -> None:

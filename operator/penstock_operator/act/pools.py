@@ -12,7 +12,7 @@ from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import ChildWrite, PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
 from penstock_operator.logs import fields
-from penstock_operator.observe.views import ChildKey
+from penstock_operator.memory import ChildKey, child_key
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,7 @@ class Acted:
     """What came of a plan."""
 
     acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
-    rejections: list[Rejection] = field(default_factory=list)
-    written: list[ChildKey] = field(default_factory=list)
+    rejected: dict[ChildKey, Rejection] = field(default_factory=dict)
     failure: ClusterError | None = None
     """The API server could not, or somebody else wrote first: visit again soon."""
 
@@ -42,7 +41,7 @@ class PoolActs:
         plan: PoolPlan,
         view: PoolView,
         control: PodControl,
-        may_try: Callable[[ChildKey], bool],
+        may_try: Callable[[ChildWrite], bool],
         now: float,
     ) -> Acted:
         """Carry out a plan made from `view`.
@@ -72,21 +71,21 @@ class PoolActs:
             acted.failure = error
 
     async def _children(
-        self, plan: PoolPlan, view: PoolView, acted: Acted, may_try: Callable[[ChildKey], bool]
+        self, plan: PoolPlan, view: PoolView, acted: Acted, may_try: Callable[[ChildWrite], bool]
     ) -> None:
         for write in plan.writes:
-            key = (write.kind, str(write.manifest["metadata"]["name"]))
-            if not may_try(key):
+            key = child_key(write)
+            if not may_try(write):
                 continue
             try:
                 await self.children.write(view, write)
             except (Rejected, NotFound) as error:
-                acted.rejections.append(Rejection(*key, error.reason, error.message))
+                acted.rejected[key] = Rejection(*key, error.reason, error.message)
+                log.warning("%s %s was refused: %s", *key, error, extra=_about(plan))
             except ClusterError as error:
                 acted.failure = error
                 return
             else:
-                acted.written.append(key)
                 _say(plan, write, key)
 
 

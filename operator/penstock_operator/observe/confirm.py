@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from penstock_operator.cluster import Cluster
 from penstock_operator.errors import NotFound
 from penstock_operator.kinds import Kind
+from penstock_operator.memory import ChildKey
 from penstock_operator.observe import convert
 from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.views import ChildKey, child_keys
+from penstock_operator.observe.views import child_keys
 from penstock_operator.observed import ChildObject, PoolObject
 
 FOUND_SECONDS = 4.0

@@ -84,7 +84,7 @@ class ObjectStore:
         self._link(uid, name, pools, before)
         if before is not None and before.digest == digest:
             return frozenset()
-        return self._touched(kind, pools | (before.pools if before else frozenset()))
+        return self._touched(kind, name, pools | (before.pools if before else frozenset()))
 
     def forget(self, kind: Kind, uid: str, version: int = 0) -> frozenset[str] | None:
         """Drop an object that is gone, or lost its label; return the UIDs of the pools it may matter to.
@@ -110,7 +110,7 @@ class ObjectStore:
             self._uids_by_pool.get(pool, set()).discard(uid)
             if not self._uids_by_pool.get(pool):
                 self._uids_by_pool.pop(pool, None)
-        return self._touched(kind, seen.pools)
+        return self._touched(kind, seen.name, seen.pools)
 
     def known(self, kind: Kind) -> Mapping[str, int]:
         """Return the resourceVersions of all objects of a kind, by UID."""
@@ -181,8 +181,10 @@ class ObjectStore:
         for pool in pools:
             self._uids_by_pool.setdefault(pool, set()).add(uid)
 
-    def _touched(self, kind: Kind, pools: frozenset[str]) -> frozenset[str] | None:
-        return EVERY_POOL if kind in (kinds.POLICY, kinds.NAMESPACE) else pools
+    def _touched(self, kind: Kind, name: Name, pools: frozenset[str]) -> frozenset[str] | None:
+        if kind is kinds.NAMESPACE:
+            return frozenset(one.uid for one in self.pools.values() if one.namespace == name[2])
+        return EVERY_POOL if kind is kinds.POLICY else pools
 
 
 def _pools_of(kind: Kind, meta: Json) -> frozenset[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock_operator import kinds
 from penstock_operator.kinds import Kind, child_name
+from penstock_operator.memory import ChildKey
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observed import (
     Acknowledgement,
@@ -16,9 +17,6 @@ from penstock_operator.observed import (
     PoolView,
     Rejection,
 )
-
-ChildKey = tuple[str, str]
-"""(kind, name)."""
 
 
 @dataclass(frozen=True, slots=True)

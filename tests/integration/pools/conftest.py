@@ -27,16 +27,27 @@ IMAGE = "localhost/penstock-busybox:1"
 class Operator:
     """One operator process after the other, all of one installation."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, name: str = "operator") -> None:
+    def __init__(
+        self, kubeconfig: Path, namespace: str, folder: Path, name: str = "operator"
+    ) -> None:
         self.port = free_port()
         self.namespace = namespace
         self._name = name
         self._kubeconfig = kubeconfig
-        self._log = kubeconfig.with_name(f"{name}.log")
+        self._folder = folder
+        self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
+        self._process = self._launch()
+        until("the operator is ready", self._ready, seconds=30)
+
+    def run_to_its_end(self) -> int:
+        """Start it and return the status that it ends with of itself."""
+        return self._launch().wait(timeout=30)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
         environ = {
             key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")
         }
@@ -49,14 +60,17 @@ class Operator:
             "OMP_NUM_THREADS": "1",
         }
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "penstock_operator"], env=environ, stderr=log, stdout=log
             )
-        until("the operator is ready", self._ready, seconds=30)
 
     def beside(self, name: str) -> "Operator":
         """Return another one of the same installation, not started."""
-        return Operator(self._kubeconfig, self.namespace, name)
+        return Operator(self._kubeconfig, self.namespace, self._folder, name)
+
+    def as_user(self, name: str, kubeconfig: Path) -> "Operator":
+        """Return another one with other credentials, not started."""
+        return Operator(kubeconfig, self.namespace, self._folder, name)
 
     def send(self, number: Signals) -> None:
         """Send a signal to the process."""
@@ -125,7 +139,9 @@ def api(target: Target) -> Api:
 
 def _namespace(api: Api, prefix: str) -> Iterator[str]:
     name = f"{prefix}-{uuid.uuid4().hex[:6]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": name, "labels": labels}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
     api.delete(f"/api/v1/namespaces/{name}")
 
@@ -137,12 +153,10 @@ def system_namespace(api: Api) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def operator(
-    target: Target, api: Api, system_namespace: str, tmp_path_factory: pytest.TempPathFactory
+    kubeconfig: Path, api: Api, system_namespace: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
-    folder = tmp_path_factory.mktemp("operator")
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(target.kubectl("config", "view", "--minify", "--flatten", "--raw"))
-    made = Operator(kubeconfig, system_namespace)
+    assert api.list("/api/v1/nodes")
+    made = Operator(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
     made.start()
     yield made
     if made.running:

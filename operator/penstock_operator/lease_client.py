@@ -1,0 +1,81 @@
+"""The Lease object itself, over a connection of its own for each call, apart from the event loop."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubernetes.aio.client.configuration import Configuration
+
+from penstock_api import names
+from penstock_operator.cluster import IN_CLUSTER_TOKEN, in_cluster
+from penstock_operator.errors import cluster_error
+
+CALL_SECONDS = 5.0
+
+Json = dict[str, Any]
+
+
+class LeaseClient:
+    """The Lease, read and written over a connection of its own for each call."""
+
+    def __init__(self, configuration: Configuration, namespace: str) -> None:
+        self._url = urlsplit(configuration.host)
+        self._configuration = configuration
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace = namespace
+
+    def read(self) -> Json:
+        """Return the Lease; raises `NotFound` and the other `ClusterError`s."""
+        return self._call("GET", f"{self._path}/{names.LEASE_NAME}", None)
+
+    def write(self, spec: Json, version: str | None) -> Json:
+        """Create the Lease, or replace the one at `version`; raises `Conflict` when another was faster."""
+        metadata = {"name": names.LEASE_NAME, "namespace": self._namespace}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": spec,
+        }
+        if version is None:
+            return self._call("POST", self._path, body)
+        return self._call("PUT", f"{self._path}/{names.LEASE_NAME}", body)
+
+    def _call(self, method: str, path: str, body: Json | None) -> Json:
+        connection = self._connection()
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, self._url.path.rstrip("/") + path, content, self._headers())
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        if not 200 <= answer.status <= 299:
+            raise cluster_error(answer.status, data)
+        parsed: Json = json.loads(data)
+        return parsed
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=CALL_SECONDS)
+        config = self._configuration
+        context = ssl.create_default_context(cafile=config.ssl_ca_cert)
+        if config.cert_file:
+            context.load_cert_chain(config.cert_file, config.key_file)
+        if not config.verify_ssl:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return http.client.HTTPSConnection(host, port, timeout=CALL_SECONDS, context=context)
+
+    def _headers(self) -> Mapping[str, str]:
+        headers = {"Content-Type": "application/json", "User-Agent": "penstock-operator"}
+        if in_cluster():
+            headers["Authorization"] = f"Bearer {IN_CLUSTER_TOKEN.read_text().strip()}"
+        elif token := self._configuration.api_key.get("BearerToken"):
+            headers["Authorization"] = token
+        return headers

@@ -1,0 +1,72 @@
+"""One look at the pools of a pass: their signals, their names, their children and pods -> views."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+
+from penstock_operator import metrics
+from penstock_operator.decide.effective import prometheus_url
+from penstock_operator.errors import ClusterError
+from penstock_operator.memory import FRESH_SECONDS, Memory
+from penstock_operator.observe.confirm import Confirmations
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.observe.views import Heard, namespace_labels, owned_pods, pool_view
+from penstock_operator.observed import PoolObject, PoolView
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks; changes nothing but the pass's memory of what was heard."""
+
+    store: ObjectStore
+    confirmations: Confirmations
+    session: aiohttp.ClientSession
+    memory: Memory
+    prometheus_url: str | None
+    """Where signals come from unless a policy says otherwise."""
+
+    async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
+        """Return the views of those pools that could be looked at; nothing is decided blindly."""
+        await self._read_signals(pools, now)
+        views = await asyncio.gather(*(self._view(pool, now) for pool in pools))
+        return [view for view in views if view is not None]
+
+    async def _read_signals(self, pools: Sequence[PoolObject], now: float) -> None:
+        """Read what is not fresh, all pools in one round; a visit that an event caused has it already."""
+        stale = [p for p in pools if now - self.memory.of(p.uid).signals_at >= FRESH_SECONDS]
+        if not stale:
+            return
+        heard = await observe_signals(self.session, [self._pods_of(pool) for pool in stale], now)
+        for uid, signals in heard.items():
+            self.memory.of(uid).hear_signals(signals, now)
+            if signals.problem:
+                metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
+
+    def _pods_of(self, pool: PoolObject) -> PoolPods:
+        memory = self.memory.of(pool.uid)
+        memory.prometheus_url = prometheus_url(
+            pool,
+            namespace_labels(self.store, pool.namespace),
+            tuple(self.store.policies.values()),
+            self.prometheus_url,
+            memory.prometheus_url,
+        )
+        pods = tuple(owned_pods(self.store, pool.uid))
+        memory.keep_pods({pod.uid for pod in pods})
+        return PoolPods(pool.uid, pool.namespace, pods, memory.prometheus_url)
+
+    async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
+        memory = self.memory.of(pool.uid)
+        try:
+            confirmed = await self.confirmations.confirm(pool, now)
+        except ClusterError as error:
+            log.warning("%s/%s could not be looked at: %s", pool.namespace, pool.name, error)
+            return None
+        heard = Heard(confirmed, memory.signals, memory.acknowledgements, memory.rejections)
+        return pool_view(self.store, pool, heard)

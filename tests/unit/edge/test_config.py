@@ -1,0 +1,33 @@
+"""The environment is read once, and what is wrong with it is named."""
+
+import pytest
+
+from penstock_operator.config import Config
+from penstock_operator.errors import ConfigError
+
+LEAST = {"PENSTOCK_NAMESPACE": "penstock-system", "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "runtime:1"}
+
+
+def test_the_least_that_is_needed_is_enough() -> None:
+    config = Config.from_env({**LEAST, "PATH": "/bin"})
+    assert (config.namespace, config.port, config.log_format) == ("penstock-system", 8080, "json")
+    assert config.pod_name
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PENSTOCK_NAMESPCE", "a", "PENSTOCK_NAMESPCE is not a setting; known: PENSTOCK_"),
+        ("PENSTOCK_NAMESPACE", "", "PENSTOCK_NAMESPACE must be set"),
+        ("PENSTOCK_LOG_FORMAT", "xml", "PENSTOCK_LOG_FORMAT must be one of json, text, got 'xml'"),
+        ("PENSTOCK_LOG_LEVEL", "loud", "PENSTOCK_LOG_LEVEL must be one of"),
+        ("PENSTOCK_IMAGE_PULL_POLICY", "Sometimes", "PENSTOCK_IMAGE_PULL_POLICY must be one of"),
+        ("PENSTOCK_PORT", "99999", "PENSTOCK_PORT must be a port, 1 to 65535, got '99999'"),
+        ("PENSTOCK_PROMETHEUS_URL", "file:///x", "PENSTOCK_PROMETHEUS_URL must be http(s)://"),
+        ("PENSTOCK_PROMETHEUS_URL", "http://u:p@x", "PENSTOCK_PROMETHEUS_URL must be http(s)://"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_remedy(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_env({**LEAST, name: value})
+    assert str(caught.value).startswith(said)

@@ -1,0 +1,71 @@
+"""kopf is asked for events alone: every other kind of handler would write to the objects."""
+
+import ast
+import inspect
+from typing import Any, cast
+
+import kopf
+
+from penstock_operator import handlers, kinds
+from penstock_operator.cluster import Cluster
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.resync import Resync
+
+
+def made() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:
+    store, woken = ObjectStore(), list[frozenset[str] | None]()
+    resync = Resync(cast("Cluster", None), store, woken.append)
+    return handlers.registry(store, resync, woken.append), store, woken
+
+
+def test_only_events_are_handled_and_only_the_login_besides() -> None:
+    registry, _, _ = made()
+
+    for kind in ("_indexing", "_spawning", "_changing", "_webhooks"):
+        assert getattr(registry, kind).get_all_handlers() == [], kind
+    activities = {str(one.activity) for one in registry._activities.get_all_handlers()}
+    assert activities == {"authentication"}
+
+
+def test_every_watched_kind_has_exactly_one_handler() -> None:
+    registry, _, _ = made()
+    selectors = [one.selector for one in registry._watching.get_all_handlers()]
+    handled = [(one.group, one.version, one.any_name) for one in selectors if one]
+    assert handled == [(kind.group, kind.version, kind.plural) for kind in kinds.WATCHED]
+
+
+def test_children_and_pods_are_listed_by_label_and_pools_are_not() -> None:
+    selectors = handlers.settings().watching.label_selectors
+    labelled = {kind for kind in kinds.WATCHED if kind.label_selector}
+    assert labelled == set(kinds.WATCHED) - {kinds.POOL, kinds.POLICY, kinds.NAMESPACE}
+    assert len(selectors) == len(labelled)
+    assert set(selectors.values()) == {"penstock.dev/pool-uid"}
+
+
+def test_kopf_posts_nothing_and_has_no_peers() -> None:
+    settings = handlers.settings()
+    assert not settings.posting.enabled
+    assert settings.peering.standalone
+    assert settings.scanning.disabled
+
+
+async def test_an_event_reaches_the_store_and_wakes_its_pool() -> None:
+    registry, store, woken = made()
+    seen: Any = next(iter(registry._watching.get_all_handlers())).fn
+    meta = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1",
+            "creationTimestamp": "2026-11-21T10:00:00Z"}  # fmt: skip
+    source = {"type": "Module", "module": {"factory": "a.b:c"}}
+    raw = {"metadata": meta, "spec": {"model": {"source": source}}}
+
+    await seen(event={"type": "ADDED", "object": raw})
+    assert list(store.pools) == ["u"]
+    await seen(event={"type": "DELETED", "object": raw})
+    assert store.pools == {}
+    assert woken == [frozenset({"u"}), frozenset({"u"})]
+
+
+def test_every_handler_is_under_ten_lines() -> None:
+    tree = ast.parse(inspect.getsource(handlers))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 10, node.name

@@ -1,0 +1,23 @@
+"""A log line says the same in JSON and as text."""
+
+import json
+import logging
+
+from penstock_operator.logs import JsonFormatter, TextFormatter, fields
+
+
+def record(**more: object) -> logging.LogRecord:
+    made = logging.LogRecord("penstock", logging.INFO, __file__, 1, "decided: %s", ("up",), None)
+    for key, value in fields(**more).items():
+        setattr(made, key, value)
+    return made
+
+
+def test_json_carries_the_fields() -> None:
+    line = json.loads(JsonFormatter().format(record(pool="chat", cap=8)))
+    assert (line["message"], line["pool"], line["cap"]) == ("decided: up", "chat", 8)
+    assert line["level"] == "INFO"
+
+
+def test_text_ends_with_the_fields() -> None:
+    assert TextFormatter().format(record(pool="chat")).endswith("INFO    decided: up pool=chat")

@@ -1,0 +1,102 @@
+"""What the pass remembers: acknowledgements that later samples can contradict, refusals that heal."""
+
+from penstock_operator.decide.plan import ChildWrite, Write
+from penstock_operator.memory import Memory, PoolMemory, back_off, child_key
+from penstock_operator.observed import (
+    Acknowledgement,
+    PodSample,
+    PoolSignals,
+    Rejection,
+    SignalSource,
+)
+
+NOW = 1000.0
+REFUSED = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota")
+
+
+def deployment(replicas: int = 1) -> ChildWrite:
+    manifest = {"metadata": {"name": "chat-penstock"}, "spec": {"replicas": replicas}}
+    return ChildWrite(Write.CREATE, "Deployment", manifest)
+
+
+def signals(generation: float, time: float) -> PoolSignals:
+    return PoolSignals(
+        SignalSource.PODS, (PodSample("pod", time, limits_generation=generation),), asked=NOW
+    )
+
+
+def test_a_pod_that_restarted_on_older_limits_is_believed() -> None:
+    memory = PoolMemory()
+    memory.hear_pods({"pod": Acknowledgement(7, 32)}, NOW - 60)
+
+    memory.hear_signals(signals(6, NOW - 1), NOW)
+
+    assert memory.acknowledgements == {"pod": Acknowledgement(6, 32)}
+
+
+def test_a_sample_older_than_the_acknowledgement_is_not_believed() -> None:
+    memory = PoolMemory()
+    memory.hear_pods({"pod": Acknowledgement(7, 32)}, NOW - 1)
+
+    memory.hear_signals(signals(6, NOW - 3), NOW)
+
+    assert memory.acknowledgements == {"pod": Acknowledgement(7, 32)}
+
+
+def test_only_a_new_answer_is_news() -> None:
+    memory = PoolMemory()
+    assert memory.hear_pods({"pod": Acknowledgement(None, None, "timed out")}, NOW)
+    assert not memory.hear_pods({"pod": Acknowledgement(None, None, "timed out")}, NOW + 5)
+    assert memory.hear_pods({"pod": Acknowledgement(8, 32)}, NOW + 9)
+
+
+def test_pods_that_are_gone_are_forgotten() -> None:
+    memory = PoolMemory()
+    memory.hear_pods({"a": Acknowledgement(1, 1), "b": Acknowledgement(1, 1)}, NOW)
+    memory.keep_pods({"b"})
+    assert set(memory.acknowledgements) == {"b"}
+
+
+def test_a_refused_write_is_told_and_waits_before_it_is_sent_again() -> None:
+    memory, write = PoolMemory(), deployment()
+
+    assert memory.hear_writes([write], {child_key(write): REFUSED}, NOW)
+    assert memory.rejections == (REFUSED,)
+    assert not memory.may_try(write, NOW + 1)
+    assert memory.may_try(write, NOW + 2)
+    assert not memory.hear_writes([write], {child_key(write): REFUSED}, NOW + 2)
+    assert not memory.may_try(write, NOW + 5)
+
+
+def test_a_changed_write_is_sent_at_once() -> None:
+    memory = PoolMemory()
+    memory.hear_writes([deployment()], {child_key(deployment()): REFUSED}, NOW)
+    assert memory.may_try(deployment(replicas=2), NOW)
+
+
+def test_a_write_that_waits_stays_refused_and_one_that_went_through_does_not() -> None:
+    memory, write = PoolMemory(), deployment()
+    memory.hear_writes([write], {child_key(write): REFUSED}, NOW)
+
+    assert not memory.hear_writes([write], {}, NOW + 1)
+    assert memory.rejections == (REFUSED,)
+    assert memory.hear_writes([write], {}, NOW + 3)
+    assert not memory.refused
+
+
+def test_what_is_not_wanted_any_more_is_not_refused_any_more() -> None:
+    memory = PoolMemory()
+    memory.hear_writes([deployment()], {child_key(deployment()): REFUSED}, NOW)
+    assert memory.hear_writes([], {}, NOW + 1)
+    assert memory.rejections == ()
+
+
+def test_back_off_doubles_up_to_a_minute() -> None:
+    assert [back_off(n) for n in (1, 2, 3, 6, 7, 1000)] == [1, 2, 4, 32, 60, 60]
+
+
+def test_a_forgotten_pool_begins_anew() -> None:
+    memory = Memory()
+    memory.of("a").failures = 3
+    memory.forget("a")
+    assert memory.of("a").failures == 0
