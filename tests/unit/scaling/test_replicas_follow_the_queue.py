@@ -80,6 +80,15 @@ def test_both_valves_settle_together() -> None:
     assert sum(pod.waiting for pod in world.pods) <= world.replicas * world.last.cap
 
 
+def test_noise_turns_neither_valve_back_and_forth() -> None:
+    for rate in (40, 150):
+        settings = replace(SETTINGS, size_max=32, target_per_replica=16, max_replicas=4)
+        world = World(rate=rate, settings=settings, seed=rate).run(1800)
+        assert reversals(world.caps()[-180:]) == 0
+        assert reversals(world.counts()[-180:]) <= 1
+        assert sum(pod.waiting for pod in world.pods) <= 16 * world.replicas
+
+
 def test_the_percentage_a_minute_limits_a_short_stabilisation() -> None:
     settings = replace(FIXED_CAP, stabilization_seconds=0, max_percent_per_minute=25)
     world = World(rate=1, replicas=8, settings=settings).run(30)

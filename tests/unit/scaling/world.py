@@ -1,13 +1,15 @@
 """A pool on fake time: fluid arrivals, whole batches, scrapes every 5 s, cold starts, and a law in charge.
 
 Each replica takes its even share of the arrivals and serves greedily: a batch of b rows (one row a
-request) takes a + c*b seconds. No randomness, so a story always ends the same way.
+request) takes a + c*b seconds. Without a seed nothing is random; with one, arrivals are Poisson and batch times vary by
+5 %, and a story still always ends the same way.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import exp, inf
+from random import Random
 from typing import Any
 
 from penstock_api.limits import CurveSums
@@ -145,8 +147,10 @@ class World:
     decisions: list[Decision] = field(default_factory=list)
     made: int = 0
     duty_says: float | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
+        self.random = Random(self.seed)  # noqa: S311 - a story, not a secret
         self._start(self.replicas, ready_at=self.now)
 
     def _start(self, number: int, ready_at: float) -> None:
@@ -171,11 +175,32 @@ class World:
         for _ in range(round(seconds / TICK)):
             serving = [pod for pod in self.pods if pod.ready_at < self.now + TICK]
             for pod in serving:
-                share = self.rate / len(serving)
-                pod.serve(self.now, self.now + TICK, share, lambda b: self.a + self.c * b)
+                self._serve(pod, self.rate / len(serving))
             self.now += TICK
             self.tick()
         return self
+
+    def _serve(self, pod: Replica, share: float) -> None:
+        if self.seed is None:
+            pod.serve(self.now, self.now + TICK, share, lambda b: self.a + self.c * b)
+            return
+        for i in range(50):
+            start, slice_ = self.now + i * TICK / 50, TICK / 50
+            came = self._poisson(share * slice_)
+            pod.serve(
+                start,
+                start + slice_,
+                came / slice_,
+                lambda b: (self.a + self.c * b) * self.random.uniform(0.95, 1.05),
+            )
+
+    def _poisson(self, mean: float) -> int:
+        """Return a Poisson number (Knuth)."""
+        limit, product, number = exp(-mean), self.random.random(), 0
+        while product > limit:
+            product *= self.random.random()
+            number += 1
+        return number
 
     def tick(self) -> Decision:
         """Let the law decide once, and carry it out."""
