@@ -48,6 +48,7 @@ def start(part: Part, run: Path) -> Recorded:
             env={**os.environ, **dict(part.environment)},
             start_new_session=True,
         )
+    process.returncode = 0  # it outlives us: not a child whose end someone forgot to wait for
     recorded = Recorded(part.name, process.pid, _started(process.pid) or "", boot_id())
     (run / "processes" / f"{part.name}.json").write_text(json.dumps(recorded.__dict__))
     return recorded
