@@ -104,6 +104,16 @@ def test_more_than_half_out_of_sight_is_a_pool_out_of_sight() -> None:
     assert not world.last.metrics_available
 
 
+def test_the_cap_holds_too_while_the_pool_is_out_of_sight() -> None:
+    world = World(rate=2000, replicas=5, cap=8, settings=replace(SETTINGS, min_replicas=5))
+    world.hidden = lambda pod: pod.uid in {"pod-1", "pod-2", "pod-3"}
+    world.run(300)
+    assert world.last.seen.waiting is not None
+    assert world.last.seen.waiting > 1000, "two pods are seen to drown"
+    assert set(world.caps()) == {8}
+    assert world.last.cap_term == "SignalsAbsent"
+
+
 def test_scaling_up_goes_on_while_less_than_half_is_out_of_sight() -> None:
     world = World(rate=0, replicas=4, settings=FIXED_CAP)
     world.hidden = lambda pod: pod.uid == "pod-1"

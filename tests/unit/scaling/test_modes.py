@@ -264,12 +264,13 @@ def test_a_replica_move_is_one_event_of_one_sentence() -> None:
 
 
 def test_the_last_decision_keeps_its_time_while_it_says_the_same() -> None:
-    pool = Pool(scaling=ScalingMode.RECOMMEND, batching=BatchingMode.FIXED, live=1, waiting=10.0)
-    pool.tick()
+    pool = Pool(scaling=ScalingMode.RECOMMEND, batching=BatchingMode.FIXED, live=1, waiting=50.0)
     first = pool.tick(2).last_decision
-    later = pool.tick(10).last_decision
+    later = pool.tick(10)
     assert first is not None
-    assert later == first
+    assert (first.replicas, first.acted, later.acted) == (3, "Recommended", "Recommended")
+    assert later.last_decision == first
+    assert pool.edit(waiting=90.0).last_decision != first
 
 
 def test_nothing_wanted_is_nothing_recorded() -> None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from itertools import pairwise
 
+from penstock_operator.decide.scaling.measures import Demand
+from penstock_operator.decide.scaling.replicas import ReplicasInput, is_spare
 from tests.unit.scaling.world import SETTINGS, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)
@@ -140,6 +142,40 @@ def test_replicas_that_load_count_as_no_capacity() -> None:
     assert world.replicas == 2, "the two that load are given back, the two that serve are kept"
     world.run(600)
     assert world.replicas == 2
+
+
+def test_replicas_that_load_are_not_given_back_while_those_that_serve_need_them() -> None:
+    """One Ready replica at 95 rows/s is 95 % busy; two more load."""
+    world = World(rate=95, replicas=1, settings=FIXED_CAP).run(5)
+    world._start(2, world.now + 600)
+    world.replicas = 3
+    world.run(500)
+    assert set(world.counts()[1:]) == {3}
+
+
+def test_a_backlog_keeps_replicas_that_the_rate_alone_does_not() -> None:
+    seen = ReplicasInput(
+        settings=FIXED_CAP,
+        replicas=2,
+        cap=8,
+        demand=Demand(
+            ready=2,
+            sampled=2,
+            unmeasured=0,
+            waiting=9.0,
+            mean_waiting=9.0,
+            rows_per_second=10.0,
+            age_seconds=0.0,
+        ),
+        sums=World(rate=10, settings=FIXED_CAP).run(60).service_sums(),
+        spare_since=None,
+        downs=(),
+    )
+    assert is_spare(seen)
+    assert not is_spare(replace(seen, demand=replace(seen.demand, mean_waiting=16.0)))
+    assert not is_spare(replace(seen, demand=replace(seen.demand, mean_waiting=None)))
+    assert not is_spare(replace(seen, demand=replace(seen.demand, rows_per_second=None)))
+    assert not is_spare(replace(seen, demand=replace(seen.demand, ready=0)))
 
 
 def test_bounds_edited_live_hold_at_once() -> None:

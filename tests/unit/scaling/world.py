@@ -253,6 +253,10 @@ class World:
             self.pods = self.pods[: decision.replicas]
         self.replicas = decision.replicas
 
+    def service_sums(self) -> CurveSums:
+        """Return the first pod's service-curve sums."""
+        return self.pods[0].sample(self.now).curve or CurveSums()
+
     def counts(self) -> list[int]:
         """Return the wanted replica count of every tick."""
         return [decision.replicas for decision in self.decisions]

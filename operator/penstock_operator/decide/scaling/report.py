@@ -87,7 +87,7 @@ def ignored_event(replicas: int) -> EventNote:
 def last_decision(
     before: LastDecision | None, algorithm: str, decision: Decision, acted: str, now: float
 ) -> LastDecision:
-    """Return the decision for the status; one that says the same again keeps its time and words."""
+    """Return the decision for the status; one that wants the same again keeps its time and words."""
     after = LastDecision(
         time=rfc3339(now),
         algorithm=algorithm,
@@ -98,7 +98,7 @@ def last_decision(
         acted=acted,
         message=decision.message[:1024],
     )
-    said = {"cap", "replicas", "cap_term", "replicas_term", "acted", "algorithm"}
+    said = {"cap", "replicas", "acted", "algorithm"}
     if before is not None and before.model_dump(include=said) == after.model_dump(include=said):
         return before
     return after

@@ -1,0 +1,85 @@
+"""The rule of the cap, case by case: one step from one set of figures."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.batch_cap import CapInput, next_cap, step_size
+from penstock_operator.decide.scaling.measures import Service
+from penstock_operator.observed import DutySource
+from tests.unit.scaling.test_service_curve import sums_of
+from tests.unit.scaling.world import SETTINGS
+
+CURVE = sums_of((b, 0.040 + 0.005 * b) for b in (1, 4, 8, 12, 16) * 4)
+"""t(16) = 120 ms, t(20) = 140 ms."""
+AT_16 = CapInput(
+    settings=replace(SETTINGS, objective_milliseconds=505),
+    cap=16,
+    memory_bound=None,
+    waiting_per_replica=1.0,
+    service=Service(0.7, DutySource.NVML, CURVE, batch_p99_seconds=0.120, out_of_memory_splits=0.0),
+)
+"""T = 0.45 * (505 - 5) = 225 ms: 37 rows."""
+
+
+def seen(
+    waiting: float | None = 1.0, bound: int | None = None, cap: int = 16, **service: object
+) -> CapInput:
+    """Return `AT_16`, changed."""
+    changed = replace(AT_16.service, **service)  # type: ignore[arg-type]
+    return replace(AT_16, waiting_per_replica=waiting, memory_bound=bound, cap=cap, service=changed)
+
+
+@pytest.mark.parametrize(
+    ("figures", "cap", "term"),
+    [
+        (seen(), 16, "InBand"),
+        (seen(duty=0.95), 16, "InBand"),
+        (seen(duty=0.7, batch_p99_seconds=0.3), 16, "InBand"),
+        (seen(duty=0.95, batch_p99_seconds=0.3), 12, "BatchTime"),
+        (seen(duty=0.90, batch_p99_seconds=0.3), 16, "InBand"),
+        (seen(duty=None, batch_p99_seconds=0.3), 16, "InBand"),
+        (seen(duty=0.95, out_of_memory_splits=1.0), 12, "MemoryPressure"),
+        (seen(duty=0.7, out_of_memory_splits=1.0), 16, "InBand"),
+        (seen(duty=0.95, bound=10), 12, "MemoryPressure"),
+        (seen(duty=0.95, batch_p99_seconds=0.3, cap=1), 1, "SizeMin"),
+        (seen(waiting=8.0), 16, "InBand"),
+        (seen(waiting=8.1), 20, "Waiting"),
+        (seen(waiting=None, duty=0.4), 20, "LowDuty"),
+        (seen(duty=0.5), 16, "InBand"),
+        (seen(waiting=30.0, duty=None), 20, "Waiting"),
+        (seen(waiting=30.0, bound=18), 18, "Waiting"),
+        (seen(waiting=30.0, bound=16), 16, "MemoryBound"),
+        (seen(waiting=99.0, cap=64), 64, "SizeMax"),
+        (seen(waiting=99.0, cap=34), 37, "Waiting"),
+        (seen(waiting=99.0, cap=37), 37, "BatchTimeTarget"),
+        (seen(waiting=30.0, sums=None, batch_p99_seconds=None), 16, "BatchTimeTarget"),
+        (seen(waiting=30.0, duty=0.95, batch_p99_seconds=0.3), 12, "BatchTime"),
+    ],
+)
+def test_one_step(figures: CapInput, cap: int, term: str) -> None:
+    found = next_cap(figures)
+    assert (found.cap, str(found.term)) == (cap, term), found.why
+
+
+def test_the_spread_just_measured_is_expected_of_a_larger_batch_too() -> None:
+    """p99 is 1.7 * t(16), so 20 rows may take 238 ms at p99, over 225; 18 rows 221 ms."""
+    found = next_cap(seen(waiting=30.0, batch_p99_seconds=0.120 * 1.7))
+    assert found.cap == 18
+
+
+def test_without_an_objective_no_prediction_is_asked_for() -> None:
+    free = replace(
+        seen(waiting=30.0, sums=None, batch_p99_seconds=None),
+        settings=replace(SETTINGS, objective_milliseconds=None),
+    )
+    assert next_cap(free).cap == 20
+
+
+def test_a_step_is_a_quarter_rounded_up_and_at_least_one() -> None:
+    assert [step_size(cap) for cap in (1, 4, 5, 8, 9, 30)] == [1, 1, 2, 2, 3, 8]
+
+
+def test_no_batches_are_no_curve() -> None:
+    assert next_cap(seen(waiting=30.0, sums=CurveSums())).term == "BatchTimeTarget"
