@@ -1,0 +1,69 @@
+"""From a file or a factory to answers: real torch, in the engine's own place."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from penstock_api.model import ModelSpec
+from penstock_runtime.models.load import load
+from penstock_runtime.models.module import _serve_module
+from penstock_runtime.request import Completed, End, Failed, Request, Tensor
+from tests.unit.engine.builders import limits
+from tests.unit.link.conftest import Connect
+from tests.unit.models.programs import Affine, Fitting, batch, export
+
+
+def a_call(name: str, tensor: str, x: Tensor) -> Request:
+    group = ((tensor, "FP32", x.shape[1:]),)
+    return Request(name, {tensor: x}, x.shape[0], group, time.monotonic())
+
+
+def output(end: End, name: str) -> list[object]:
+    assert isinstance(end, Completed), end
+    found: list[object] = end.outputs[name].tolist()
+    return found
+
+
+async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path: Path) -> None:
+    export(tmp_path / "m.pt2", Affine(), torch.ones(3, 4), dynamic={"x": {0: batch(16)}})
+    claim = {"claimName": "models", "path": "m.pt2"}
+    spec = ModelSpec.model_validate(
+        {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
+    )
+    client = await connect(lambda: load(spec, "served", tmp_path), limits(cap=64))
+    assert client.settled[0].report.batch_cap_bound <= 16
+    client.submit(*(a_call(str(n), "x", np.full((2, 4), n, np.float32)) for n in range(20)))
+    ends = await client.ends_of(*(str(n) for n in range(20)))
+    assert [output(end, "output") for end in ends] == [[[2.0 * n + 1] * 4] * 2 for n in range(20)]
+
+
+async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_nobody(
+    connect: Connect,
+) -> None:
+    module = Fitting(rows=4096)
+    client = await connect(lambda: _serve_module(module, "tests:Fitting"), limits(cap=16))
+    module.rows = 3
+    client.submit(*(a_call(str(n), "INPUT", np.full((1, 4), n, np.float32)) for n in range(16)))
+    ends = await client.ends_of(*(str(n) for n in range(16)))
+    assert [output(end, "OUTPUT") for end in ends] == [[[3.0 * n] * 4] for n in range(16)]
+    assert client.settled[-1].report.batch_cap_bound == 2
+    assert sum(one.batch.out_of_memory_splits for one in client.settled if one.batch) == 3
+
+
+async def test_a_shape_that_the_program_refuses_fails_alone(
+    connect: Connect, tmp_path: Path
+) -> None:
+    dynamic = {"x": {0: batch(), 1: torch.export.Dim("length", max=8)}}
+    export(tmp_path / "m.pt2", Affine(), torch.ones(3, 4), dynamic=dynamic)
+    claim = {"claimName": "models", "path": "m.pt2"}
+    spec = ModelSpec.model_validate(
+        {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
+    )
+    client = await connect(lambda: load(spec, "served", tmp_path), limits())
+    client.submit(a_call("long", "x", np.ones((1, 9), np.float32)))
+    client.submit(a_call("short", "x", np.ones((1, 2), np.float32)))
+    long, short = await client.ends_of("long", "short")
+    assert isinstance(long, Failed)
+    assert output(short, "output") == [[3.0, 3.0]]
