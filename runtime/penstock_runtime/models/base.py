@@ -16,6 +16,15 @@ class TensorSpec:
     name: str
     datatype: str
     shape: tuple[int, ...]
+    bounds: tuple[tuple[int, int], ...] = ()
+    """Least and most of every dimension, as the program has them; empty: it does not say."""
+
+    def outside(self, shape: tuple[int, ...]) -> str | None:
+        """Return which size past the rows is out of `bounds`, in words, or None; rows are the cap's affair."""
+        for axis, (size, (least, most)) in enumerate(zip(shape, self.bounds, strict=False)):
+            if axis > 0 and not least <= size <= most:
+                return f"dimension {axis} must be from {least} to {most}, got {size}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from penstock_runtime.models.tensors import datatype_of_torch
 from penstock_runtime.models.torch_model import TorchModel
 
 _REMEDY = 'export it with dynamic_shapes that make dimension 0 of every input one torch.export.Dim("batch")'
+_ANY_SIZE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ def load_program(file: Path) -> Model:
         name=file.stem,
         platform="pytorch_torch_export",
         backend=backend_of(device),
-        inputs=_specs(inputs, rows, "input", file),
-        outputs=_specs(outputs, rows, "output", file),
+        inputs=_specs(inputs, program, rows, file, "input"),
+        outputs=_specs(outputs, program, rows, file, "output"),
         max_rows=rows.max,
     )
     return TorchModel(info, _Call(program, rows.min, device), device)
@@ -119,7 +120,7 @@ def _rows(program: ExportedProgram, inputs: dict[str, Any], file: Path) -> Rows:
             f" {', '.join(f'{name}: {first}' for name, first in firsts.items())}: {_REMEDY}"
         )
     bounds = program.range_constraints[symbol]
-    return Rows(symbol, max(1, int(bounds.lower)), _at_most(bounds.upper))
+    return Rows(symbol, max(1, int(bounds.lower)), min(_at_most(bounds.upper), MAX_BATCH_SIZE))
 
 
 def _symbol(size: Any) -> Any:
@@ -128,17 +129,21 @@ def _symbol(size: Any) -> Any:
 
 def _at_most(upper: Any) -> int:
     """An open range has torch's own infinity, which is no int."""
-    return int(upper) if upper.is_Integer and upper < MAX_BATCH_SIZE else MAX_BATCH_SIZE
+    return int(upper) if upper.is_Integer and upper < _ANY_SIZE else _ANY_SIZE
 
 
-def _specs(values: dict[str, Any], rows: Rows, kind: str, file: Path) -> tuple[TensorSpec, ...]:
+def _specs(
+    values: dict[str, Any], program: ExportedProgram, rows: Rows, file: Path, kind: str
+) -> tuple[TensorSpec, ...]:
     return tuple(
-        _spec(name, value, rows, f"file '{file}': {kind} '{name}'")
+        _spec(name, value, program, rows, f"file '{file}': {kind} '{name}'")
         for name, value in values.items()
     )
 
 
-def _spec(name: str, value: torch.Tensor, rows: Rows, where: str) -> TensorSpec:
+def _spec(
+    name: str, value: torch.Tensor, program: ExportedProgram, rows: Rows, where: str
+) -> TensorSpec:
     first = _symbol(value.shape[0]) if value.dim() else None
     if first != (1 if rows.symbol is None else rows.symbol):
         raise ModelLoadFailed(
@@ -149,7 +154,16 @@ def _spec(name: str, value: torch.Tensor, rows: Rows, where: str) -> TensorSpec:
     except ValueError as error:
         raise ModelLoadFailed(f"{where}: {error}") from error
     free = (-1 if isinstance(size, torch.SymInt) else int(size) for size in value.shape[1:])
-    return TensorSpec(name, datatype, (-1, *free))
+    bounds = tuple(_bounds(size, program) for size in value.shape)
+    return TensorSpec(name, datatype, (-1, *free), bounds)
+
+
+def _bounds(size: Any, program: ExportedProgram) -> tuple[int, int]:
+    """Return the range of a dimension; of one that is computed from others nothing is said."""
+    if not isinstance(size, torch.SymInt):
+        return int(size), int(size)
+    known = program.range_constraints.get(_symbol(size))
+    return (1, _ANY_SIZE) if known is None else (max(1, int(known.lower)), _at_most(known.upper))
 
 
 class _Call:

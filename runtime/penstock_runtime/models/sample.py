@@ -12,7 +12,7 @@ from penstock_runtime.request import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Inputs of one value throughout, with every free dimension past the rows of one size."""
+    """Inputs of one value throughout, with free dimensions past the rows as near one size as may be."""
 
     specs: tuple[TensorSpec, ...]
     value: int
@@ -35,7 +35,14 @@ class Sample:
         return any(-1 in spec.shape[1:] for spec in self.specs)
 
     def _shape(self, spec: TensorSpec, rows: int) -> tuple[int, ...]:
-        return (rows, *(self.free_size if size == -1 else size for size in spec.shape[1:]))
+        bounds = spec.bounds[1:] or ((1, self.free_size),) * (len(spec.shape) - 1)
+        return (
+            rows,
+            *(
+                min(max(self.free_size, least), most) if size == -1 else size
+                for size, (least, most) in zip(spec.shape[1:], bounds, strict=True)
+            ),
+        )
 
 
 def find_sample(model: Model) -> Sample:

@@ -7,6 +7,7 @@ import torch
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.models.base import ModelLoadFailed, TensorSpec
 from penstock_runtime.models.export_program import load_program
+from penstock_runtime.models.sample import find_sample
 from tests.unit.models.programs import Affine, Flat, Half, Pair, TwoNamed, batch, export
 
 X = torch.ones(3, 4)
@@ -19,8 +20,8 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_program_tells_its_own_names_types_and_shapes(file: Path) -> None:
     model = load_program(export(file, Affine(), X, dynamic={"x": {0: batch(64)}}))
-    assert model.info.inputs == (TensorSpec("x", "FP32", (-1, 4)),)
-    assert model.info.outputs == (TensorSpec("output", "FP32", (-1, 4)),)
+    assert model.info.inputs == (TensorSpec("x", "FP32", (-1, 4), ((1, 64), (4, 4))),)
+    assert model.info.outputs == (TensorSpec("output", "FP32", (-1, 4), ((1, 64), (4, 4))),)
     assert (model.info.platform, model.info.max_rows) == ("pytorch_torch_export", 64)
     assert model.info.backend in ("cpu",) or model.info.backend.startswith("cuda:")
 
@@ -49,7 +50,7 @@ def test_keywords_and_named_outputs_keep_their_names(file: Path) -> None:
         )
     )
     assert [spec.name for spec in model.info.inputs] == ["x", "scale"]
-    assert model.info.outputs[1] == TensorSpec("total", "FP32", (-1,))
+    assert (model.info.outputs[1].name, model.info.outputs[1].shape) == ("total", (-1,))
     x, scale = np.full((2, 4), 3, np.float32), np.full((2, 1), 5, np.float32)
     outputs = model.run({"scale": scale, "x": x})
     assert outputs["scaled"].tolist() == (x * scale).tolist()
@@ -70,6 +71,15 @@ def test_a_free_dimension_stays_free(file: Path) -> None:
     assert model.info.inputs[0].shape == (-1, -1)
     assert model.run({"x": np.zeros((2, 9), np.float32)})["output"].shape == (2, 9)
     assert model.memory_bound_rows() >= 1
+
+
+def test_a_free_dimension_tells_its_range_and_is_measured_within_it(file: Path) -> None:
+    dynamic = {"x": {0: batch(), 1: torch.export.Dim("length", min=3, max=8)}}
+    model = load_program(export(file, Affine(), X, dynamic=dynamic))
+    (spec,) = model.info.inputs
+    assert spec.outside((1, 8)) is None
+    assert spec.outside((1, 9)) == "dimension 1 must be from 3 to 8, got 9"
+    assert find_sample(model).inputs(2)["x"].shape == (2, 8)
 
 
 def test_fewer_rows_than_the_program_accepts_are_padded_and_cut(file: Path) -> None:

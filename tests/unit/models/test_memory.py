@@ -46,7 +46,8 @@ def test_memory_per_row_is_measured_by_running_growing_batches() -> None:
 
     bound = measured_bound_rows(run, least_bytes_per_row=8, max_rows=4096, meter=Roomy())
     assert sizes in ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32, 64])
-    assert 700 <= bound <= 900  # 0.8 * 1000 MiB / 1 MiB; the kernel's counters blur a little
+    # 0.8 * 1000 MiB / 1 MiB, less what the allocator keeps of the batch before (half as much again).
+    assert 500 <= bound <= 900
 
 
 def test_measuring_stops_at_the_first_batch_that_does_not_fit() -> None:

@@ -170,6 +170,8 @@ def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
         raise BadInput(
             f"shape {shape!r:.80} has no rows or elements: send at least one", field=field
         )
+    if outside := spec.outside(tuple(shape)):
+        raise BadInput(f"input {spec.name!r} has shape {shape!r:.80}: {outside}", field=field)
     return tuple(shape)
 
 
