@@ -21,8 +21,8 @@ class ApiModel(BaseModel):
 
 
 class WireModel(BaseModel):
-    """A message between operator and runtime: as `ApiModel`, but an unknown field is an error."""
+    """A message between operator and runtime, deaf to fields of newer versions: the two are upgraded apart."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
     )

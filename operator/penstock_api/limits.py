@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_api.base import WireModel
 
@@ -36,7 +36,12 @@ class Limits(WireModel):
 
 
 class LimitsUpdate(Limits):
-    """The body of `PATCH /control/v1/limits` and of the settings file: limits under a generation."""
+    """The body of `PATCH /control/v1/limits` and of the settings file: limits under a generation.
+
+    An unknown field is an error here: a limit that is not obeyed must not be acknowledged.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     generation: Generation
 
