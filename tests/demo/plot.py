@@ -1,6 +1,7 @@
 """The picture of a run: load, queue, both valves, latency, over the seconds of the show."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -29,8 +30,8 @@ def draw(moments: Sequence[Moment], file: Path) -> None:
     duty.set_ylim(0, 105)
     latency.semilogy(seconds, [_or_nan(one.p99) for one in moments], label="p99 latency, ms")
     latency.set_xlabel("seconds")
+    _name_acts(traffic, moments)
     for axis in axes:
-        _mark_acts(axis, moments)
         axis.legend(loc="upper right")
         axis.grid(alpha=0.3)
     figure.suptitle("Penstock demo: two valves, one load")
@@ -39,13 +40,13 @@ def draw(moments: Sequence[Moment], file: Path) -> None:
     plt.close(figure)
 
 
-def _mark_acts(axis: Axes, moments: Sequence[Moment]) -> None:
-    act = ""
-    for one in moments:
-        if one.act != act:
-            act = one.act
-            axis.axvline(one.second, color="grey", lw=0.8, ls="--")
-            axis.annotate(act, (one.second, 1), xycoords=("data", "axes fraction"), fontsize=7)
+def _name_acts(axis: Axes, moments: Sequence[Moment]) -> None:
+    for before, now in pairwise([None, *moments]):
+        if now is not None and (before is None or now.act != before.act):
+            at = (now.second, 1.02)
+            axis.annotate(now.act, at, xycoords=("data", "axes fraction"), fontsize=7, rotation=15)
+            for each in axis.figure.axes:
+                each.axvline(now.second, color="grey", lw=0.8, ls="--")
 
 
 def _or_nan(value: float | None) -> float:

@@ -37,6 +37,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
+FIGURES: list[str] = []
+Figure = Callable[[str], None]
+
+
+@pytest.fixture
+def figure() -> Figure:
+    """Keep a measured figure for the end of the run."""
+    return FIGURES.append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was measured."""
+    if FIGURES:
+        terminalreporter.section("figures")
+        for line in FIGURES:
+            terminalreporter.line(line)
+
+
 @pytest.fixture(scope="session")
 def target() -> Target:
     return Target.from_env()

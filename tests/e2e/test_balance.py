@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from tests.e2e.conftest import Figure
 from tests.kube.pools import Pool
 from tests.load.load import Load
 
@@ -16,7 +17,9 @@ def least(shares: dict[str, float], pods: set[str]) -> float:
     return min(shares.get(pod, 0.0) for pod in pods)
 
 
-async def test_each_new_replica_carries_its_share_of_keep_alive_clients(steady: Pool) -> None:
+async def test_each_new_replica_carries_its_share_of_keep_alive_clients(
+    steady: Pool, figure: Figure
+) -> None:
     old = steady.pod_names()
     async with Load(steady.url(), steady.name, rate=80, clients=16, constant=True) as load:
         for _ in range(5):
@@ -29,5 +32,10 @@ async def test_each_new_replica_carries_its_share_of_keep_alive_clients(steady: 
         while time.monotonic() - ready_at < WITHIN_SECONDS and least(shares, new) < LEAST_SHARE:
             now = await load.next()
             shares = now.shares_since(load.reports[-1 - OVER_SECONDS])
+        took = time.monotonic() - ready_at
     assert least(shares, new) >= LEAST_SHARE, shares
+    told = ", ".join(
+        f"{pod} {'new' if pod in new else 'old'} {share:.0%}" for pod, share in shares.items()
+    )
+    figure(f"16 keep-alive clients, 2 -> 4 replicas: {took:.0f} s after Ready: {told}")
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.e2e.conftest import MakePool
+from tests.e2e.conftest import Figure, MakePool
 from tests.kube.pools import Pool, until
 from tests.load.load import Load
 
@@ -23,9 +23,12 @@ def cap(pool: Pool) -> int:
     return held
 
 
-async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(make_pool: MakePool) -> None:
+async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(
+    make_pool: MakePool, figure: Figure
+) -> None:
     pool = make_pool(a=50, c=20, scaling=SCALING, batching=BATCHING, objectives=OBJECTIVES)
-    await asyncio.to_thread(pool.await_ready, 1)
+    took = await asyncio.to_thread(pool.await_ready, 1)
+    figure(f"apply to Ready: {took:.1f} s")
     assert cap(pool) == 2
     async with Load(pool.url(), pool.name, rate=5) as load:
         await load.next()
@@ -41,3 +44,6 @@ async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(make_pool
     assert decision["algorithm"] == "UtilizationBand"
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     assert load.final.completed + load.final.refused == load.final.sent
+    figure(
+        f"load 5 -> 60 -> 3 requests/s: lost {load.final.lost} of {load.final.sent}, refused {load.final.refused}"
+    )

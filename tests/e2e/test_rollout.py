@@ -2,11 +2,12 @@
 
 import asyncio
 
+from tests.e2e.conftest import Figure
 from tests.kube.pools import Pool, until
 from tests.load.load import Load
 
 
-async def test_a_rolling_update_under_load_loses_no_request(steady: Pool) -> None:
+async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure: Figure) -> None:
     old = steady.pod_names()
 
     def rolled() -> bool | str:
@@ -28,3 +29,4 @@ async def test_a_rolling_update_under_load_loses_no_request(steady: Pool) -> Non
     assert load.final.refused == 0
     assert load.final.completed == load.final.sent > 200
     assert len(load.final.pods) >= 4
+    figure(f"rolling update at 30 requests/s: lost {load.final.lost} of {load.final.sent}")

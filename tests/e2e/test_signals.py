@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.conftest import MakePool
+from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
 from tests.kube.install import PROMETHEUS_DEPLOYMENT
 from tests.kube.operator import Operator
@@ -63,7 +63,7 @@ async def held(pool: Pool, seconds: float) -> None:
 @pytest.mark.own_cluster
 @pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.long)])
 async def test_lost_signals_move_nothing_and_come_back_alone(
-    api: Api, operator: Operator, make_pool: MakePool, seconds: int
+    api: Api, operator: Operator, make_pool: MakePool, figure: Figure, seconds: int
 ) -> None:
     batching = {"mode": "Fixed", "size": {"max": 4}}
     pool = make_pool(a=50, c=20, scaling=SCALING, batching=batching)
@@ -84,6 +84,10 @@ async def test_lost_signals_move_nothing_and_come_back_alone(
         assert pool.status()["replicas"] == 2
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     assert operator.restarts() == 0
+    figure(
+        f"Prometheus off, then 8001 blocked, {seconds} s each at {RATE} requests/s:"
+        f" 2 replicas throughout, lost {load.final.lost} of {load.final.sent}"
+    )
 
 
 async def says(pool: Pool, status: str, reason: str) -> None:
