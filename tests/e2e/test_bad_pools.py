@@ -52,7 +52,7 @@ def test_an_image_that_cannot_be_had_says_so_and_heals_by_an_edit(make_pool: Mak
     absent = {"image": "localhost/penstock-absent:1", "imagePullPolicy": "Never"}
     pool = make_pool(runtime=absent)
     until("the kubelet tells", lambda: any("Image" in waiting(pod) for pod in pool.pods()))
-    pool.await_condition("Ready", "False", "ErrImageNeverPull", seconds=TOLD_WITHIN_SECONDS)
+    pool.await_condition("Ready", "False", "ImagePullFailed", seconds=TOLD_WITHIN_SECONDS)
     assert "penstock-absent" in pool.condition("Ready")["message"]
     pool.edit({"runtime": None})
     pool.await_ready(1)

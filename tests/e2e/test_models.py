@@ -97,7 +97,7 @@ def test_a_pool_waits_aloud_for_its_claim_and_serves_the_program_on_it(
         model={"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": source}},
     )
     until("the scheduler tells", lambda: any(map(is_unschedulable, pool.pods())))
-    pool.await_condition("Ready", "False", "Unschedulable", seconds=10)
+    pool.await_condition("Ready", "False", "VolumeNotFound", seconds=10)
     assert '"models" not found' in pool.condition("Ready")["message"]
     api.create(claim(pool.namespace))
     pool.await_ready(1)
