@@ -38,7 +38,7 @@ REPLICAS_WANTED = _gauge("replicas_wanted", "Replicas that the loop wants.", _PO
 REPLICAS_READY = _gauge("replicas_ready", "Replicas that are Ready.", _POOL)
 OBSERVE_FAILURES = Counter(
     "penstock_operator_observe_failures_total",
-    "Rounds in which a pool could not be read well.",
+    "Rounds in which a pool with pods could not be read, or not from the Prometheus it should be.",
     ("source",),
     registry=REGISTRY,
 )

@@ -31,7 +31,7 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
         return
     memory.decision = decision
     metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
-    more = decision.model_dump(by_alias=True, exclude={"message"})
+    more = decision.model_dump(by_alias=True, exclude={"message", "time"})
     log.info("decided: %s", decision.message, extra=fields(**name, **more))
 
 

@@ -15,7 +15,7 @@ from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observe.views import Heard, namespace_labels, owned_pods, pool_view
-from penstock_operator.observed import PoolObject, PoolView
+from penstock_operator.observed import PoolObject, PoolView, SignalSource
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +42,13 @@ class Observer:
         stale = [p for p in pools if now - self.memory.of(p.uid).signals_at >= FRESH_SECONDS]
         if not stale:
             return
-        heard = await observe_signals(self.session, [self._pods_of(pool) for pool in stale], now)
-        for uid, signals in heard.items():
-            self.memory.of(uid).hear_signals(signals, now)
-            if signals.problem:
+        asked = [self._pods_of(pool) for pool in stale]
+        heard = await observe_signals(self.session, asked, now)
+        for pool in asked:
+            signals = heard[pool.uid]
+            self.memory.of(pool.uid).hear_signals(signals, now)
+            wanted = pool.prometheus_url is not None or signals.source is SignalSource.NONE
+            if signals.problem and wanted and pool.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
     def _pods_of(self, pool: PoolObject) -> PoolPods:
