@@ -1,8 +1,13 @@
+// Command node is a whole Kubernetes in one program: the first argument, or the name it is called by, picks the part.
 package main
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/bind"
@@ -17,46 +22,39 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-
-	"context"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
+// command wraps a part that is a cobra command, as all of Kubernetes' own are.
+func command(make func() *cobra.Command) func() {
+	return func() { os.Exit(cli.Run(make())) }
+}
+
+var parts = map[string]func(){
+	"coredns":                 coremain.Run,
+	"etcd":                    func() { etcdmain.Main(os.Args) },
+	"kube-apiserver":          command(apiserver.NewAPIServerCommand),
+	"kube-controller-manager": command(controllers.NewControllerManagerCommand),
+	"kube-proxy":              command(proxy.NewProxyCommand),
+	"kube-scheduler":          command(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+	"kubectl":                 command(kubectl.NewDefaultKubectlCommand),
+	"kubelet":                 command(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
+}
+
 func main() {
-	roles := map[string]func() *cobra.Command{
-		"kube-apiserver":          apiserver.NewAPIServerCommand,
-		"kube-controller-manager": controllers.NewControllerManagerCommand,
-		"kube-proxy":              proxy.NewProxyCommand,
-		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-		"kubectl":                 kubectl.NewDefaultKubectlCommand,
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-	}
-	name := filepath.Base(os.Args[0])
-	if len(os.Args) > 1 && os.Args[1] == "coredns" {
+	part, known := parts[filepath.Base(os.Args[0])]
+	if !known && len(os.Args) > 1 {
 		os.Args = os.Args[1:]
-		coremain.Run()
-		return
+		part, known = parts[os.Args[0]]
 	}
-	if name == "etcd" || (len(os.Args) > 1 && os.Args[1] == "etcd") {
-		if name != "etcd" {
-			os.Args = os.Args[1:]
-		}
-		etcdmain.Main(os.Args)
-		return
-	}
-	if _, ok := roles[name]; !ok && len(os.Args) > 1 {
-		name = os.Args[1]
-		os.Args = os.Args[1:]
-	}
-	role, ok := roles[name]
-	if !ok {
-		println("unknown component", name)
+	if !known {
+		fmt.Fprintf(os.Stderr, "name a part of %v\n", slices.Sorted(maps.Keys(parts)))
 		os.Exit(2)
 	}
-	os.Exit(cli.Run(role()))
+	part()
 }
