@@ -12,7 +12,7 @@ from typing import Any
 from penstock_runtime.config import Config
 from penstock_runtime.drain import drain
 from penstock_runtime.errors import ConfigError
-from penstock_runtime.gpu import DutyMeter
+from penstock_runtime.gpu import DutyMeter, Nvml
 from penstock_runtime.health import Stage
 from penstock_runtime.link.base import ModelLoadFailed
 from penstock_runtime.link.thread import ThreadLink
@@ -57,7 +57,7 @@ async def run(config: Config) -> int:
         log.info("listening", extra={"client_port": client_port, "cluster_port": cluster_port})
         if not await _loaded(pod, stop):
             return 0 if stop.is_set() else 1
-        meter = DutyMeter(pod.busy_seconds, pod.now, cuda=pod.model_on_cuda())
+        meter = DutyMeter(pod.busy_seconds, pod.now, Nvml().read if pod.model_on_cuda() else None)
         exposition.collector.meter = meter
         _in_background(stack, meter.run())
         _in_background(stack, watch_limits(config.limits_file, pod.live))

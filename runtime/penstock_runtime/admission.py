@@ -14,7 +14,7 @@ from itertools import count
 from penstock_api.limits import Discipline, Load
 from penstock_runtime.batching.service_time import fit
 from penstock_runtime.counters import Counters
-from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
+from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.messages import Cancel, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
@@ -41,6 +41,8 @@ class Ticket:
     arrived: float
     reading: bool = False
     """Holds a credit while its body is read."""
+    bytes: int = 0
+    """Of its body, counted from before it is read until the request leaves."""
     rows_counted: bool = False
     left: bool = False
 
@@ -57,13 +59,15 @@ class _Held:
 class Admission:
     """Owns the credits and the book of submitted requests."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every owner whose state a request touches, by name
         self,
         send: Callable[[ToEngine], None],
         live: LiveLimits,
         health: Health,
         counters: Counters,
+        *,
         now: Callable[[], float] = time.monotonic,
+        most_bytes: int = 2**62,
     ) -> None:
         self._send = send
         self._live = live
@@ -74,6 +78,8 @@ class Admission:
         self._rows_held = 0
         self._rows_by_class = [0] * (LOWEST_CLASS + 1)
         self._reading = 0
+        self._bytes = 0
+        self._most_bytes = most_bytes
         self._ids = count(1)
 
     @contextmanager
@@ -98,6 +104,7 @@ class Admission:
             raise
         finally:
             self._stop_reading(ticket)
+            self._bytes -= ticket.bytes
 
     def check_door(self, ticket: Ticket) -> None:
         """Take a credit for `ticket` before its body is read.
@@ -121,6 +128,20 @@ class Admission:
             )
         self._reading += 1
         ticket.reading = True
+
+    def hold_bytes(self, ticket: Ticket, size: int) -> None:
+        """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.
+
+        Raises:
+            MemoryFull: all bodies together would take more than this pod sets apart for them.
+        """
+        if self._bytes - ticket.bytes + size > self._most_bytes:
+            raise MemoryFull(
+                f"{self._bytes} bytes of requests are held already, of {self._most_bytes}: try again later",
+                retry_after_seconds=self.retry_after_seconds(),
+            )
+        self._bytes += size - ticket.bytes
+        ticket.bytes = size
 
     def count_rows(self, ticket: Ticket, rows: int) -> None:
         """Count the rows of a request as soon as its body says them."""
@@ -147,9 +168,13 @@ class Admission:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
         for name, end in ends:
             held = self._release(name)
-            if held is not None:
-                self._count_end(held, end)
-                held.end.set_result(end)
+            if held is None:
+                continue
+            if held.end.done():  # cancelled, and its task not yet woken to say so
+                self._leave(held.ticket, Outcome.CANCELLED)
+                continue
+            self._count_end(held, end)
+            held.end.set_result(end)
 
     def fail_all(self, failed: Failed) -> None:
         """End everything that is still held, because nothing else will."""

@@ -45,6 +45,8 @@ class Config:
     """How long a pod that was told to stop goes on accepting: the removal of endpoints lags."""
     max_body_bytes: int = 64 * 2**20
     """Of one request, after decompression; aiohttp's own default of 1 MiB is too little for tensors."""
+    max_held_bytes: int = 512 * 2**20
+    """Of all bodies that are read or wait: `maxQueueDepth` counts requests, memory does not."""
     body_seconds: float = 60.0
     """A client that has not sent its body by then is answered 408 and gives its credit back."""
     keep_alive_seconds: float = 75.0
@@ -165,6 +167,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_CLUSTER_PORT": ("cluster_port", _whole(0, 65_535)),
     "PENSTOCK_ACCEPT_SECONDS": ("accept_seconds", _at_least(0)),
     "PENSTOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole(1024, 2**40)),
+    "PENSTOCK_MAX_HELD_BYTES": ("max_held_bytes", _whole(1024, 2**50)),
     "PENSTOCK_BODY_SECONDS": ("body_seconds", _at_least(0.1)),
     "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
     "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),

@@ -9,6 +9,7 @@ PenstockError
     ├── TooLarge           413
     ├── UnsupportedCoding  415  a Content-Encoding that nobody speaks
     ├── QueueFull          429  with Retry-After
+    │   └── MemoryFull     429  likewise, by bytes instead of requests
     ├── TooLate            429  the predicted wait exceeds the deadline
     └── NotServing         503  loading, draining or dead, with Retry-After
 """
@@ -81,6 +82,12 @@ class QueueFull(Refusal):
 
     status = 429
     reason = "QueueFull"
+
+
+class MemoryFull(QueueFull):
+    """The bodies that are held fill the memory set apart for them."""
+
+    reason = "MemoryFull"
 
 
 class TooLate(Refusal):

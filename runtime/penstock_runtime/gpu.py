@@ -65,14 +65,21 @@ class BusyShare:
 
 
 class DutyMeter:
-    """Samples both sources twice a second; what was sampled is read without waiting."""
+    """Samples both sources twice a second; what was sampled is read without waiting.
+
+    `read_gpu` may block; it is called in a thread, and no more once it returns None. Without it the duty
+    is always the engine's busy share.
+    """
 
     def __init__(
-        self, busy_seconds: Callable[[], float], now: Callable[[], float], *, cuda: bool
+        self,
+        busy_seconds: Callable[[], float],
+        now: Callable[[], float],
+        read_gpu: Callable[[], GpuReading | None] | None = None,
     ) -> None:
         self._busy_seconds = busy_seconds
         self._now = now
-        self._cuda = cuda
+        self._read_gpu = read_gpu
         self._share = BusyShare()
         self._readings: deque[tuple[float, GpuReading]] = deque()
         self._call: asyncio.Task[GpuReading | None] | None = None
@@ -80,10 +87,14 @@ class DutyMeter:
     async def run(self) -> None:
         """Sample for ever."""
         while True:
-            self._share.note(self._now(), self._busy_seconds())
-            if self._cuda:
-                await self._sample_nvml()
+            await self.sample()
             await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def sample(self) -> None:
+        """Take one sample of each source; returns within `NVML_SECONDS`."""
+        self._share.note(self._now(), self._busy_seconds())
+        if self._read_gpu is not None:
+            await self._sample_gpu(self._read_gpu)
 
     def duty(self) -> Duty:
         """Return the mean of the last seconds."""
@@ -101,32 +112,38 @@ class DutyMeter:
         oldest = self._now() - WINDOW_SECONDS
         return [one for time, one in self._readings if time >= oldest]
 
-    async def _sample_nvml(self) -> None:
+    async def _sample_gpu(self, read: Callable[[], GpuReading | None]) -> None:
         if self._call is None:
-            self._call = asyncio.create_task(asyncio.to_thread(read_nvml))
+            self._call = asyncio.create_task(asyncio.to_thread(read))
         done, _ = await asyncio.wait({self._call}, timeout=NVML_SECONDS)
         if not done:
-            return  # it hangs: ask again for the same call, never for a second one
+            return  # it hangs: wait for this call next time, never start a second one
         reading, self._call = self._call.result(), None
         if reading is None:
-            self._cuda = False
+            self._read_gpu = None
             return
         self._readings.append((self._now(), reading))
         while len(self._readings) > WINDOW_SECONDS / SAMPLE_SECONDS:
             self._readings.popleft()
 
 
-def read_nvml() -> GpuReading | None:
-    """Return a reading of the GPUs that this container sees, or None where NVML cannot tell."""
-    try:
-        pynvml.nvmlInit()
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        return _reading(handles) if handles else None
-    except pynvml.NVMLError as error:
-        log.info("NVML does not answer (%s): duty is the engine's busy share", error)
-        return None
+class Nvml:
+    """Reads all GPUs that this container sees."""
+
+    def __init__(self) -> None:
+        self._handles: list[Any] = []
+
+    def read(self) -> GpuReading | None:
+        """Return a reading, or None where NVML cannot tell (no driver, no GPU, a MIG slice). May block."""
+        try:
+            if not self._handles:
+                pynvml.nvmlInit()
+                count = range(pynvml.nvmlDeviceGetCount())
+                self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in count]
+            return _reading(self._handles) if self._handles else None
+        except pynvml.NVMLError as error:
+            log.info("NVML does not answer (%s): duty is the engine's busy share", error)
+            return None
 
 
 def _reading(handles: list[Any]) -> GpuReading:

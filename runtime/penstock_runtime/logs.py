@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Final
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -40,6 +42,14 @@ class TextFormatter(logging.Formatter):
         return " ".join([super().format(record), *extras])
 
 
+def _without_trace(record: logging.LogRecord) -> bool:
+    """Let aiohttp tell of a client's broken framing in one line: any client can cause it."""
+    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+        record.msg, record.args = "a client sent broken HTTP: %r", (record.exc_info[1].message,)
+        record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
+    return True
+
+
 def configure(format: str, level: str) -> None:
     """Send everything of `level` and above to standard error in `format` (`json` or `text`)."""
     handler = logging.StreamHandler(sys.stderr)
@@ -47,3 +57,4 @@ def configure(format: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.getLogger("aiohttp.server").addFilter(_without_trace)

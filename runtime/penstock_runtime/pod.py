@@ -35,7 +35,14 @@ class Pod:
         self.health = Health()
         self.counters = Counters()
         self.live = LiveLimits(first_limits, link.send)
-        self.admission = Admission(link.send, self.live, self.health, self.counters, now)
+        self.admission = Admission(
+            link.send,
+            self.live,
+            self.health,
+            self.counters,
+            now=now,
+            most_bytes=config.max_held_bytes,
+        )
         self.model: ModelInfo | None = None
         self.died = asyncio.Event()
 

@@ -1,8 +1,12 @@
 """The life of the process: listen, load, serve or say why not, stop."""
 
+import asyncio
 import json
 import signal
+from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 
 def test_the_cluster_port_answers_while_the_model_loads(launch: Any) -> None:
@@ -54,3 +58,24 @@ def test_a_pod_starts_under_the_limits_of_its_settings(launch: Any) -> None:
     )
     assert pod.wait_for_log("limits taken from the settings file")["generation"] == 8
     assert json.loads(pod.get("/control/v1/state")[1])["limits"]["maxBatchSize"] == 4
+
+
+async def test_a_dead_engine_fails_what_it_held_and_ends_the_process(launch: Any) -> None:
+    pod = launch(factory="deadly:create", PYTHONPATH=str(Path(__file__).parent))
+    await asyncio.to_thread(pod.ready)
+    url = f"{pod.client}/v2/models/demo/infer"
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, json=call(13)) as reply:
+            assert reply.status == 500
+            assert "the engine has died" in (await reply.json())["error"]
+        assert pod.get("/healthz")[0] == 500
+        assert pod.get("/readyz") == (503, "EngineDied\n")
+        async with session.post(url, json=call(1)) as reply:
+            assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+    assert await asyncio.to_thread(pod.stopped, 10) == 1
+    assert (pod.folder / "termination-log").read_text().startswith("EngineDied: ")
+
+
+def call(first: int) -> dict[str, Any]:
+    row = [first] + [0] * 7
+    return {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": row}]}

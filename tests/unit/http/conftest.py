@@ -130,7 +130,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         client, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
         ports = await client.start(), await cluster.start()
         await pod.load()
-        exposition.collector.meter = DutyMeter(pod.busy_seconds, pod.now, cuda=False)
+        exposition.collector.meter = DutyMeter(pod.busy_seconds, pod.now)
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         found = Running(
             pod, model, client, session, *(f"http://127.0.0.1:{port}" for port in ports)

@@ -36,7 +36,7 @@ class Door:
         )
         self.live = LiveLimits(limits, self.sent.append)
         self.desk = Admission(
-            self.sent.append, self.live, self.health, self.counters, lambda: self.time
+            self.sent.append, self.live, self.health, self.counters, now=lambda: self.time
         )
 
     def report(self, waiting: int = 0, running: int = 0, batch_seconds: float = 0.0) -> None:

@@ -231,3 +231,61 @@ async def test_the_batch_mates_of_bad_requests_are_served(
     assert [one["outputs"][0]["data"][0] for one in answers] == [4, 0, 0.5, 1, 1.5]
     assert pod.model.batches[-1] == 4
     assert pod.pod.counters.refused["BadInput"] == 20
+
+
+async def test_a_client_that_asks_leave_to_send_is_given_it(pod: Any) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+    body = json.dumps(good()).encode()
+    head = f"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+    writer.write(f"{head}Expect: 100-continue\r\n\r\n".encode())
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    writer.write(body)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length : 5\r\n",
+    ],
+)
+async def test_a_framing_that_could_smuggle_gets_one_answer_and_a_closed_connection(
+    pod: Any, framing: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+    hidden = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+    writer.write(
+        b"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\n"
+        + framing
+        + b"\r\n0\r\n\r\n"
+        + hidden
+    )
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+    assert answer.count(b"HTTP/1.") == 1
+    assert pod.pod.counters.settled() == pod.pod.counters.received
+
+
+async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
+    start: Any, until: Any, call: Callable[..., Body]
+) -> None:
+    large = call(rows=40)
+    pod = await start(max_held_bytes=5 * len(json.dumps(large)) // 2)
+    pod.model.gate.clear()
+    held = [asyncio.create_task(pod.infer(large)) for _ in range(2)]
+    await until(lambda: pod.pod.admission.load().waiting + pod.pod.admission.load().running == 2)
+    async with await pod.infer(large) as reply:
+        assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
+        assert "bytes" in (await reply.json())["error"]
+    pod.model.gate.set()
+    assert [(await one).status for one in held] == [200, 200]
+    async with await pod.infer(large) as reply:
+        assert reply.status == 200
+    assert pod.pod.counters.refused == {"MemoryFull": 1}

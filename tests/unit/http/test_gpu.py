@@ -1,10 +1,12 @@
 """Duty: the engine's busy share where NVML has nothing to say."""
 
 import asyncio
+import threading
 
+import pynvml
 import pytest
 
-from penstock_runtime.gpu import BusyShare, DutyMeter, DutySource
+from penstock_runtime.gpu import BusyShare, Duty, DutyMeter, DutySource, GpuReading, Nvml
 
 
 def test_the_busy_share_is_that_of_the_last_seconds() -> None:
@@ -24,11 +26,72 @@ def test_a_busy_share_never_leaves_zero_to_one() -> None:
     assert share.ratio() == 0.0
 
 
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+async def sampled(meter: DutyMeter, clock: Clock, times: int) -> None:
+    for _ in range(times):
+        clock.time += 0.5
+        await meter.sample()
+
+
+async def test_a_gpu_is_read_and_averaged_over_the_window() -> None:
+    clock, duties = Clock(), iter([1.0] * 10 + [0.5] * 5 + [0.0] * 5)
+    meter = DutyMeter(lambda: 0.0, clock, lambda: GpuReading(next(duties), 10, 80))
+    await sampled(meter, clock, 20)
+    assert meter.duty().ratio == pytest.approx(0.25)
+    assert meter.duty().source is DutySource.NVML
+    assert meter.memory() == GpuReading(0.0, 10, 80)
+
+
 async def test_without_nvml_the_source_is_the_engine() -> None:
-    busy, clock = iter([0.0, 0.25, 0.5, 0.75]), iter(range(100))
-    meter = DutyMeter(lambda: next(busy), lambda: next(clock) / 2, cuda=True)
-    sampling = asyncio.create_task(meter.run())
-    await asyncio.sleep(0.7)
-    sampling.cancel()
+    clock, asked = Clock(), []
+
+    def absent() -> None:
+        asked.append(1)
+
+    meter = DutyMeter(lambda: (clock.time - 100) / 4, clock, absent)
+    await sampled(meter, clock, 20)
+    assert meter.duty().ratio == pytest.approx(0.25)
     assert meter.duty().source is DutySource.ENGINE
     assert meter.memory() is None
+    assert len(asked) == 1, "who has no NVML is not asked again"
+
+
+async def test_a_hung_driver_makes_its_readings_absent_and_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock_runtime.gpu.NVML_SECONDS", 0.02)
+    clock, hangs, calls = Clock(), threading.Event(), []
+
+    def read() -> GpuReading:
+        calls.append(1)
+        if len(calls) == 2:
+            hangs.wait(10)
+        return GpuReading(1.0, 1, 2)
+
+    meter = DutyMeter(lambda: 0.0, clock, read)
+    await sampled(meter, clock, 14)
+    assert meter.duty().source is DutySource.ENGINE
+    assert len(calls) == 2, "a hung call is never doubled"
+    hangs.set()
+    async with asyncio.timeout(5):
+        while meter.duty().source is DutySource.ENGINE:
+            await meter.sample()
+    assert meter.duty() == Duty(1.0, DutySource.NVML)
+
+
+def test_a_machine_without_a_driver_has_no_reading() -> None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        assert Nvml().read() is None
+    else:
+        assert Nvml().read() is not None

@@ -11,6 +11,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from penstock_runtime.errors import BadInput, BodyTimeout, TooLarge, UnsupportedCoding
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+UNKNOWN_BYTES: Final = 64 * 2**10
+"""What a body without a length is taken for until it is read."""
 _CODINGS: Final = frozenset(("", "identity", "gzip", "deflate"))
 
 

@@ -1,6 +1,7 @@
 """What a client may ask about the server and its one model."""
 
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from penstock_runtime.models.base import ModelInfo, TensorSpec
@@ -18,7 +19,7 @@ EXTENSIONS: Final = (
 
 def server() -> dict[str, Any]:
     """Return the answer to `GET /v2`."""
-    return {"name": "penstock", "version": version("penstock"), "extensions": list(EXTENSIONS)}
+    return {"name": "penstock", "version": _version(), "extensions": list(EXTENSIONS)}
 
 
 def model(info: ModelInfo) -> dict[str, Any]:
@@ -48,6 +49,14 @@ def repository_index(info: ModelInfo, *, ready: bool) -> list[dict[str, str]]:
     """Return the answer to `POST /v2/repository/index`."""
     state, reason = ("READY", "") if ready else ("UNAVAILABLE", "not ready")
     return [{"name": info.name, "version": MODEL_VERSION, "state": state, "reason": reason}]
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("penstock")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
