@@ -8,10 +8,10 @@ from penstock_operator.decide.contest import CONTESTED
 from penstock_operator.decide.findings import Findings
 from penstock_operator.decide.plan import EventNote, EventType
 
-_WARNED = ("Ready", "PolicyApplied")
+_WARNED = ("Ready", "Progressing", "PolicyApplied")
 """Conditions whose turn to a new bad reason is worth an Event."""
-_PASSING = ("ReplicasUnavailable", "PoliciesNotReadable")
-"""Reasons that every scale-up passes through, or that concern no single pool."""
+_PASSING = ("ReplicasUnavailable", "PoliciesNotReadable", "Settled", "Blocked")
+"""Reasons that every start or end of a step passes through, that another condition tells, or that concern no single pool."""
 
 
 def pool_events(found: Findings, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
@@ -43,10 +43,11 @@ def _template(found: Findings) -> Iterator[EventNote]:
 
 
 def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:
-    before = {one.type: one.reason for one in found.view.pool.status.conditions or ()}
-    for one in conditions:
-        if _alarming(one) and before.get(one.type) != one.reason:
-            yield EventNote(EventType.WARNING, one.reason, one.message)
+    held = {one.reason for one in found.view.pool.status.conditions or () if _alarming(one)}
+    news = {one.reason: one for one in reversed(conditions) if _alarming(one)}
+    for reason in reversed(news):
+        if reason not in held:
+            yield EventNote(EventType.WARNING, reason, news[reason].message)
 
 
 def _alarming(one: Condition) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator.observed import Acknowledgement
+from penstock_operator.observed import Acknowledgement, PodProblem
 from tests.unit.decide.world import (
     World,
     failing,
@@ -35,9 +35,28 @@ def test_a_pool_of_no_replicas_is_ready() -> None:
 
 def test_a_pool_still_starting_says_how_far_it_is() -> None:
     world = settled(pool=pool(replicas=3))
-    world.pods = (world.pods[0], replace(world.pods[1], ready=False))
+    world.pods = (replace(world.pods[0], ready=False),)
     plan = world.run()
     assert reason(plan, "Ready") == "False/ReplicasUnavailable"
+    assert "0 of 3 replicas ready" in message(plan, "Ready")
+    assert reason(plan, "Progressing") == "True/Scaling"
+
+
+def test_a_pool_that_grows_or_cannot_grow_serves_on() -> None:
+    world = settled(pool=pool(replicas=3))
+    broken = PodProblem("Unschedulable", "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")
+    world.pods = (world.pods[0], replace(world.pods[1], ready=False, problem=broken))
+    plan = world.run()
+    assert reason(plan, "Ready") == "True/SomeReplicasReady"
+    assert "Insufficient nvidia.com/gpu" in message(plan, "Ready")
+    assert reason(plan, "Progressing") == "False/Unschedulable"
+
+
+def test_a_pool_that_grows_says_how_far_it_is() -> None:
+    world = settled(pool=pool(replicas=3))
+    world.pods = (world.pods[0], replace(world.pods[1], ready=False))
+    plan = world.run()
+    assert reason(plan, "Ready") == "True/SomeReplicasReady"
     assert "1 of 3 replicas ready" in message(plan, "Ready")
     assert reason(plan, "Progressing") == "True/Scaling"
 

@@ -1,4 +1,8 @@
-"""Ready: do all replicas that are wanted serve?"""
+"""Ready: does the pool serve?
+
+As with a Deployment's Available, growing does not make a serving pool unready: Progressing tells what the
+missing replicas wait for, so that `kubectl wait` and alerts see failures, not every scale-up.
+"""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
@@ -51,6 +55,9 @@ def _replicas(found: Findings) -> Condition:
     if serving >= wanted:
         return condition(READY, TRUE, "AllReplicasReady", count)
     failing = worst(found.pods)
+    if serving:
+        why = sentence(*failing) if failing is not None else "the others are starting"
+        return condition(READY, TRUE, "SomeReplicasReady", f"{count}; {why}")
     if failing is not None:
         pod, problem = failing
         return condition(READY, FALSE, reason(problem), f"{count}; {sentence(pod, problem)}")
@@ -58,7 +65,7 @@ def _replicas(found: Findings) -> Condition:
     if failure.get("status") == "True":
         message = f"{count}; {failure.get('message', '')}"
         return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
-    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the others")
+    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first")
 
 
 def deployment_condition(found: Findings, type: str) -> dict[str, str]:
