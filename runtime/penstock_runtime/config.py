@@ -59,6 +59,7 @@ class Config:
     """Obey control calls without a token: for local development only."""
     access_log: bool = False
     log_format: str = "text"
+    """In a pod `json`, unless the environment says otherwise."""
     log_level: str = "INFO"
     termination_log: Path = field(default_factory=lambda: Path(names.TERMINATION_LOG))
 
@@ -97,6 +98,7 @@ class Config:
             )
         if names.ENV_MODEL not in ours:
             raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
+        ours.setdefault("PENSTOCK_LOG_FORMAT", "json" if names.ENV_POD_UID in ours else "text")
         return cls(**dict(_read(name, value) for name, value in ours.items()))
 
 

@@ -4,6 +4,7 @@ PenstockError
 ├── ConfigError            the environment is wrong; the process does not start
 └── Refusal                a request that is answered without reaching the engine
     ├── BadInput           400  names field, value and remedy
+    │   └── BrokenBody     400  likewise, and closes the connection
     ├── UnknownModel       404
     ├── BodyTimeout        408  the body did not arrive in time
     ├── TooLarge           413
@@ -45,6 +46,12 @@ class Refusal(PenstockError):
 
 class BadInput(Refusal):
     """The request itself is wrong; the field says where."""
+
+
+class BrokenBody(BadInput):
+    """The body's chunks or compression are broken, so nobody knows where it ends."""
+
+    closes = True
 
 
 class UnknownModel(Refusal):

@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -44,8 +45,9 @@ class TextFormatter(logging.Formatter):
 
 def _without_trace(record: logging.LogRecord) -> bool:
     """Let aiohttp tell of a client's broken framing in one line: any client can cause it."""
-    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
-        record.msg, record.args = "a client sent broken HTTP: %r", (record.exc_info[1].message,)
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError | RequestPayloadError):
+        record.msg, record.args = "a client sent broken HTTP: %r", (str(error),)
         record.exc_info, record.levelno, record.levelname = None, logging.WARNING, "WARNING"
     return True
 

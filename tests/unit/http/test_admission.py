@@ -220,6 +220,19 @@ async def test_a_client_that_goes_away_frees_its_slot_and_the_engine_is_told() -
     assert door.counters.settled() == door.counters.received == 1
 
 
+async def test_a_client_that_goes_away_as_its_batch_ends_spoils_nobody_elses_end() -> None:
+    door = Door()
+    gone, mate = door.ask(), door.ask()
+    await settle()
+    gone.cancel()
+    door.desk.deliver((name, DONE) for name in door.ids())
+    assert await mate == DONE
+    await asyncio.wait([gone])
+    assert gone.cancelled()
+    assert door.counters.ended[Outcome.CANCELLED] == door.counters.ended[Outcome.COMPLETED] == 1
+    assert door.desk.empty()
+
+
 async def test_a_client_that_goes_away_after_its_end_is_counted_once() -> None:
     door = Door()
     task = door.ask()

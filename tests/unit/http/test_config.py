@@ -18,6 +18,7 @@ def test_a_model_alone_is_enough() -> None:
     assert (config.client_port, config.cluster_port) == (8000, 8001)
     assert config.limits_file == Path("/etc/penstock/limits.json")
     assert not config.insecure_control
+    assert config.log_format == "text"
 
 
 def test_what_the_operator_sets_is_read() -> None:
@@ -29,7 +30,6 @@ def test_what_the_operator_sets_is_read() -> None:
             "PENSTOCK_POD_NAME": "chat-0",
             "PENSTOCK_POD_UID": "uid",
             "PENSTOCK_DRAIN_DEADLINE_SECONDS": "30",
-            "PENSTOCK_LOG_FORMAT": "JSON",
         }
     )
     assert (config.pool, config.namespace, config.pod_uid) == ("chat", "team-a", "uid")

@@ -3,7 +3,10 @@
 import json
 import logging
 
-from penstock_runtime.logs import JsonFormatter, TextFormatter
+import pytest
+from aiohttp.http_exceptions import BadHttpMessage
+
+from penstock_runtime.logs import JsonFormatter, TextFormatter, configure
 
 
 def record() -> logging.LogRecord:
@@ -28,3 +31,22 @@ def test_a_json_line_has_time_level_message_and_extras() -> None:
 
 def test_a_text_line_ends_in_its_extras() -> None:
     assert TextFormatter().format(record()).endswith("INFO    a: hello you generation=5")
+
+
+def test_a_clients_broken_http_is_one_line_without_a_trace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    configure("json", "INFO")
+    try:
+        raise BadHttpMessage("two lengths")
+    except BadHttpMessage:
+        logging.getLogger("aiohttp.server").exception("Error handling request")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    line = json.loads(capsys.readouterr().err)
+    assert line["level"] == "WARNING"
+    assert "two lengths" in line["message"]
+    assert "exception" not in line

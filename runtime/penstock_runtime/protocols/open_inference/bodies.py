@@ -8,7 +8,7 @@ import orjson
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from penstock_runtime.errors import BadInput, BodyTimeout, TooLarge, UnsupportedCoding
+from penstock_runtime.errors import BadInput, BodyTimeout, BrokenBody, TooLarge, UnsupportedCoding
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 UNKNOWN_BYTES: Final = 64 * 2**10
@@ -40,7 +40,7 @@ async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearr
     Raises:
         TooLarge: more than `most_bytes` after decompression; the rest is never decompressed.
         BodyTimeout: not complete within `seconds`.
-        BadInput: the compression or the chunks are broken.
+        BrokenBody: the compression or the chunks are broken.
     """
     await _continue(request)
     body = bytearray()
@@ -55,7 +55,7 @@ async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearr
             f"the body did not arrive within {seconds:g} s: send it faster"
         ) from error
     except (web.RequestPayloadError, HttpProcessingError) as error:
-        raise BadInput(
+        raise BrokenBody(
             f"the body cannot be decoded ({error}): check Content-Encoding and chunks", field="body"
         ) from error
     return body
