@@ -86,9 +86,9 @@ def test_the_runtime_learns_who_it_is_and_what_it_serves() -> None:
     }
 
 
-def test_a_claim_is_mounted_read_only_and_its_path_made_absolute() -> None:
+def test_a_claim_is_mounted_read_only_where_the_runtime_resolves_its_path() -> None:
     model = json.loads(env(model=CLAIM)[names.ENV_MODEL]["value"])
-    assert model["source"]["persistentVolumeClaim"]["path"] == "/models/resnet/model.pt2"
+    assert model["source"]["persistentVolumeClaim"]["path"] == "resnet/model.pt2"
     volumes = {one["name"]: one for one in pod_of(model=CLAIM)["volumes"]}
     source = {"claimName": "weights", "readOnly": True}
     assert volumes["penstock-model"]["persistentVolumeClaim"] == source

@@ -48,11 +48,8 @@ def _from_pod(name: str, path: str) -> Manifest:
 
 
 def model_json(pool: PoolObject) -> str:
-    """Return `ModelSpec` in JSON as the runtime reads it: named, the program's path absolute."""
+    """Return `ModelSpec` in JSON as the runtime reads it: named."""
     model: ModelSpec = pool.spec.model
     given: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     given["name"] = model.name or pool.name
-    claim = given["source"].get("persistentVolumeClaim")
-    if claim is not None:
-        claim["path"] = f"{names.MODEL_FOLDER}/{claim['path']}"
     return json.dumps(given, sort_keys=True)
