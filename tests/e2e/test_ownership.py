@@ -101,13 +101,14 @@ def test_children_edited_or_deleted_by_hand_are_repaired(api: Api, steady: Pool)
         deployment, {"spec": {"replicas": 0}, "metadata": {"labels": {"penstock.dev/pool": None}}}
     )
 
-    def repaired() -> bool:
+    def repaired() -> bool | str:
         now = api.request("GET", deployment)
-        return bool(
-            api.request("GET", service)["spec"]["selector"] == selector
-            and now["spec"]["replicas"] == 2
-            and now["metadata"]["labels"]["penstock.dev/pool"] == steady.name
-        )
+        seen = {
+            "selector": api.request("GET", service)["spec"]["selector"] == selector,
+            "replicas": now["spec"]["replicas"] == 2,
+            "label": now["metadata"]["labels"].get("penstock.dev/pool") == steady.name,
+        }
+        return all(seen.values()) or str(seen)
 
     until("edits undone", repaired, seconds=20)
     for kind in ("Service", "ConfigMap", "PodDisruptionBudget", "ServiceAccount"):

@@ -16,6 +16,8 @@ _SUFFIXES = {
     "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
     "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
+_WHOLE = frozenset({"selector", "nodeSelector"})
+"""Maps that narrow by every entry: one that somebody added is not beside ours, it changes ours."""
 _KEYS = ("mountPath", "containerPort", "port", "uid", "name")
 """Merge keys of the lists that builders write, the one that tells items apart first."""
 
@@ -24,6 +26,8 @@ def covers(live: Any, wanted: Any, field: str = "") -> bool:
     """Tell whether `live` holds everything that `wanted` says; `field` is the key that led here."""
     if live == wanted:
         return True
+    if field in _WHOLE:
+        return not live and not wanted
     if isinstance(wanted, dict):
         return _covers_map(live if isinstance(live, dict) else {}, wanted, field)
     if isinstance(wanted, list | tuple):

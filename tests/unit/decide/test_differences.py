@@ -47,6 +47,7 @@ def test_a_live_object_that_says_more_than_is_wanted_is_as_wanted(live: Any, wan
         ({"env": []}, {"env": [{"name": "A"}]}),
         ({"drop": ["ALL", "X"]}, {"drop": ["ALL"]}),
         ({"tolerations": [{"key": "a"}, {"key": "b"}]}, {"tolerations": [{"key": "a"}]}),
+        ({"selector": {"uid": "1", "app": "x"}}, {"selector": {"uid": "1"}}),  # selects fewer pods
         ({"a": None}, {"a": {"b": 1}}),
         ({"a": "text"}, {"a": {"b": 1}}),
         ({"a": "text"}, {"a": ["b"]}),
