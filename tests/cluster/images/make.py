@@ -15,7 +15,7 @@ from tests.cluster.places import CHECKOUT, Places
 from tests.cluster.progress import say
 
 TAG = "dev"
-KEPT_TAGS = 3
+KEPT_TAGS = 6
 """Newest builds of an image that stay on the node: pods of a running test may still ask for one."""
 BASE_DOCKERFILE = 'FROM scratch\nADD base.tar /\nCMD ["python3"]\n'
 
