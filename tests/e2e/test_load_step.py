@@ -9,9 +9,9 @@ from tests.load.load import Load
 SCALING = {
     "mode": "Auto",
     "minReplicas": 1,
-    "maxReplicas": 4,
+    "maxReplicas": 3,
     "queueDepth": {"targetPerReplica": 8},
-    "scaleDown": {"stabilizationSeconds": 15, "maxPercentPerMinute": 100},
+    "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
 }
 BATCHING = {"size": {"min": 2, "max": 16}, "maxQueueDelayMilliseconds": 10}
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 2000}]
