@@ -18,7 +18,7 @@ NEWER = "localhost/penstock-runtime:newer"
 def upgrade(target: Target) -> None:
     """Upgrade the release: other pods of the operator, and another default runtime image."""
     changed = (
-        "--set",
+        "--set-string",
         "podAnnotations.example\\.com/turn=2",
         "--set",
         f"defaultRuntimeImage={NEWER}",
