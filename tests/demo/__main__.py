@@ -43,7 +43,7 @@ def _set_stage(console: Console, target: Target, run: Run) -> tuple[Pool, Load]:
     with _timed(console, run, "images"):
         images = Images.of_checkout()
     with _timed(console, run, "Prometheus"):
-        install.install_prometheus(target, api)
+        install.install_prometheus(target, api, images)
     with _timed(console, run, "helm install of the operator"):
         install.install_operator(target, images)
     with _timed(console, run, "the chart's samples, cleared and applied"):

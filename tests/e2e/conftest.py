@@ -71,8 +71,8 @@ def images() -> Images:
 
 
 @pytest.fixture(scope="session")
-def prometheus(target: Target, api: Api) -> None:
-    install.install_prometheus(target, api)
+def prometheus(target: Target, api: Api, images: Images) -> None:
+    install.install_prometheus(target, api, images)
 
 
 @pytest.fixture(scope="session")

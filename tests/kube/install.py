@@ -6,13 +6,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kube.api import Api
-from tests.kube.pools import condition_of, until
+from tests.kube.api import Api, Object
+from tests.kube.pools import until
 from tests.kube.target import Target
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "penstock"
 PROMETHEUS = ROOT / "tests" / "cluster" / "manifests" / "prometheus.yaml"
+PROMETHEUS_IMAGE = "localhost/penstock-prometheus:dev"
+"""As the manifest says it."""
 PROMETHEUS_DEPLOYMENT = "/apis/apps/v1/namespaces/monitoring/deployments/prometheus"
 PROMETHEUS_SERVICE = "/api/v1/namespaces/monitoring/services/prometheus:9090"
 PROMETHEUS_URL = "http://prometheus.monitoring.svc:9090"
@@ -25,6 +27,7 @@ class Images:
 
     operator: str
     runtime: str
+    prometheus: str
 
     @classmethod
     def of_checkout(cls) -> "Images":
@@ -33,21 +36,26 @@ class Images:
             [sys.executable, "-m", "tests.cluster", "images"],
             stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         ).stdout  # fmt: skip
-        names = dict(re.findall(r"^(operator|runtime)[ =](\S+)$", told, re.MULTILINE))
-        return cls(names["operator"], names["runtime"])
+        names = dict(re.findall(r"^(\w+)=(\S+)$", told, re.MULTILINE))
+        return cls(names["operator"], names["runtime"], names["prometheus"])
 
 
-def install_prometheus(target: Target, api: Api) -> None:
+def install_prometheus(target: Target, api: Api, images: Images) -> None:
     """Apply the test Prometheus and wait until it serves."""
-    target.kubectl("apply", "-f", PROMETHEUS)
+    manifest = PROMETHEUS.read_text().replace(PROMETHEUS_IMAGE, images.prometheus)
+    target.kubectl("apply", "-f", "-", stdin=manifest)
     until(
         "Prometheus available",
-        lambda: (
-            condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available").get("status")
-            == "True"
-        ),
+        lambda: _rolled(api.request("GET", PROMETHEUS_DEPLOYMENT)),
         seconds=120,
     )
+
+
+def _rolled(deployment: Object) -> bool:
+    """Say whether the newest template serves."""
+    status = deployment.get("status", {})
+    observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
+    return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == 1)
 
 
 def install_operator(target: Target, images: Images) -> None:
