@@ -9,6 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from tests.demo.moment import Moment
 
@@ -39,14 +40,14 @@ def plain_line(one: Moment, before: Moment | None) -> str:
 
 
 def rich_table(rows: Sequence[Moment]) -> Table:
-    """Return the table of the newest rows."""
+    """Return the table of the newest rows; the newest why stands below it, whole."""
     table = Table(expand=True, pad_edge=False, box=None, header_style="bold")
-    for name in COLUMNS[:-2]:
+    *numbers, decided, _ = COLUMNS
+    for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(COLUMNS[-2], no_wrap=True, style="cyan")
-    table.add_column(COLUMNS[-1], ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(decided, ratio=1, no_wrap=True, overflow="ellipsis", style="cyan")
     for row in rows:
-        table.add_row(*cells(row), style="red" if row.lost else "")
+        table.add_row(*cells(row)[:-1], style="red" if row.lost else "")
     return table
 
 
@@ -82,10 +83,11 @@ class Screen:
         if self._live is None:
             self.console.print(plain_line(one, before), highlight=False, soft_wrap=True)
             return
-        height = max(5, self.console.height - 8)
+        height = max(5, self.console.height - 10)
         newest = list(self.rows)[-height:]
-        panel = Panel(rich_table(newest), title=f"Penstock: {one.act}", subtitle=_counts(one))
-        self._live.update(Group(panel), refresh=True)
+        body = Group(rich_table(newest), Text(f"\nwhy: {one.why or '-'}", style="italic"))
+        panel = Panel(body, title=f"Penstock: {one.act}", subtitle=_counts(one))
+        self._live.update(panel, refresh=True)
 
 
 def _counts(one: Moment) -> str:
