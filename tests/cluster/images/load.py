@@ -10,6 +10,7 @@ from tests.cluster.commands import CommandFailedError
 from tests.cluster.places import Places
 from tests.cluster.progress import say
 
+DIGEST = "sha256:"
 REFERENCE = "org.opencontainers.image.ref.name"
 
 
@@ -41,6 +42,18 @@ def remove(places: Places, images: list[str]) -> None:
     """Remove names from the node; layers that nothing uses go with them."""
     if images:
         sandbox.ctr(places, places.commands, "images", "rm", *images)
+
+
+def remove_nameless(places: Places) -> None:
+    """Remove what is known by its digest alone: the kubelet's side keeps such an entry of each image it saw."""
+    listed = sandbox.ctr(places, places.commands, "images", "ls").splitlines()[1:]
+    remove(places, nameless([line.split()[:3] for line in listed]))
+
+
+def nameless(rows: list[list[str]]) -> list[str]:
+    """Return the references by digest, of rows (reference, type, target), whose target no name has."""
+    named = {target for reference, _, target in rows if not reference.startswith(DIGEST)}
+    return [row[0] for row in rows if row[0].startswith(DIGEST) and row[2] not in named]
 
 
 def blobs_of(layout: Path, descriptor: dict[str, Any]) -> list[str]:

@@ -108,6 +108,7 @@ def _forget_older(places: Places, recipe: Recipe, image: str) -> None:
         builder = Docker(places) if docker_answers() else Buildah(places)
         for older in made[KEPT_TAGS:]:
             builder.forget(older)
+        load.remove_nameless(places)
 
 
 def _record(places: Places, recipe: Recipe) -> Path:

@@ -33,6 +33,11 @@ def test_an_archive_holds_every_blob_under_its_own_digest(tmp_path: Path) -> Non
     assert top["annotations"] == {archive.NAME_ANNOTATION: NAME}
 
 
+def test_an_image_known_by_its_digest_alone_can_go_once_no_name_is_left() -> None:
+    rows = [["localhost/a:1", "t", "m1"], ["sha256:c1", "t", "m1"], ["sha256:c2", "t", "m2"]]
+    assert load.nameless(rows) == ["sha256:c2"]
+
+
 def layout(tmp_path: Path, names: list[str]) -> Path:
     """An OCI layout of images that share one layer and have one of their own."""
     folder = tmp_path / "layout"
