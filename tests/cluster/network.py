@@ -29,6 +29,8 @@ def raise_bridge(owner: Path) -> None:
     quietly(["ip", "addr", "add", f"{settings.NODE_ADDRESS}/24", "dev", settings.BRIDGE])
     output(["ip", "link", "set", settings.BRIDGE, "alias", str(owner)])
     output(["ip", "link", "set", settings.BRIDGE, "up"])
+    # A packet for a Service that is gone dies on the bridge; it never leaves by the default route.
+    output(["ip", "route", "replace", settings.SERVICE_SUBNET, "dev", settings.BRIDGE])
     for switch in SWITCHES:
         file = Path("/proc/sys/net") / switch
         if not file.exists():

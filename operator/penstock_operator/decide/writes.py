@@ -2,7 +2,9 @@
 
 absent                    -> create
 ours, and as wanted       -> nothing
-ours, and different       -> apply, to this very object (its UID is a precondition)
+ours, and different       -> apply, to this very object (its UID is a precondition); a ControllerRevision
+                             is deleted and made anew, since the API server compares its data byte for byte,
+                             order of keys and escapes included, and refuses any write that went through JSON
 ours, and being deleted   -> nothing: it is created when it is gone
 somebody else's           -> nothing, ever: a name conflict
 """
@@ -45,6 +47,8 @@ def child_write(pool: PoolObject, held: ChildObject | None, wanted: Manifest) ->
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
     if held.deleting or foreign(held, pool) or _same(held.manifest, manifest):
         return None
+    if manifest["kind"] == "ControllerRevision":
+        return delete(held)
     precondition = {"uid": held.uid}
     if manifest["kind"] == "Deployment":
         # Replicas were computed from this version: somebody else's write in between must be seen first.

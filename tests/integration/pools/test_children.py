@@ -77,6 +77,29 @@ def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: Po
     until("the variable is gone", gone, seconds=15)
 
 
+def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: Pool) -> None:
+    """The revision's data is immutable byte for byte: only its number may be written."""
+    greeting = {**BARE, "template": {"container": {"env": [{"name": "GREETING", "value": "<&>"}]}}}
+    pool.apply(greeting)
+    await_children(api, pool)
+    first = revision_in_force(api, pool)
+    pool.apply(BARE)
+    until("another template", lambda: revision_in_force(api, pool) != first, seconds=15)
+
+    pool.apply(greeting)
+
+    until("the first template again", lambda: revision_in_force(api, pool) == first, seconds=15)
+    path = f"/apis/apps/v1/namespaces/{pool.namespace}/controllerrevisions"
+
+    def latest() -> bool | str:
+        listed = api.request("GET", path)["items"]
+        numbers = {one["metadata"]["name"]: one["revision"] for one in listed}
+        return (max(numbers, key=lambda name: numbers[name]) == first) or str(numbers)
+
+    until("its revision has the highest number", latest, seconds=10)
+    assert "refused" not in pool.condition("Ready")["message"]
+
+
 def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: Pool) -> None:
     strangers = [stranger_service(pool), stranger_deployment(pool)]
     before = [api.create(one) for one in strangers]
@@ -181,3 +204,10 @@ def stranger_deployment(pool: Pool) -> Object:
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
         },
     }
+
+
+def revision_in_force(api: Api, pool: Pool) -> str:
+    """Return the name of the revision that the Deployment's pods are labelled with."""
+    template = api.request("GET", pool.children["Deployment"])["spec"]["template"]
+    name: str = template["metadata"]["labels"]["penstock.dev/revision"]
+    return name

@@ -135,7 +135,8 @@ def test_going_back_to_an_earlier_template_finds_its_revision_again() -> None:
     world.edit_spec(template={"labels": {"v": "1"}})
     plan = world.settle()
     assert world.revision == first != second
-    assert ("Apply", "ControllerRevision", first) in written(plan)
+    assert ("Delete", "ControllerRevision", first) in written(plan)
+    assert ("Create", "ControllerRevision", first) in written(world.settle())
     numbers = {one.name: one.manifest["revision"] for one in world.revisions}
     assert numbers == {first: 3, second: 2}
     assert world.run().writes == ()
