@@ -15,11 +15,12 @@ from tests.kube.pools import Pool, condition_of, until
 from tests.load.load import Load
 
 SCALING = {
-    "mode": "Auto", "minReplicas": 2, "maxReplicas": 4,
+    "mode": "Auto", "minReplicas": 2, "maxReplicas": 4, "queueDepth": {"targetPerReplica": 64},
     "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
 }  # fmt: skip
+BATCHING = {"mode": "Auto", "size": {"min": 4, "max": 8}}
 RATE = 40
-"""Two replicas carry it and one cannot: t(4) = 130 ms, 31 rows a second each."""
+"""Two replicas carry it and one cannot, at any cap: t(4) = 130 ms, t(8) = 210 ms, 38 rows a second each."""
 
 
 @contextmanager
@@ -50,14 +51,15 @@ def control_port_blocked(operator: Operator) -> Iterator[None]:
         subprocess.run(["iptables", "-D", *rule], check=True)
 
 
-async def held(pool: Pool, seconds: float) -> None:
-    """Watch that cap and count stay for a while."""
+async def held(pool: Pool, seconds: float, *fields: str) -> None:
+    """Watch that the count stays for a while, and so does the cap where it is named."""
     before = pool.status()
     for _ in range(int(seconds)):
         await asyncio.sleep(1)
         now = pool.status()
         assert now["replicas"] == before["replicas"]
-        assert now["batch"]["cap"] == before["batch"]["cap"]
+        for one in fields:
+            assert now["batch"][one] == before["batch"][one]
 
 
 @pytest.mark.own_cluster
@@ -65,8 +67,7 @@ async def held(pool: Pool, seconds: float) -> None:
 async def test_lost_signals_move_nothing_and_come_back_alone(
     api: Api, operator: Operator, make_pool: MakePool, figure: Figure, seconds: int
 ) -> None:
-    batching = {"mode": "Fixed", "size": {"max": 4}}
-    pool = make_pool(a=50, c=20, scaling=SCALING, batching=batching)
+    pool = make_pool(a=50, c=20, scaling=SCALING, batching=BATCHING)
     await asyncio.to_thread(pool.await_ready, 2)
     async with Load(pool.url(), pool.name, rate=RATE) as load:
         await load.next()
@@ -77,7 +78,7 @@ async def test_lost_signals_move_nothing_and_come_back_alone(
             await held(pool, seconds)
             with control_port_blocked(operator):
                 await says(pool, "False", "NoSignals")
-                await held(pool, seconds)
+                await held(pool, seconds, "cap", "generation")
             await says(pool, "True", "ReadFromPods")
             await held(pool, 5)
         await says(pool, "True", "FromPrometheus")
