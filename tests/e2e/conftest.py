@@ -78,7 +78,7 @@ def prometheus(target: Target, api: Api, images: Images) -> None:
 @pytest.fixture(scope="session")
 def operator(target: Target, api: Api, images: Images, prometheus: None) -> Iterator[Operator]:
     """The operator of this checkout, by its chart; gone at the end, so that nothing acts on later pools."""
-    api.delete("/api/v1/namespaces/penstock-demo")  # a demo's pool would hold a GPU
+    install.clear_stage(target, api)
     install.install_operator(target, images)
     yield Operator(target, api)
     target.helm("uninstall", install.RELEASE, "-n", install.OPERATOR_NAMESPACE, "--wait")

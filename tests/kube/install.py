@@ -58,6 +58,14 @@ def _rolled(deployment: Object) -> bool:
     return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == 1)
 
 
+def clear_stage(target: Target, api: Api) -> None:
+    """Take away what a demo, or a run cut short, left on our own cluster: two operators would serve the same pools."""
+    if target.foreign:
+        return
+    api.delete("/api/v1/namespaces/penstock-demo")  # its pool would hold GPUs
+    target.helm("uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait")
+
+
 def install_operator(target: Target, images: Images) -> None:
     """Install or upgrade the chart with this checkout's images, and wait for the operator."""
     target.helm(

@@ -15,6 +15,7 @@ from signal import SIGTERM, Signals
 import pytest
 import yaml
 
+from tests.kube import install
 from tests.kube.api import Api
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
@@ -153,9 +154,14 @@ def system_namespace(api: Api) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def operator(
-    kubeconfig: Path, api: Api, system_namespace: str, tmp_path_factory: pytest.TempPathFactory
+    kubeconfig: Path,
+    target: Target,
+    api: Api,
+    system_namespace: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Operator]:
     assert api.list("/api/v1/nodes")
+    install.clear_stage(target, api)
     made = Operator(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
     made.start()
     yield made
