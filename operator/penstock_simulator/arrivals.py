@@ -15,16 +15,16 @@ QUANTILES = 20_000
 def scaled(times: Times, requests: float, seed: int, jitter: float = JITTER_SECONDS) -> Times:
     """Return about `requests` arrivals with the shape of `times`, from 0, ascending.
 
-    Each arrival becomes several copies (the fraction by chance), spread over `jitter` seconds about it; a trace
-    with too many arrivals is thinned alike.
+    Each arrival becomes several copies (the fraction by chance), moved by chance with a standard deviation of
+    `jitter` seconds; a trace with too many arrivals is thinned alike.
     """
     random = np.random.default_rng([seed, 0])
     copies = requests / max(len(times), 1)
     whole = int(copies)
     counts = whole + (random.random(len(times)) < copies - whole)
     repeated = np.repeat(times - times.min(), counts)
-    moved = repeated + random.uniform(0.0, jitter, size=len(repeated))
-    return np.asarray(np.sort(moved), dtype=np.float64)
+    moved = repeated + jitter * random.standard_normal(len(repeated))
+    return np.asarray(np.sort(np.maximum(moved, 0.0)), dtype=np.float64)
 
 
 def requests_for(

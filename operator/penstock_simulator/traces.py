@@ -64,7 +64,7 @@ def _times(path: Path) -> Times:
             return _counts(first, lines)
         rest = [line for line in (first, *lines) if line.strip() and not line.startswith("#")]
     if first.lstrip().startswith("{"):
-        return np.array([json.loads(line)["timestamp"] / 1000.0 for line in rest])
+        return _spread(np.array([json.loads(line)["timestamp"] / 1000.0 for line in rest]))
     return np.array([float(line.split(",", 1)[0]) for line in rest])
 
 
@@ -77,6 +77,16 @@ def _open(path: Path) -> io.TextIOBase:
 def _stamps(stamps: Iterable[str]) -> Times:
     """Return seconds of `2023-11-16 18:17:03.9799600`: seven digits are one more than Python reads."""
     return np.array([datetime.fromisoformat(one[:26] + "+00:00").timestamp() for one in stamps])
+
+
+def _spread(times: Times) -> Times:
+    """Return stamps that were rounded to a step spread evenly over it: Mooncake's are multiples of 3 s."""
+    distinct, sizes = np.unique(times, return_counts=True)
+    if len(distinct) < 2 or len(times) < 2 * len(distinct):
+        return times
+    step = float(np.diff(distinct).min())
+    parts = [at + step * np.arange(size) / size for at, size in zip(distinct, sizes, strict=True)]
+    return np.concatenate(parts)
 
 
 def _counts(header: str, lines: Iterable[str]) -> Times:
