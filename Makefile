@@ -73,15 +73,15 @@ crds: setup ## Generate crds/ and the charts' copies from the types
 	$(BIN)/penstock-crdgen
 
 # any file of arrival times; CURVE is t(b) = a + c*b in milliseconds; more by OPTIONS="--cold-median 180 --routing power-of-two"
-LAW ?= UtilizationBand keda-queue-5
+LAW ?= CapacityAtObjective keda-queue-5
 CURVE ?= 100,10
 SEED ?= 1
 .PHONY: simulate
-simulate: ## Run laws over a trace: make simulate TRACE=file LAW="UtilizationBand keda-queue-5" CURVE=100,10
+simulate: setup ## Run laws over a trace: make simulate TRACE=file LAW="CapacityAtObjective hpa-70" CURVE=100,10
 	@test -n "$(TRACE)" || { echo "say which trace: make simulate TRACE=file"; exit 2; }
 	@$(BIN)/python -m penstock_simulator simulate --trace "$(TRACE)" --law $(LAW) --curve "$(CURVE)" --seed $(SEED) $(OPTIONS)
 
 TRACES ?= ../shared/traces
 .PHONY: bench-control
-bench-control: ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
+bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)

@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("simulate", help="run laws over a trace of arrivals")
     one.add_argument("--trace", type=Path, required=True, help="file of arrival times")
     one.add_argument(
-        "--law", nargs="+", default=["UtilizationBand"], help="names; see docs/simulator.md"
+        "--law", nargs="+", default=["CapacityAtObjective"], help="names; see docs/simulator.md"
     )
     one.add_argument(
         "--curve", type=_pair, default=CURVE, metavar="A,C", help="t(b) = A + C*b in ms"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from penstock_simulator.scenario import Loss, Routing
-from tests.bench.control import figures, plan, show
+from tests.bench.control import figures, plan, recovery, show
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Result, carry_out_all
 
 OUT = Path("build/bench/control.json")
@@ -53,8 +53,10 @@ def main() -> int:
     )
     named = [(name, one) for (name, _), one in zip(worlds, others, strict=True)]
     console.print(show.variants(named))
+    recoveries = [recovery.recovery(law) for law in plan.LAWS]
+    console.print(recovery.table(recoveries))
     _write({"commit": _commit(), "quick": args.quick, "score": asdict(score), "best_single_setting": best,
-            "runs": [_json(one) for one in (*results, *others)]})  # fmt: skip
+            "recovery": [asdict(one) for one in recoveries], "runs": [_json(one) for one in (*results, *others)]})  # fmt: skip
     console.print(f"figures {OUT}")
     return 0
 

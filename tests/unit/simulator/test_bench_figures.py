@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from penstock_simulator.arrivals import steps
+from penstock_simulator.baselines.fixed import fixed
 from penstock_simulator.outcome import Outcome
+from penstock_simulator.world import simulate
 from tests.bench.control import plan
 from tests.bench.control.figures import best_single_settings, clairvoyant_costs, rows, score
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Result
+from tests.bench.control.recovery import recovered_after
+from tests.unit.simulator.scenarios import EXACT, world
 
 
 def result(
@@ -69,3 +74,11 @@ def test_every_trace_is_either_tuned_on_or_named_without_a_target() -> None:
     assert {trace for part in plan.PARTS for trace in part} | {plan.WITHOUT_TARGET} == set(
         plan.TRACES
     )
+
+
+def test_recovery_is_over_when_every_ten_seconds_attain_again() -> None:
+    arrivals = steps([(20.0, 100.0), (200.0, 20.0), (20.0, 200.0)], seed=1)
+    run = simulate(world(1), fixed(1), arrivals)
+    overload_ends = 20.0 + 20.0 * 200.0 / EXACT.capacity(32)
+    assert 30.0 <= recovered_after(run, 100.0) <= overload_ends + 20.0
+    assert recovered_after(simulate(world(6), fixed(6), arrivals), 100.0) == 0.0
