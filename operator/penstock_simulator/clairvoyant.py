@@ -15,7 +15,7 @@ its misses would not count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ from penstock_simulator.world import Run, simulate
 
 SLOT_SECONDS = 30.0
 ATTAINED = 0.99
-ROUNDS = 6
+ROUNDS = 7
+SHARES = (0.05, 8.0)
+"""Of the misses that may be: the table errs, either way, so more or fewer of its misses are tried."""
 REPAIRS = 6
 Table = NDArray[np.float64]
 """Misses, by slot and count - 1."""
@@ -62,9 +64,9 @@ def _search(
     scenario: Scenario, arrivals: Times, cap: int, table: Table, lead: int
 ) -> Schedule | None:
     allowed = (1 - ATTAINED) * float((arrivals >= scenario.warm_up_seconds).sum())
-    low, high, best = 0.0, 2.0, None
+    low, high, best = *SHARES, None
     for index in range(ROUNDS):
-        share = 1.0 if index == 0 else (low + high) / 2
+        share = 1.0 if index == 0 else sqrt(low * high)
         counts = early(cheapest(scenario, table, share * allowed), lead)
         run = _run(scenario, arrivals, cap, counts)
         tried = Schedule(counts, cap, outcome(run))

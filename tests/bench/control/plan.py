@@ -63,7 +63,7 @@ QUICK = Size(
     cold_medians=(60.0,),
     thresholds=("keda-queue-3", "keda-queue-8", "keda-inflight-8", "keda-inflight-12", "hpa-50"),
     caps=(32,),
-    budget="about 8 minutes on one core",
+    budget="about 10 minutes on one core",
 )
 WHOLE = Size(
     seconds=None,
