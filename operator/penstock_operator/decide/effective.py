@@ -99,16 +99,19 @@ def _law(values: Fields, asked: Fields) -> LawSettings:
         target_per_replica=int(values[fields.TARGET_PER_REPLICA]),
         stabilization_seconds=int(values[fields.STABILIZATION_SECONDS]),
         max_percent_per_minute=int(values[fields.MAX_PERCENT_PER_MINUTE]),
-        guards=Guards(
-            low_percent=int(values[fields.LOW_PERCENT]) if fields.LOW_PERCENT in asked else None,
-            high_percent=int(values[fields.HIGH_PERCENT]) if fields.HIGH_PERCENT in asked else None,
-            target_per_replica=int(values[fields.TARGET_PER_REPLICA])
-            if fields.TARGET_PER_REPLICA in asked
-            else None,
-            stabilization_seconds=int(values[fields.STABILIZATION_SECONDS])
-            if fields.STABILIZATION_SECONDS in asked
-            else None,
-        ),
+        guards=_guards(values, asked),
+    )
+
+
+def _guards(values: Fields, asked: Fields) -> Guards:
+    def guard(field: str) -> int | None:
+        return int(values[field]) if field in asked else None
+
+    return Guards(
+        low_percent=guard(fields.LOW_PERCENT),
+        high_percent=guard(fields.HIGH_PERCENT),
+        target_per_replica=guard(fields.TARGET_PER_REPLICA),
+        stabilization_seconds=guard(fields.STABILIZATION_SECONDS),
     )
 
 

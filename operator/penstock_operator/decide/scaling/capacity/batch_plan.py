@@ -20,7 +20,7 @@ SPARE = 0.9
 UP_SECONDS = 60.0
 DOWN_SECONDS = 30.0
 DEAD_BAND = 0.05
-"""A fit breathes: the plan follows b* down only beyond this share."""
+"""A fit breathes: the plan follows b* only beyond this share."""
 BACK_OFF = 0.9
 LEAST_TRUST = 0.1
 BRIDGE_STEP = 1.1
@@ -128,6 +128,8 @@ def _top(seen: PlanInput) -> tuple[int, CapTerm]:
 
 def _raised(plan: BatchPlan, best: int, term: CapTerm, seen: PlanInput, now: float) -> BatchPlan:
     cap = plan.cap or 1
+    if term is CapTerm.OBJECTIVE and best - cap <= DEAD_BAND * cap:
+        return replace(plan, term=term)
     if not seen.settled:
         return replace(plan, term=CapTerm.UNACKNOWLEDGED)
     if now - plan.raised < UP_SECONDS:

@@ -28,6 +28,7 @@ from penstock_operator.decide.scaling.capacity.count import (
     utilization,
 )
 from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity.state import (
     GOOD_TICKS,
     CapacityState,
@@ -141,7 +142,7 @@ def _decided(
         return state, _decision(found, cap, _held_count(found, ReplicasTerm.STEADY, why))
     need = most_needed(seen)
     hold = hold_seconds(found.observed.settings, found.startup_seconds)
-    state = replace(state, count=noted(state.count, need.replicas, hold, found.now))
+    state = replace(state, count=noted(state.count, need.surely, hold, found.now))
     move = next_count(state.count, seen, need, found.now)
     decision = _decision(found, cap, move)
     return state, replace(decision, seen=_with_plan(decision.seen, state, curve, seen))
@@ -169,7 +170,6 @@ def _count_input(
     if rate is None or not each:
         return state, None
     horizon = found.startup_seconds + TICK_SECONDS
-    target = utilization_target(state, found, curve, cap)
     seen = CountInput(
         settings=settings,
         replicas=found.observed.replicas,
@@ -181,8 +181,9 @@ def _count_input(
         forecast=0.0,
         capacity_each=each,
         capacity_ready=ready_capacity(state, found, curve, cap),
-        utilization_target=UTILIZATION if target is None else max(target, LEAST_TARGET),
+        utilization_target=UTILIZATION,
         startup_seconds=found.startup_seconds,
+        started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
         next_batch=float(cap * found.demand.ready),
         spare_seconds=spare_seconds(settings),
     )
@@ -190,12 +191,29 @@ def _count_input(
     if news:
         sample = forecast.Sample(
             rate,
+            found.load.newest if found.load.newest is not None else rate,
             felt=utilization(seen) > FELT,
             judged=found.observed.replicas < settings.max_replicas and state.plan.bridge is None,
         )
         forecaster = forecast.advance(forecaster, sample, horizon, found.now)
-    seen = replace(seen, forecast=forecast.upper(forecaster, horizon))
+    expected = forecast.upper(forecaster, horizon)
+    target = _target(state, found, curve, expected / each)
+    seen = replace(seen, forecast=expected, utilization_target=target)
     return replace(state, forecaster=forecaster), seen
+
+
+def _target(state: CapacityState, found: Tick, curve: Model, full: float) -> float:
+    """Return the utilisation to aim at for a demand of `full` replicas' whole capacity.
+
+    The fewer pods, the more connections each of them has, and the more alike they are busy.
+    """
+    cap, share = state.plan.cap or 1, UTILIZATION
+    for _ in range(3):
+        found_share = utilization_target(state, found, curve, cap, full / share)
+        if found_share is None:
+            return UTILIZATION
+        share = min(max(found_share, LEAST_TARGET), UTILIZATION)
+    return share
 
 
 def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:

@@ -16,9 +16,13 @@ UTILIZATION = 0.85
 """Of the capacity: the most that demand may take."""
 BUSY = 0.7
 """Above it nothing is given back."""
+DEAD_BAND = 0.05
+"""A need must be met with this much to spare before replicas are given back for it."""
 DRAIN_SECONDS = 30.0
 """A backlog is to be gone so long after help has come."""
 LEAST_HOLD_SECONDS = 120.0
+HOLD_STARTUPS = 2.0
+"""A hold lasts so many start-ups: what is given back too early is missed for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class CountInput:
     utilization_target: float
     """The largest effective utilisation predicted to meet the objective."""
     startup_seconds: float
+    started_seconds: float
+    """Over all replicas that start, how long each has been at it, at most a start-up."""
     next_batch: float
     """Rows that the Ready pods' next batches take together."""
     spare_seconds: float | None
@@ -53,9 +59,19 @@ class CountInput:
 class Need:
     """A count that one term asks for."""
 
-    replicas: int
+    exact: float
     term: ReplicasTerm
     why: str
+
+    @property
+    def replicas(self) -> int:
+        """Return the count, in whole replicas."""
+        return ceil(self.exact - 1e-9)
+
+    @property
+    def surely(self) -> int:
+        """Return the count that would still do if a little more were needed: less is given back only for it."""
+        return ceil(self.exact * (1 + DEAD_BAND) - 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +89,20 @@ class Count:
 def hold_seconds(settings: LawSettings, startup_seconds: float) -> float:
     """Return for how long a lower count must have been enough."""
     asked = settings.guards.stabilization_seconds
-    return max(LEAST_HOLD_SECONDS, 2 * startup_seconds) if asked is None else float(asked)
+    return (
+        max(LEAST_HOLD_SECONDS, HOLD_STARTUPS * startup_seconds) if asked is None else float(asked)
+    )
 
 
 def utilization(seen: CountInput) -> float:
     """Return rho: demand times imbalance over the Ready pods' capacity; a pod unmeasured is busy."""
-    demand = (seen.load.recent or 0.0) * seen.imbalance + seen.unmeasured * seen.capacity_each
+    demand = (seen.load.recent or 0.0) + seen.unmeasured * seen.capacity_each
     return demand / seen.capacity_ready if seen.capacity_ready > 0 else float(demand > 0)
 
 
 def most_needed(seen: CountInput) -> Need:
     """Return the largest of all needs; the first named wins a tie."""
-    return max(_needs(seen), key=lambda need: need.replicas)
+    return max(_needs(seen), key=lambda need: need.exact)
 
 
 def noted(count: Count, need: int, hold: float, now: float) -> Count:
@@ -154,46 +172,51 @@ def _given_back(count: Count, seen: CountInput, need: Need, now: float) -> Repli
 
 
 def _needs(seen: CountInput) -> list[Need]:
-    each, k = seen.capacity_each / seen.imbalance, seen.settings.guards
+    guards, recent = seen.settings.guards, seen.load.recent or 0.0
     share = min(UTILIZATION, seen.utilization_target)
-    recent = seen.load.recent or 0.0
     needs = [
         _need(
-            seen.forecast / (share * each),
+            seen.forecast / (share * seen.capacity_each),
             ReplicasTerm.FORECAST,
             f"{seen.forecast:.1f} rows/s are expected in {seen.startup_seconds:.0f} s,"
-            f" {100 * share:.0f} % of {each:.1f} a replica",
+            f" {100 * share:.0f} % of {seen.capacity_each:.1f} a replica",
         ),
         _need(
-            recent / (UTILIZATION * each),
+            recent / (UTILIZATION * seen.capacity_each),
             ReplicasTerm.DEMAND,
-            f"{recent:.1f} rows/s come now, {100 * UTILIZATION:.0f} % of {each:.1f} a replica",
+            f"{recent:.1f} rows/s come now, {100 * UTILIZATION:.0f} % of {seen.capacity_each:.1f} a replica",
         ),
-        _backlog(seen, recent, each),
+        _backlog(seen, recent),
     ]
-    panic = _panic(seen, each)
+    panic = _panic(seen)
     if panic is not None:
         needs.append(panic)
-    if k.target_per_replica is not None:
-        why = f"{seen.waiting:.0f} requests wait, over {k.target_per_replica} per replica"
-        needs.append(_need(seen.waiting / k.target_per_replica, ReplicasTerm.QUEUE_DEPTH, why))
-    if k.high_percent is not None:
-        why = f"{recent:.1f} rows/s come now, {k.high_percent} % of {each:.1f} a replica"
-        needs.append(_need(recent / (k.high_percent / 100 * each), ReplicasTerm.HIGH_PERCENT, why))
+    if guards.target_per_replica is not None:
+        why = f"{seen.waiting:.0f} requests wait, over {guards.target_per_replica} per replica"
+        needs.append(_need(seen.waiting / guards.target_per_replica, ReplicasTerm.QUEUE_DEPTH, why))
+    if guards.high_percent is not None:
+        why = f"{recent:.1f} rows/s come now, {guards.high_percent} % of {seen.capacity_each:.1f} a replica"
+        wanted = recent * seen.imbalance / (guards.high_percent / 100 * seen.capacity_each)
+        needs.append(_need(wanted, ReplicasTerm.HIGH_PERCENT, why))
     return needs
 
 
-def _backlog(seen: CountInput, recent: float, each: float) -> Need:
-    """The backlog there will be when help comes, to be drained in 30 s: replicas starting are not asked twice."""
-    growth = (recent - seen.capacity_ready / seen.imbalance) * seen.startup_seconds
+def _backlog(seen: CountInput, recent: float) -> Need:
+    """The backlog there will be when help comes, to be drained in 30 s.
+
+    What starts already will have served for as long as it has been at it: it is not asked for twice.
+    """
+    growth = (recent - seen.capacity_ready) * seen.startup_seconds
+    growth -= seen.started_seconds * seen.capacity_each
     waiting = max(seen.load.backlog + growth, 0.0)
     why = f"{waiting:.0f} rows will wait when a replica has started"
     if waiting <= seen.next_batch:
-        return Need(0, ReplicasTerm.BACKLOG, why)
-    return _need((recent + waiting / DRAIN_SECONDS) / each, ReplicasTerm.BACKLOG, why)
+        return Need(0.0, ReplicasTerm.BACKLOG, why)
+    wanted = (recent + waiting / DRAIN_SECONDS) / seen.capacity_each
+    return _need(wanted, ReplicasTerm.BACKLOG, why)
 
 
-def _panic(seen: CountInput, each: float) -> Need | None:
+def _panic(seen: CountInput) -> Need | None:
     """More waits than half the objective can serve: believe the last scrape at once."""
     if seen.spare_seconds is None or seen.capacity_ready <= 0:
         return None
@@ -202,8 +225,8 @@ def _panic(seen: CountInput, each: float) -> Need | None:
         return None
     newest = max(seen.load.newest or 0.0, seen.load.recent or 0.0)
     why = f"{seen.load.backlog:.0f} rows wait, {wait:.1f} s of work, and {newest:.1f} rows/s come"
-    return _need(newest / (UTILIZATION * each), ReplicasTerm.PANIC, why)
+    return _need(newest / (UTILIZATION * seen.capacity_each), ReplicasTerm.PANIC, why)
 
 
 def _need(replicas: float, term: ReplicasTerm, why: str) -> Need:
-    return Need(ceil(min(max(replicas - 1e-9, 0.0), 1e6)), term, why)
+    return Need(min(max(replicas, 0.0), 1e6), term, why)

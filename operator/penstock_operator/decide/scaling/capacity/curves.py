@@ -11,7 +11,7 @@ from math import sqrt
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.counters import SUMS, Point
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.service_curve import fit
+from penstock_operator.decide.scaling.service_curve import ServiceCurve, fit
 from penstock_operator.decide.scaling.windows import Window
 
 HALF_LIFE_SECONDS = 600.0
@@ -23,6 +23,8 @@ ODD_INTERVALS = 3
 """An interval so far off the curve is dropped; so many in a row are a real change."""
 LEAST_NOISE = 0.02
 """Of a batch's time: no fit is trusted more closely than this."""
+LEAST_WARM_UP = 4.0
+"""Sizes chosen to tell the slope need only be so many."""
 FEW_BATCHES = 32.0
 """With fewer, nothing is odd yet."""
 
@@ -81,9 +83,14 @@ def add(sums: Iterable[CurveSums]) -> CurveSums:
     return _combine([(one, 1.0) for one in sums])
 
 
+def line(sums: CurveSums) -> ServiceCurve | None:
+    """Return the least-squares line through batches of which some may be a warm-up's."""
+    return fit(sums, LEAST_WARM_UP)
+
+
 def spread(sums: CurveSums) -> float | None:
     """Return the standard deviation of a batch's time off the fitted line, in seconds; None without a fit."""
-    curve = fit(sums)
+    curve = line(sums)
     if curve is None:
         return None
     n = sums.batches
@@ -155,11 +162,11 @@ def _with(curve: PodCurve, fresh: CurveSums) -> PodCurve:
 def _is_odd(curve: PodCurve, fresh: CurveSums) -> bool:
     """Return whether an interval's time is too far from what the curve foretells of its batches."""
     known = add((curve.prior, curve.data))
-    line, sigma = fit(known), spread(known)
-    if line is None or sigma is None or curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
+    fitted, sigma = line(known), spread(known)
+    if fitted is None or sigma is None or curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
         return False
     rows = fresh.cost_units / fresh.batches
-    foretold = line.seconds(rows)
+    foretold = fitted.seconds(rows)
     if foretold is None:
         return False
     off = abs(fresh.seconds / fresh.batches - foretold)

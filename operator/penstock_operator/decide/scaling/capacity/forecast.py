@@ -6,16 +6,20 @@ this distance. The quantile's level is learned: up where a miss was felt, down a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, sqrt
 
-LEVEL_SECONDS = 10.0
-TREND_SECONDS = 60.0
+LEVEL_SECONDS = 45.0
+TREND_SECONDS = 180.0
+SURE_SIGMAS = 2.5
+"""The level never lags further behind what comes than chance explains."""
+SCRAPES_IN_RATE = 3
+NOISE_SHARE = 0.05
+"""Of each new difference."""
+ODD = 6.0
 DAMPING_SECONDS = 120.0
 """A trend is believed to go on for about so long."""
 PRIOR_MISSES = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
-"""Relative misses of a forecaster just met: they count until its own outnumber them."""
-LARGEST_MISS = 0.5
-"""Relative. A step is answered when it comes; it is no reason to keep room for the next one."""
+"""Misses as shares of the level, of a forecaster just met: they count until its own outnumber them."""
 LARGEST_TREND = 0.5
 """A trend adds or takes at most this share of the level."""
 KEPT_MISSES = 240
@@ -31,14 +35,20 @@ class Forecaster:
     """What is remembered of the demand and of the forecasts made."""
 
     time: float | None = None
+    begun: float | None = None
+    """When the first sample came."""
     level: float = 0.0
     """Rows a second."""
     trend: float = 0.0
     """Rows a second, a second."""
+    newest: float | None = None
+    """Rows a second between the last two scrapes."""
+    noise: float | None = None
+    """The variance of such rates around a slow course."""
     pending: tuple[tuple[float, float, float], ...] = ()
     """(due, forecast, its upper value), oldest first."""
     misses: tuple[float, ...] = ()
-    """(actual - forecast) / forecast."""
+    """Actual less forecast, in rows a second."""
     quantile_level: float = FIRST_LEVEL
 
 
@@ -47,7 +57,9 @@ class Sample:
     """A new sample of the demand, and whether a forecast may be blamed for it."""
 
     rate: float
-    """Rows a second."""
+    """Rows a second over the last 15 s."""
+    newest: float
+    """Rows a second between the last two scrapes."""
     felt: bool
     """Whether the Ready pods are so busy that a miss hurts."""
     judged: bool
@@ -56,7 +68,7 @@ class Sample:
 
 def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> Forecaster:
     """Return the forecaster after a new sample of the demand."""
-    after = _smoothed(_judged(before, sample, now), sample.rate, now)
+    after = _judged(_smoothed(_listened(before, sample), sample.rate, now), sample, now)
     made = (now + horizon, middle(after, horizon), upper(after, horizon))
     return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
 
@@ -70,13 +82,14 @@ def middle(forecaster: Forecaster, horizon: float) -> float:
 
 def upper(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand that is exceeded as seldom as the learned level says."""
-    return middle(forecaster, horizon) * (1 + max(headroom(forecaster), 0.0))
+    return middle(forecaster, horizon) + max(headroom(forecaster), 0.0)
 
 
 def headroom(forecaster: Forecaster) -> float:
-    """Return the quantile of past misses at the learned level."""
+    """Return the quantile of past misses at the learned level, in rows a second."""
     missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
-    known = sorted([*forecaster.misses, *_spread_out(PRIOR_MISSES, missing)])
+    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
+    known = sorted([*forecaster.misses, *prior])
     place = forecaster.quantile_level * (len(known) - 1)
     low = int(place)
     high = min(low + 1, len(known) - 1)
@@ -98,11 +111,10 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     pending = tuple(one for one in before.pending if one[0] > now)
     if now - when > MISS_SECONDS:
         return replace(before, pending=pending)
-    miss = (sample.rate - forecast) / max(forecast, 1e-9) if forecast > 0 else 0.0
-    misses = (*before.misses, min(max(miss, -LARGEST_MISS), LARGEST_MISS))[-KEPT_MISSES:]
+    misses = (*before.misses, before.level - forecast)[-KEPT_MISSES:]
     level = before.quantile_level
     if sample.judged:
-        level += UP_STEP if sample.rate > most and sample.felt else -DOWN_STEP
+        level += UP_STEP if before.level > most and sample.felt else -DOWN_STEP
     return replace(
         before,
         pending=pending,
@@ -111,15 +123,30 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     )
 
 
+def _listened(before: Forecaster, sample: Sample) -> Forecaster:
+    """Learn the noise from successive differences; one that stands out by far is a step, not noise."""
+    if before.newest is None:
+        return replace(before, newest=sample.newest)
+    square = (sample.newest - before.newest) ** 2 / 2
+    if before.noise is None:
+        return replace(before, newest=sample.newest, noise=square)
+    square = min(square, ODD * before.noise + sample.newest)
+    noise = before.noise + NOISE_SHARE * (square - before.noise)
+    return replace(before, newest=sample.newest, noise=noise)
+
+
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:
     if before.time is None or now <= before.time:
-        return replace(before, time=now, level=rate if before.time is None else before.level)
-    passed = now - before.time
-    share = 1 - exp(-passed / LEVEL_SECONDS)
+        level, begun = (rate, now) if before.time is None else (before.level, before.begun)
+        return replace(before, time=now, begun=begun, level=level)
+    passed, age = now - before.time, now - (before.begun or now)
+    share = max(1 - exp(-passed / LEVEL_SECONDS), passed / (age + passed))
     expected = middle(before, passed)
     level = expected + share * (rate - expected)
+    if before.noise is not None:
+        level = max(level, rate - SURE_SIGMAS * sqrt(before.noise / SCRAPES_IN_RATE))
     slope = (level - before.level) / passed
-    learning = 1 - exp(-passed / TREND_SECONDS)
+    learning = 1 - exp(-passed / TREND_SECONDS) if age > LEVEL_SECONDS else 0.0
     fading = exp(-passed / DAMPING_SECONDS)
     trend = fading * before.trend + learning * (slope - fading * before.trend)
     return replace(before, time=now, level=level, trend=trend)

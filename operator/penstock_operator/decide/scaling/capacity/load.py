@@ -31,7 +31,9 @@ class Load:
     backlog: float
     """Rows that wait, over the sampled Ready pods."""
     imbalance: float | None
-    """The busiest Ready pod's rate over the mean, beyond what chance explains; at least 1."""
+    """k: the busiest Ready pod's rate over the mean, beyond what chance explains; at least 1."""
+    unevenness: float | None
+    """The squared coefficient of variation of the Ready pods' rates over 15 s, beyond what chance explains."""
     dispersion: float | None
     """Variance over mean of a pod's arrivals between scrapes, in rows."""
 
@@ -60,6 +62,7 @@ def load(
         newest=_total([per_second(one[-2:], "rows_received") for one in full], past),
         backlog=sum((one[-1].waiting or 0.0) * rows_per_request(one) for one in ready),
         imbalance=_imbalance([one for one in ready if kept.full(one)], dispersion),
+        unevenness=_unevenness([one for one in ready if kept.full(one)], dispersion),
         dispersion=dispersion,
     )
 
@@ -149,3 +152,13 @@ def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | N
     mean = sum(grown) / len(grown)
     chance = sqrt(max(dispersion or 1.0, 1.0) / mean)
     return max(max(grown) / mean - chance, 1.0)
+
+
+def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
+    tails = [tail(one, RECENT_SECONDS) for one in windows]
+    grown = [found for one in tails if (found := _grown(one, "rows_received")) is not None]
+    if len(grown) < 2 or sum(grown) <= 0:
+        return None
+    mean = sum(grown) / len(grown)
+    variance = sum((one - mean) ** 2 for one in grown) / (len(grown) - 1)
+    return max(variance / mean**2 - max(dispersion or 1.0, 1.0) / mean, 0.0)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, spread
-from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds, fit
+from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, line, spread
+from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds
 from penstock_operator.observed import measured
 
 BEYOND = 1.25
@@ -33,8 +33,8 @@ class Model:
 
     def seconds(self, rows: float) -> float | None:
         """Return t(rows) by the first line that can say it, else the mean batch scaled up."""
-        for line in self.lines:
-            value = line.seconds(rows)
+        for one in self.lines:
+            value = one.seconds(rows)
             if value is not None and value > 0:
                 return value
         return batch_seconds(self.sums, rows)
@@ -73,7 +73,7 @@ def model(curves: Sequence[PodCurve]) -> Model | None:
     both = add((data, prior))
     if both.batches <= 0 or both.cost_units <= 0:
         return None
-    lines = tuple(line for sums in (data, both, prior) if (line := fit(sums)) is not None)
+    lines = tuple(found for sums in (data, both, prior) if (found := line(sums)) is not None)
     return Model(
         lines=lines,
         sums=both,

@@ -63,6 +63,11 @@ def p90_seconds(startup: Startup, now: float) -> float:
     return ordered[min(int(0.9 * len(ordered)), len(ordered) - 1)]
 
 
+def started_seconds(startup: Startup, most: float, now: float) -> float:
+    """Return how long the running starts have taken together, each at most `most`."""
+    return sum(min(max(now - began, 0.0), most) for began in startup.running.values())
+
+
 def _lognormal_p90(seconds: Sequence[float]) -> float:
     """One start's weight for the prior's middle, four for its width."""
     prior = log(PRIOR_P90_SECONDS) - NORMAL_P90 * PRIOR_SIGMA

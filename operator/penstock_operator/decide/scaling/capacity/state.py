@@ -43,6 +43,8 @@ class CapacityState:
     """The Deployment's count at the last tick."""
     imbalance: float = 1.0
     dispersion: float = 1.0
+    unevenness: float = 0.0
+    """Per Ready pod: where connections spread by chance it grows with the pods they are spread over."""
     measured: float | None = None
     """When the two were last measured."""
 
@@ -78,8 +80,11 @@ def smoothed(state: CapacityState, load: Load, now: float) -> CapacityState:
         share = 1 - exp(-max(now - state.measured, 0.0) / SMOOTHING_SECONDS)
     imbalance = state.imbalance if load.imbalance is None else load.imbalance
     dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
+    pods = max(len([one for one in state.windows.pods if one not in state.gone]), 1)
+    unevenness = state.unevenness if load.unevenness is None else load.unevenness / pods
     return replace(
         state,
+        unevenness=state.unevenness + share * (unevenness - state.unevenness),
         imbalance=state.imbalance + share * (imbalance - state.imbalance),
         dispersion=state.dispersion + share * (dispersion - state.dispersion),
         measured=state.measured if load.dispersion is None else now,

@@ -78,15 +78,19 @@ def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) ->
     return total
 
 
-def utilization_target(state: CapacityState, found: Tick, curve: Model, cap: int) -> float | None:
-    """Return the largest effective utilisation at which the objective is predicted to be met.
+def utilization_target(
+    state: CapacityState, found: Tick, curve: Model, cap: int, pods: float
+) -> float | None:
+    """Return the largest utilisation of so many `pods` at which the objective is predicted to be met.
 
     None: no objective, or one that no utilisation meets.
     """
     limit = _limit(found, curve, cap)
     if limit is None:
         return None
-    share = predicted.largest_rho(curve.intercept(cap), state.dispersion / cap, limit)
+    uneven = state.unevenness * pods
+    traffic = predicted.Traffic(curve.intercept(cap), state.dispersion / cap, uneven)
+    share = predicted.largest_rho(traffic, limit)
     return share if share > 0 else None
 
 
