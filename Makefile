@@ -71,3 +71,17 @@ format: setup ## Format and sort what ruff can
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types
 	$(BIN)/penstock-crdgen
+
+# any file of arrival times; CURVE is t(b) = a + c*b in milliseconds; more by OPTIONS="--cold-median 180 --routing power-of-two"
+LAW ?= CapacityAtObjective keda-queue-5
+CURVE ?= 100,10
+SEED ?= 1
+.PHONY: simulate
+simulate: setup ## Run laws over a trace: make simulate TRACE=file LAW="CapacityAtObjective hpa-70" CURVE=100,10
+	@test -n "$(TRACE)" || { echo "say which trace: make simulate TRACE=file"; exit 2; }
+	@$(BIN)/python -m penstock_simulator simulate --trace "$(TRACE)" --law $(LAW) --curve "$(CURVE)" --seed $(SEED) $(OPTIONS)
+
+TRACES ?= ../shared/traces
+.PHONY: bench-control
+bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
+	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)

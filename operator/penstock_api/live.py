@@ -89,6 +89,7 @@ class ScalingAlgorithm(StrEnum):
     """The control law."""
 
     UTILIZATION_BAND = "UtilizationBand"
+    CAPACITY_AT_OBJECTIVE = "CapacityAtObjective"
 
 
 class GpuUtilization(ApiModel):

@@ -87,6 +87,8 @@ class PodObject:
     restarts: int
     image: str | None = None
     """The runtime container's image by digest, once the kubelet has said it."""
+    scheduled_since: float | None = None
+    """When it was bound to a node."""
 
 
 class SignalSource(StrEnum):

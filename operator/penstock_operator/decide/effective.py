@@ -13,7 +13,7 @@ from penstock_operator.decide.bounds import lowered, tightest
 from penstock_operator.decide.defaults import Tie, policy_defaults
 from penstock_operator.decide.fields import Fields, Value
 from penstock_operator.decide.ranges import Layers, reconcile
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.decide.selectors import matching, priority
 from penstock_operator.observed import PolicyObject, PoolObject
 
@@ -59,7 +59,7 @@ def effective(
     wishes = {"replicas": pool.spec.replicas, **asked}
     granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
     return EffectiveSpec(
-        law=_law(granted),
+        law=_law(granted, {**spec.defaults, **spec.spec}),
         algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
         scaling_mode=mode,
         batching_mode=(pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO,
@@ -84,7 +84,8 @@ def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
     return Layers(defaults, own)
 
 
-def _law(values: Fields) -> LawSettings:
+def _law(values: Fields, asked: Fields) -> LawSettings:
+    """Return the settings; a guard is what somebody `asked` for, at the value in force."""
     objective = values.get(fields.OBJECTIVE + ObjectiveMetric.REQUEST_LATENCY.value)
     return LawSettings(
         objective_milliseconds=None if objective is None else int(objective),
@@ -98,6 +99,19 @@ def _law(values: Fields) -> LawSettings:
         target_per_replica=int(values[fields.TARGET_PER_REPLICA]),
         stabilization_seconds=int(values[fields.STABILIZATION_SECONDS]),
         max_percent_per_minute=int(values[fields.MAX_PERCENT_PER_MINUTE]),
+        guards=_guards(values, asked),
+    )
+
+
+def _guards(values: Fields, asked: Fields) -> Guards:
+    def guard(field: str) -> int | None:
+        return int(values[field]) if field in asked else None
+
+    return Guards(
+        low_percent=guard(fields.LOW_PERCENT),
+        high_percent=guard(fields.HIGH_PERCENT),
+        target_per_replica=guard(fields.TARGET_PER_REPLICA),
+        stabilization_seconds=guard(fields.STABILIZATION_SECONDS),
     )
 
 

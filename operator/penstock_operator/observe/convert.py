@@ -146,6 +146,7 @@ def pod_record(raw: Json) -> PodRecord:
         problem=pod_problem(raw),
         restarts=sum(one.get("restartCount", 0) for one in containers),
         image=next((one["imageID"] for one in containers if one.get("imageID")), None),
+        scheduled_since=_since(scheduled, "True"),
     )
     finished = status.get("phase") in ("Succeeded", "Failed")
     return PodRecord(meta["namespace"], controller_uid(meta), finished, pod)

@@ -11,7 +11,7 @@ from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ScalingMode
 from penstock_operator.decide.effective import EffectiveSpec, effective, prometheus_url
 from penstock_operator.decide.fields import BUILT_IN, Fields, live_fields, plausible
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.observed import PolicyObject, PoolObject
 from tests.unit.decide.world import policy, pool, pool_spec
 
@@ -43,6 +43,15 @@ def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
     assert (spec.scaling_mode, spec.batching_mode) == (ScalingMode.MANUAL, BatchingMode.AUTO)
     assert (spec.max_queue_depth, spec.discipline) == (2048, Discipline.PRIORITY)
     assert (spec.replicas, spec.bounded, spec.policies) == (1, (), ())
+
+
+def test_what_the_spec_or_a_policy_sets_is_a_guard_and_a_built_in_is_not() -> None:
+    assert of(pool()).law.guards == Guards()
+    default = policy("p", defaults={"scaling": {"queueDepth": {"targetPerReplica": 7}}})
+    mine = pool(scaling={"gpuUtilization": {"highPercent": 80}})
+    assert of(mine, default).law.guards == Guards(high_percent=80, target_per_replica=7)
+    asked = pool(scaling={"scaleDown": {"stabilizationSeconds": 300}})
+    assert of(asked).law.guards.stabilization_seconds == 300, "set, if to the built-in's value"
 
 
 def test_three_replicas_without_a_mode_mean_three() -> None:

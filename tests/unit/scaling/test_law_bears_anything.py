@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.law import LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.law import Guards, Law, LawInput, LawPod, LawSettings
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
 from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
 
@@ -17,6 +18,14 @@ ODD = st.sampled_from([nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1.0, 7.5, 1e9,
 NUMBER = st.one_of(st.none(), ODD, st.floats(0, 1000))
 SURE = st.one_of(ODD, st.floats(0, 1000))
 UIDS = ("a", "b", "c", "d")
+LAWS: list[Law[Any]] = [UtilizationBand(), CapacityAtObjective()]
+GUARDS = st.builds(
+    Guards,
+    low_percent=st.none() | st.integers(1, 100),
+    high_percent=st.none() | st.integers(1, 100),
+    target_per_replica=st.none() | st.integers(1, 100),
+    stabilization_seconds=st.sampled_from([None, 0, 5, 300]),
+)
 
 
 @st.composite
@@ -36,6 +45,7 @@ def law_settings(draw: st.DrawFn) -> LawSettings:
         target_per_replica=draw(st.integers(1, 100)),
         stabilization_seconds=draw(st.sampled_from([0, 5, 10, 300])),
         max_percent_per_minute=draw(st.integers(1, 100)),
+        guards=draw(GUARDS),
     )
 
 
@@ -45,6 +55,8 @@ SAMPLES = st.builds(
     uid=st.sampled_from(UIDS),
     time=st.one_of(st.floats(900, 1100), ODD),
     waiting=NUMBER,
+    running=NUMBER,
+    requests_received=NUMBER,
     rows_received=NUMBER,
     curve=CURVES,
     batch_duration_buckets=st.lists(st.tuples(SURE, SURE), max_size=4).map(tuple),
@@ -60,6 +72,10 @@ PODS = st.builds(
     acknowledged=st.booleans(),
     cap_bound=st.none() | st.integers(1, 64),
     created=st.none() | st.floats(900, 1100),
+    cap=st.none() | st.integers(1, 64),
+    scheduled_since=st.none() | st.floats(900, 1100),
+    ready_since=st.none() | st.floats(900, 1100),
+    revision=st.sampled_from([None, "one", "two"]),
 )
 ROUNDS = st.lists(
     st.tuples(
@@ -73,9 +89,11 @@ ROUNDS = st.lists(
 )
 
 
-def bears(chosen: LawSettings, rounds: list[Any], replicas: int, cap: int | None) -> None:
+def bears(
+    law: Law[Any], chosen: LawSettings, rounds: list[Any], replicas: int, cap: int | None
+) -> None:
     """Drive the law through the rounds, carrying out what it says, and check each decision."""
-    law, now = UtilizationBand(), 1000.0
+    now = 1000.0
     state = law.initial(now)
     for source, samples, pods, pause in rounds:
         now += pause
@@ -83,7 +101,8 @@ def bears(chosen: LawSettings, rounds: list[Any], replicas: int, cap: int | None
         state, decision = law.step(state, seen, now)
         assert chosen.size_min <= decision.cap <= chosen.size_max
         assert chosen.min_replicas <= decision.replicas <= chosen.max_replicas
-        assert decision.replicas >= min(replicas - 1, chosen.max_replicas)
+        most = max(1, replicas * chosen.max_percent_per_minute // 100)
+        assert decision.replicas >= min(replicas - most, chosen.max_replicas)
         if not decision.metrics_available or source is SignalSource.NONE:
             assert decision.replicas == min(max(replicas, chosen.min_replicas), chosen.max_replicas)
             assert cap is None or decision.cap == min(max(cap, chosen.size_min), chosen.size_max)
@@ -107,25 +126,27 @@ CASES = {
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(**CASES)
-def test_the_law_bears_any_signals(
+def test_the_laws_bear_any_signals(
     chosen: LawSettings, rounds: list[Any], replicas: int, cap: int | None
 ) -> None:
-    bears(chosen, rounds, replicas, cap)
+    for law in LAWS:
+        bears(law, chosen, rounds, replicas, cap)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(**CASES)
-def test_the_law_bears_any_signals_for_long(
+def test_the_laws_bear_any_signals_for_long(
     chosen: LawSettings, rounds: list[Any], replicas: int, cap: int | None
 ) -> None:
-    bears(chosen, rounds, replicas, cap)
+    for law in LAWS:
+        bears(law, chosen, rounds, replicas, cap)
 
 
-def test_bounds_that_cross_are_borne() -> None:
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
+def test_bounds_that_cross_are_borne(law: Law[Any]) -> None:
     chosen = LawSettings(None, 8, 4, 0, 5, 2, 50, 90, 4, 0, 100)
-    law = UtilizationBand()
     seen = LawInput(chosen, PoolSignals(SignalSource.NONE), (), 3, 6)
     _, decision = law.step(law.initial(0.0), seen, 0.0)
     assert (decision.cap, decision.replicas) == (4, 2), "the maximum wins"

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_api.live import BatchingMode, ScalingMode
+from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.status import PoolStatus
-from penstock_operator.decide.scaling.decision import ScalingOutcome
+from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
 from penstock_operator.observed import SignalSource
 from tests.unit.scaling.views import Pool, deployment
 from tests.unit.scaling.world import SETTINGS
@@ -289,3 +289,40 @@ def test_the_status_holds_decimal_strings_and_leaves_out_what_is_absent() -> Non
     assert status.rows_per_second == "10.0"
     assert status.batch_time_target_milliseconds == "447.8"
     assert status.batch_p99_milliseconds is None
+
+
+def test_the_algorithm_is_chosen_live_and_the_count_stays_where_it_is() -> None:
+    pool = Pool(waiting=10.0)
+    pool.tick()
+    assert pool.live == 3
+    chosen = pool.edit(algorithm=ScalingAlgorithm.CAPACITY_AT_OBJECTIVE, waiting=0.0)
+    assert pool.live == 3
+    pool.tick(5)
+    assert pool.outcomes[-1].last_decision is None or pool.live == 3
+    assert chosen.decision.replicas_term == "CurveUnknown"
+    assert said(chosen, "Scaling") == ("True", "Acting")
+
+
+@pytest.mark.parametrize("mode", [ScalingMode.HOLD, ScalingMode.RECOMMEND, ScalingMode.MANUAL])
+def test_every_law_obeys_the_modes(mode: ScalingMode) -> None:
+    pool = Pool(
+        algorithm=ScalingAlgorithm.CAPACITY_AT_OBJECTIVE,
+        law=replace(SETTINGS, max_replicas=20),
+        scaling=mode,
+        spec_replicas=2,
+        live=2,
+        rows_per_second=900.0,
+        published=published(8),
+    )
+    pool.tick(20)
+    assert pool.live == 2
+    assert pool.outcomes[-1].decision.replicas == (2 if mode is ScalingMode.MANUAL else 20)
+
+
+def test_a_law_is_told_when_pods_were_bound_and_what_they_obey() -> None:
+    pool = Pool(published=published(8))
+    view = pool.view()
+    seen = law_input(pool.effective(), view, pool.published, 1)
+    assert seen.pods[0].scheduled_since == pool.now - 990
+    assert seen.pods[0].ready_since == pool.now - 900
+    assert seen.pods[0].cap is None, "no sample said it"

@@ -41,6 +41,7 @@ def pod(name: str, now: float, *, ready: bool = True) -> PodObject:
         revision=None,
         problem=None,
         restarts=0,
+        scheduled_since=now - 990,
     )
 
 
@@ -59,6 +60,7 @@ class Pool:
     law: LawSettings = SETTINGS
     scaling: ScalingMode = ScalingMode.AUTO
     batching: BatchingMode = BatchingMode.AUTO
+    algorithm: ScalingAlgorithm = ScalingAlgorithm.UTILIZATION_BAND
     spec_replicas: int = 1
     bound: int | None = None
     live: int | None = 1
@@ -78,7 +80,7 @@ class Pool:
         """Return the effective spec."""
         return EffectiveSpec(
             law=self.law,
-            algorithm=ScalingAlgorithm.UTILIZATION_BAND,
+            algorithm=self.algorithm,
             scaling_mode=self.scaling,
             batching_mode=self.batching,
             replicas=min(self.spec_replicas, self.bound or self.spec_replicas),

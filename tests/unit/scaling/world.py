@@ -96,10 +96,17 @@ class Replica:
         self.waiting += rows
         self.received += rows
 
-    def _settle(self) -> None:
-        b, t = float(self.running), self.free_at - self.started_at
+    def note(self, rows: int, a: float, c: float) -> None:
+        """Count a batch that no request was in."""
+        self._count(float(rows), a + c * rows)
+
+    def _count(self, b: float, t: float) -> None:
         for i, grown in enumerate((1.0, b, b * b, t, b * t, t * t)):
             self.sums[i] += grown
+
+    def _settle(self) -> None:
+        b, t = float(self.running), self.free_at - self.started_at
+        self._count(b, t)
         self.counts[bisect_left(BOUNDS, t)] += 1
         self.running = 0
 
@@ -148,6 +155,8 @@ class World:
     made: int = 0
     duty_says: float | None = None
     seed: int | None = None
+    warms_up: bool = False
+    """Whether a pod measures batches of 1, 2, 4 ... size.max before it is Ready."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a story, not a secret
@@ -158,7 +167,16 @@ class World:
             self.made += 1
             created = self.now - 1000 if ready_at == self.now else self.now
             cap = self.cap or self.settings.size_min
-            self.pods.append(Replica(f"pod-{self.made}", created, ready_at, cap))
+            pod = Replica(f"pod-{self.made}", created, ready_at, cap)
+            self.pods.append(pod)
+            if self.warms_up:
+                self._warm_up(pod)
+
+    def _warm_up(self, pod: Replica) -> None:
+        rows = 1
+        while rows < 2 * self.settings.size_max:
+            pod.note(min(rows, self.settings.size_max), self.a, self.c)
+            rows *= 2
 
     @property
     def ready(self) -> list[Replica]:
@@ -233,6 +251,9 @@ class World:
                     acknowledged=self.acknowledges and pod.cap == self.cap,
                     cap_bound=pod.cap_bound,
                     created=pod.created,
+                    cap=pod.cap,
+                    scheduled_since=pod.created,
+                    ready_since=pod.ready_at if pod.ready_at <= self.now else None,
                 )
                 for pod in self.pods
             ),

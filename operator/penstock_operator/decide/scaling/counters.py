@@ -31,6 +31,7 @@ class Point:
     epoch: int | None
     """Of the service-curve sums."""
     counters: Mapping[Key, float]
+    running: float | None = None
 
 
 def point(sample: PodSample) -> Point:
@@ -48,6 +49,7 @@ def point(sample: PodSample) -> Point:
         counters={
             key: value for key, held in found.items() if (value := measured(held)) is not None
         },
+        running=measured(sample.running),
     )
 
 

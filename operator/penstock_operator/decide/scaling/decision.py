@@ -13,12 +13,16 @@ from penstock_api.status import LastDecision, ScalingStatus
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
 from penstock_operator.decide.scaling import modes, report
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.terms import ReplicasTerm
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
-from penstock_operator.observed import PodObject, PodSample, PoolView
+from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
-LAWS: dict[ScalingAlgorithm, Law[Any]] = {ScalingAlgorithm.UTILIZATION_BAND: UtilizationBand()}
+LAWS: dict[ScalingAlgorithm, Law[Any]] = {
+    ScalingAlgorithm.UTILIZATION_BAND: UtilizationBand(),
+    ScalingAlgorithm.CAPACITY_AT_OBJECTIVE: CapacityAtObjective(),
+}
 
 FORGET_SECONDS = 90.0
 """Three ticks of an idle pool unseen (leadership lost and found): begin again from what is live."""
@@ -144,6 +148,12 @@ def _pod(
         acknowledged=published is None or published.generation in {said, heard},
         cap_bound=bound,
         created=pod.created,
+        cap=None
+        if sample is None or (cap := measured(sample.batch_cap)) is None
+        else max(int(cap), 1),
+        scheduled_since=pod.scheduled_since,
+        ready_since=pod.ready_since,
+        revision=pod.revision,
     )
 
 

@@ -5,10 +5,20 @@ Hold, Manual, Fixed) are applied outside, in `decision.py`, so that every law ob
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from penstock_operator.observed import DutySource, PoolSignals
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Targets that the spec or a policy sets; None: only the built-in stands, and guards nothing."""
+
+    low_percent: int | None = None
+    high_percent: int | None = None
+    target_per_replica: int | None = None
+    stabilization_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,8 @@ class LawSettings:
     target_per_replica: int
     stabilization_seconds: int
     max_percent_per_minute: int
+    guards: Guards = field(default_factory=Guards)
+    """What the user asked for himself, beside what a law would do by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,14 @@ class LawPod:
     """The pod's own memory bound on the cap, if it said one."""
     created: float | None = None
     """When it was created: a pod this young has counters that began at 0."""
+    cap: int | None = None
+    """The cap that it last reported to obey."""
+    scheduled_since: float | None = None
+    """When it was bound to a node; None: not yet, or not told."""
+    ready_since: float | None = None
+    """Since when it is Ready."""
+    revision: str | None = None
+    """What its template came from: pods of one revision serve alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +93,22 @@ class Seen:
     predicted_next_seconds: float | None
     """t(cap + 1) by the fitted service curve."""
     signal_age_seconds: float | None
+    forecast_rows_per_second: float | None = None
+    """Demand when a replica asked for now would serve, with headroom."""
+    capacity_per_replica: float | None = None
+    """Rows a second of one replica at the planned cap."""
+    utilization: float | None = None
+    """Effective: demand times imbalance, over the capacity of the Ready pods."""
+    utilization_target: float | None = None
+    """The largest effective utilisation predicted to meet the objective."""
+    imbalance: float | None = None
+    """The busiest pod's demand over the mean pod's, at least 1."""
+    startup_seconds: float | None = None
+    """The 90th percentile of start-up, bind to Ready."""
+    predicted_p99_seconds: float | None = None
+    """Of a request's latency, at the present demand and count."""
+    planned_cap: int | None = None
+    """The cap that capacity is planned with; the published one may bridge above it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,14 @@ class ServiceCurve:
         return value
 
 
-def fit(sums: CurveSums) -> ServiceCurve | None:
+def fit(sums: CurveSums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
     """Return the least-squares line through the batches; None where all sizes are (nearly) one.
 
+    With fewer than `least` batches there is none either; sizes chosen to tell the slope need fewer.
     A line below 0 at b = 0 is refitted through the origin. A falling one is no service curve.
     """
     n = sums.batches
-    if n < LEAST_BATCHES:
+    if n < max(least, 3):
         return None
     mean_rows, mean_seconds = sums.cost_units / n, sums.seconds / n
     spread = sums.cost_units_squared / n - mean_rows**2

@@ -1,0 +1,196 @@
+"""The first valve: the batch cap that capacity is planned with, and the bridge above it. Pure.
+
+b* is the largest batch of which two fit the objective, with 10 % to spare: a request waits for the batch that
+runs when it comes, then for its own. It is planned, not felt for: the cap moves to it at once when the curve is
+first known, later up by 25 % a minute. Measured batch time only takes back (x 0.9) what the curve got wrong.
+While replicas start, a backlog is worth longer batches: they are cheaper a row, and one may fill the objective.
+"""
+
+from dataclasses import dataclass, replace
+from math import ceil, floor, sqrt
+
+from penstock_operator.decide.scaling.batch_cap import clamp_cap, step_size
+from penstock_operator.decide.scaling.capacity.model import BEYOND, Model
+from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.terms import CapMove, CapTerm
+
+CODEC_SECONDS = 0.005
+"""Of the objective, for reading, writing and carrying a request: not measured apart."""
+SPARE = 0.9
+UP_SECONDS = 60.0
+DOWN_SECONDS = 30.0
+DEAD_BAND = 0.05
+"""A fit breathes: the plan follows b* only beyond this share."""
+BACK_OFF = 0.9
+LEAST_TRUST = 0.1
+BRIDGE_STEP = 1.1
+"""A bridge is raised only for at least this factor: every change is told to every pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What is remembered of the cap."""
+
+    cap: int | None = None
+    """b_plan; None before the first."""
+    term: CapTerm = CapTerm.FIRST_CAP
+    identified: bool = False
+    """Whether a curve was known when it was planned."""
+    raised: float = 0.0
+    lowered: float = 0.0
+    trust: float = 1.0
+    """The back-off: what measured batch time left of b*."""
+    judged: float = 0.0
+    """When batch time was last judged."""
+    bridge: int | None = None
+    """The cap while replicas start; None: not bridging."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """What the cap is planned from."""
+
+    settings: LawSettings
+    model: Model
+    memory_bound: int | None
+    settled: bool
+    """Whether every Ready pod obeys the published cap."""
+    settled_p99_seconds: float | None
+    """Of batch time since then, over a full window; None where it cannot be said."""
+    starting: bool
+    """Whether replicas are asked for that are not Ready."""
+    backlog_per_pod: float
+    """Rows."""
+
+
+def spare_seconds(settings: LawSettings) -> float | None:
+    """Return D - t0: what the objective leaves for waiting and batches; None without an objective."""
+    if settings.objective_milliseconds is None:
+        return None
+    window = settings.max_queue_delay_milliseconds / 1000
+    return max(settings.objective_milliseconds / 1000 - window - CODEC_SECONDS, 0.0)
+
+
+def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
+    """Return min(b*, back-off, memory, envelope), and which of them it is."""
+    top, term = _top(seen)
+    spare = spare_seconds(seen.settings)
+    if spare is None:
+        return top, term
+    fits = seen.model.largest_within(spare * SPARE / 2, top)
+    if fits < max(1, seen.settings.size_min):
+        if fits < 1:
+            return clamp_cap(1, seen.settings), CapTerm.OBJECTIVE_INFEASIBLE
+        return clamp_cap(fits, seen.settings), CapTerm.SIZE_MIN
+    if fits < top:
+        term = CapTerm.OBJECTIVE
+    backed = max(floor(fits * trust), 1)
+    if backed < fits:
+        fits, term = backed, CapTerm.BACK_OFF
+    return clamp_cap(fits, seen.settings), term
+
+
+def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
+    """Return the plan after this tick."""
+    plan = _backed_off(before, seen, now)
+    best, term = best_cap(seen, plan.trust)
+    held = plan.cap
+    if held is None or (seen.model.identified and not plan.identified):
+        plan = replace(plan, cap=best, term=term, identified=seen.model.identified, raised=now)
+    elif best > held:
+        plan = _raised(plan, best, term, seen, now)
+    elif best < held:
+        plan = _lowered(plan, best, term, now)
+    else:
+        plan = replace(plan, term=term)
+    return replace(plan, bridge=_bridge(plan, seen))
+
+
+def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
+    """Return the cap to publish, and why."""
+    cap = plan.cap or seen.settings.size_min
+    if plan.bridge is not None and plan.bridge > cap:
+        why = f"{seen.backlog_per_pod:.0f} rows wait per pod while replicas start; {cap} is planned"
+        return CapMove(plan.bridge, CapTerm.BRIDGE, why)
+    return CapMove(cap, plan.term, _why(plan, seen, cap))
+
+
+def _top(seen: PlanInput) -> tuple[int, CapTerm]:
+    top, term = seen.settings.size_max, CapTerm.SIZE_MAX
+    known = max(floor(BEYOND * seen.model.largest), 1)
+    known = max(known, ceil(seen.model.largest) + 1)
+    if known < top:
+        top, term = known, CapTerm.MEASURED_RANGE
+    if seen.memory_bound is not None and seen.memory_bound < top:
+        top, term = seen.memory_bound, CapTerm.MEMORY_BOUND
+    return clamp_cap(top, seen.settings), term
+
+
+def _raised(plan: BatchPlan, best: int, term: CapTerm, seen: PlanInput, now: float) -> BatchPlan:
+    cap = plan.cap or 1
+    if term is CapTerm.OBJECTIVE and best - cap <= DEAD_BAND * cap:
+        return replace(plan, term=term)
+    if not seen.settled:
+        return replace(plan, term=CapTerm.UNACKNOWLEDGED)
+    if now - plan.raised < UP_SECONDS:
+        return replace(plan, term=CapTerm.STEP_INTERVAL)
+    return replace(plan, cap=min(best, cap + step_size(cap)), term=term, raised=now)
+
+
+def _lowered(plan: BatchPlan, best: int, term: CapTerm, now: float) -> BatchPlan:
+    cap = plan.cap or 1
+    hard = term in {CapTerm.MEMORY_BOUND, CapTerm.SIZE_MAX, CapTerm.BACK_OFF}
+    if not hard and cap - best <= DEAD_BAND * cap:
+        return replace(plan, term=term)
+    if not hard and now - plan.lowered < DOWN_SECONDS:
+        return replace(plan, term=CapTerm.STEP_INTERVAL)
+    return replace(plan, cap=best, term=term, lowered=now)
+
+
+def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
+    """Judge measured batch time, at most once a window, and never that of a bridge."""
+    spare, p99 = spare_seconds(seen.settings), seen.settled_p99_seconds
+    if spare is None or p99 is None or plan.bridge is not None or now - plan.judged < DOWN_SECONDS:
+        return plan
+    if p99 > spare / 2:
+        trust = max(plan.trust * BACK_OFF, LEAST_TRUST)
+    elif p99 < spare * SPARE / 2:
+        trust = min(plan.trust / BACK_OFF, 1.0) if now - plan.raised >= UP_SECONDS else plan.trust
+    else:
+        return plan
+    return replace(plan, trust=trust, judged=now)
+
+
+def _bridge(plan: BatchPlan, seen: PlanInput) -> int | None:
+    """Return the cap while replicas start: kept once raised, given back when they are Ready."""
+    spare = spare_seconds(seen.settings)
+    if not seen.starting or spare is None or plan.cap is None:
+        return None
+    top, _ = _top(seen)
+    top = seen.model.largest_within(spare, top)
+    one = seen.model.seconds(1)
+    a = seen.model.intercept(plan.cap) * (seen.model.seconds(plan.cap) or 0.0)
+    if one is None or a <= 0 or one <= a:
+        return plan.bridge
+    wanted = max(plan.cap, ceil(sqrt(seen.backlog_per_pod * a / (one - a))))
+    wanted = min(wanted, max(top, plan.cap))
+    held = plan.bridge or plan.cap
+    return wanted if wanted >= BRIDGE_STEP * held else plan.bridge
+
+
+def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
+    settings = seen.settings
+    seconds = seen.model.seconds(cap)
+    takes = "" if seconds is None else f" of {1000 * seconds:.0f} ms"
+    words = {
+        CapTerm.OBJECTIVE: f"two batches{takes} fit {settings.objective_milliseconds} ms",
+        CapTerm.OBJECTIVE_INFEASIBLE: f"no batch is short enough for {settings.objective_milliseconds} ms",
+        CapTerm.SIZE_MAX: f"batching.size.max is {settings.size_max}",
+        CapTerm.SIZE_MIN: f"batching.size.min is {settings.size_min}",
+        CapTerm.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",
+        CapTerm.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows was measured",
+        CapTerm.BACK_OFF: "measured batch times are longer than the curve foretells",
+        CapTerm.STEP_INTERVAL: "one step is taken a minute up, and in 30 s down",
+        CapTerm.UNACKNOWLEDGED: "not every Ready pod obeys the cap yet",
+    }
+    return words.get(plan.term, "it is planned")

@@ -1,0 +1,261 @@
+"""The second law: capacity at the objective, forecast to the cold start (CONTROL, "The second law"). Pure.
+
+Each tick: keep the new samples, learn each pod's curve and each start's length, judge whether the pool can be
+seen at all; then plan the largest batch of which two fit the objective, and count the replicas that demand
+needs at that batch when a replica asked for now would serve. Absent signals move nothing.
+"""
+
+from dataclasses import replace
+from math import isfinite
+
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.batch_cap import batch_target_seconds, clamp_cap
+from penstock_operator.decide.scaling.capacity import forecast
+from penstock_operator.decide.scaling.capacity.batch_plan import (
+    PlanInput,
+    cap_move,
+    next_plan,
+    spare_seconds,
+)
+from penstock_operator.decide.scaling.capacity.count import (
+    UTILIZATION,
+    Count,
+    CountInput,
+    hold_seconds,
+    most_needed,
+    next_count,
+    noted,
+    utilization,
+)
+from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.capacity.startup import started_seconds
+from penstock_operator.decide.scaling.capacity.state import (
+    GOOD_TICKS,
+    CapacityState,
+    observed_by,
+    smoothed,
+)
+from penstock_operator.decide.scaling.capacity.tick import (
+    Tick,
+    predicted_p99_seconds,
+    ready_capacity,
+    tick,
+    utilization_target,
+)
+from penstock_operator.decide.scaling.law import Decision, LawInput, Seen
+from penstock_operator.decide.scaling.measures import Demand
+from penstock_operator.decide.scaling.replicas import bounds_only
+from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+
+TICK_SECONDS = 5.0
+FELT = 0.85
+"""A forecast that was too low hurt if the Ready pods were busier than this."""
+LEAST_TARGET = 0.3
+"""Traffic so uneven that a replica should be emptier than this is not served by more replicas."""
+
+
+class CapacityAtObjective:
+    """The second law."""
+
+    name = "CapacityAtObjective"
+
+    def initial(self, now: float) -> CapacityState:
+        """Return the state of a pool just met."""
+        return CapacityState(Count(begun=now))
+
+    def step(
+        self, state: CapacityState, observed: LawInput, now: float
+    ) -> tuple[CapacityState, Decision]:
+        """Return the next state and the decision; never raises, whatever the signals."""
+        held = state.windows
+        state = observed_by(state, observed, now)
+        news = kept.news(held, state.windows)
+        found = tick(state, observed, now)
+        state = replace(state, good_ticks=_good_ticks(state.good_ticks, found.demand, news=news))
+        if state.good_ticks < GOOD_TICKS or found.demand.ready == 0:
+            state = replace(state, count=replace(state.count, begun=now, needs=()))
+            return state, _blind(found)
+        if found.model is None:
+            return state, _without_curve(found)
+        return _decided(state, found, found.model, news=news)
+
+
+def _good_ticks(before: int, found: Demand, *, news: bool) -> int:
+    """Count only rounds with news; without a Ready pod there is nothing to see, neither good nor bad."""
+    if found.ready == 0:
+        return before
+    if found.absent:
+        return 0
+    return min(before + 1, GOOD_TICKS) if news else before
+
+
+def _blind(found: Tick) -> Decision:
+    """Bounds hold at once, signals or none; all else stays."""
+    why = "signals are absent"
+    cap = _held_cap(found, CapTerm.SIGNALS_ABSENT, why)
+    move = _held_count(found, ReplicasTerm.SIGNALS_ABSENT, why)
+    return replace(_decision(found, cap, move), metrics_available=False)
+
+
+def _without_curve(found: Tick) -> Decision:
+    """No batch was ever seen: all stays, but for the queue depth that the user asked for himself."""
+    why = "no batch was seen yet"
+    settings, waiting = found.observed.settings, found.demand.waiting or 0.0
+    move = _held_count(found, ReplicasTerm.CURVE_UNKNOWN, why)
+    target = settings.guards.target_per_replica
+    if target is not None and (wanted := -int(-waiting // target)) > move.replicas:
+        text = f"{waiting:.0f} requests wait, over {target} per replica"
+        granted = max(min(wanted, settings.max_replicas), move.replicas)
+        move = ReplicasMove(granted, ReplicasTerm.QUEUE_DEPTH, text)
+    return _decision(found, _held_cap(found, CapTerm.CURVE_UNKNOWN, why), move)
+
+
+def _held_cap(found: Tick, term: CapTerm, why: str) -> CapMove:
+    """Return the published cap inside the range in force, or the first one."""
+    settings, cap = found.observed.settings, found.observed.cap
+    if cap is None:
+        first = clamp_cap(settings.size_min, settings)
+        return CapMove(first, CapTerm.FIRST_CAP, "the first cap is size.min")
+    bounded = clamp_cap(cap, settings)
+    if bounded == cap:
+        return CapMove(cap, term, why)
+    edited = CapTerm.SIZE_MAX if bounded < cap else CapTerm.SIZE_MIN
+    text = f"batching.size allows {settings.size_min} to {settings.size_max}"
+    return CapMove(bounded, edited, text)
+
+
+def _held_count(found: Tick, term: ReplicasTerm, why: str) -> ReplicasMove:
+    replicas = found.observed.replicas
+    return bounds_only(found.observed.settings, replicas) or ReplicasMove(replicas, term, why)
+
+
+def _decided(
+    state: CapacityState, found: Tick, curve: Model, *, news: bool
+) -> tuple[CapacityState, Decision]:
+    state = smoothed(state, found.load, found.now) if news else state
+    wanted = _plan_input(state, found, curve)
+    state = replace(state, plan=next_plan(state.plan, wanted, found.now))
+    cap = cap_move(state.plan, wanted)
+    state, seen = _count_input(state, found, curve, news=news)
+    if seen is None:
+        why = "too few samples for a rate yet"
+        return state, _decision(found, cap, _held_count(found, ReplicasTerm.STEADY, why))
+    need = most_needed(seen)
+    hold = hold_seconds(found.observed.settings, found.startup_seconds)
+    state = replace(state, count=noted(state.count, need.surely, hold, found.now))
+    move = next_count(state.count, seen, need, found.now)
+    decision = _decision(found, cap, move)
+    return state, replace(decision, seen=_with_plan(decision.seen, state, curve, seen))
+
+
+def _plan_input(state: CapacityState, found: Tick, curve: Model) -> PlanInput:
+    return PlanInput(
+        settings=found.observed.settings,
+        model=curve,
+        memory_bound=found.memory_bound,
+        settled=state.settled_since is not None,
+        settled_p99_seconds=found.settled.batch_p99_seconds,
+        starting=found.demand.ready < found.observed.replicas,
+        backlog_per_pod=found.load.backlog / max(found.demand.sampled, 1),
+    )
+
+
+def _count_input(
+    state: CapacityState, found: Tick, curve: Model, *, news: bool
+) -> tuple[CapacityState, CountInput | None]:
+    """Return the state with the forecaster moved on, and what the count is decided from."""
+    settings, cap = found.observed.settings, state.plan.cap or 1
+    rate = found.load.recent
+    each = curve.capacity(cap)
+    if rate is None or not each:
+        return state, None
+    horizon = found.startup_seconds + TICK_SECONDS
+    seen = CountInput(
+        settings=settings,
+        replicas=found.observed.replicas,
+        ready=found.demand.ready,
+        unmeasured=found.demand.unmeasured,
+        waiting=found.demand.waiting or 0.0,
+        load=found.load,
+        imbalance=max(state.imbalance, 1.0),
+        forecast=0.0,
+        capacity_each=each,
+        capacity_ready=ready_capacity(state, found, curve, cap),
+        utilization_target=UTILIZATION,
+        startup_seconds=found.startup_seconds,
+        started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
+        next_batch=float(cap * found.demand.ready),
+        spare_seconds=spare_seconds(settings),
+    )
+    forecaster = state.forecaster
+    if news:
+        sample = forecast.Sample(
+            rate,
+            found.load.newest if found.load.newest is not None else rate,
+            felt=utilization(seen) > FELT,
+            judged=found.observed.replicas < settings.max_replicas and state.plan.bridge is None,
+        )
+        forecaster = forecast.advance(forecaster, sample, horizon, found.now)
+    expected = forecast.upper(forecaster, horizon)
+    target = _target(state, found, curve, expected / each)
+    seen = replace(seen, forecast=expected, utilization_target=target)
+    return replace(state, forecaster=forecaster), seen
+
+
+def _target(state: CapacityState, found: Tick, curve: Model, full: float) -> float:
+    """Return the utilisation to aim at for a demand of `full` replicas' whole capacity.
+
+    The fewer pods, the more connections each of them has, and the more alike they are busy.
+    """
+    cap, share = state.plan.cap or 1, UTILIZATION
+    for _ in range(3):
+        found_share = utilization_target(state, found, curve, cap, full / share)
+        if found_share is None:
+            return UTILIZATION
+        share = min(max(found_share, LEAST_TARGET), UTILIZATION)
+    return share
+
+
+def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
+    return Decision(
+        cap=cap.cap,
+        replicas=replicas.replicas,
+        cap_term=cap.term,
+        replicas_term=replicas.term,
+        message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
+        seen=_seen(found),
+        metrics_available=True,
+        hold_until=replicas.hold_until,
+        cap_why=cap.why,
+        replicas_why=replicas.why,
+    )
+
+
+def _seen(found: Tick) -> Seen:
+    cap = found.observed.cap or found.observed.settings.size_min
+    return Seen(
+        duty=found.settled.duty,
+        duty_source=found.settled.duty_source,
+        waiting=found.demand.waiting,
+        rows_per_second=found.demand.rows_per_second,
+        batch_p99_seconds=found.settled.batch_p99_seconds,
+        batch_target_seconds=batch_target_seconds(found.observed.settings),
+        predicted_next_seconds=None if found.model is None else found.model.seconds(cap + 1),
+        signal_age_seconds=found.demand.age_seconds,
+        startup_seconds=found.startup_seconds,
+    )
+
+
+def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInput) -> Seen:
+    cap, busy = state.plan.cap or 1, utilization(counted)
+    p99 = predicted_p99_seconds(state, curve, cap, busy)
+    return replace(
+        seen,
+        forecast_rows_per_second=counted.forecast,
+        capacity_per_replica=counted.capacity_each,
+        utilization=busy,
+        utilization_target=counted.utilization_target,
+        imbalance=counted.imbalance,
+        predicted_p99_seconds=p99 if isfinite(p99) else None,
+        planned_cap=cap,
+    )

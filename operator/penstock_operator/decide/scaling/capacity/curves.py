@@ -1,0 +1,197 @@
+"""What is known of each pod's service curve, tick by tick. Pure.
+
+A pod's sums at first sight, warm-up and all, are its prior; what its batches add afterwards is data, forgotten
+with a half-life of busy time. So a cap that never moves does not hide the curve's slope, and drift is seen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.counters import SUMS, Point
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.service_curve import ServiceCurve, fit
+from penstock_operator.decide.scaling.windows import Window
+
+HALF_LIFE_SECONDS = 600.0
+"""Of busy time."""
+PRIOR_BATCHES = 64.0
+"""The prior weighs at most as much as so many batches."""
+ODD_SIGMAS = 4.0
+ODD_INTERVALS = 3
+"""An interval so far off the curve is dropped; so many in a row are a real change."""
+LEAST_NOISE = 0.02
+"""Of a batch's time: no fit is trusted more closely than this."""
+LEAST_WARM_UP = 4.0
+"""Sizes chosen to tell the slope need only be so many."""
+FEW_BATCHES = 32.0
+"""With fewer, nothing is odd yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCurve:
+    """One pod's sums: at first sight, since then, and those set aside as odd."""
+
+    revision: str | None
+    last: CurveSums
+    """The raw counters at the last sample used."""
+    time: float
+    """Of that sample."""
+    prior: CurveSums
+    data: CurveSums
+    largest: float
+    """The largest batch, in cost units, that was surely seen."""
+    odd: tuple[CurveSums, ...] = ()
+    odd_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """All pods' curves, and what pods that are gone had taught."""
+
+    pods: Mapping[str, PodCurve] = field(default_factory=dict)
+    gone: Mapping[str | None, PodCurve] = field(default_factory=dict)
+    """By revision; only while pods of that revision live."""
+
+
+def learn(curves: Curves, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Curves:
+    """Return the curves with each pod's new samples."""
+    live = {pod.uid: pod for pod in pods}
+    known = {
+        uid: found
+        for uid, pod in live.items()
+        if (found := _learn(curves.pods.get(uid), windows.get(uid, ()), pod)) is not None
+    }
+    gone = {key: one for key, one in curves.gone.items() if key in {p.revision for p in pods}}
+    for uid, curve in curves.pods.items():
+        if uid not in live and curve.revision in {p.revision for p in pods}:
+            before = gone.get(curve.revision)
+            gone[curve.revision] = curve if before is None else _merged(before, curve)
+    return Curves(known, gone)
+
+
+def of_revision(curves: Curves, revision: str | None) -> tuple[PodCurve, ...]:
+    """Return all that is known of pods of one revision."""
+    found = [one for one in curves.pods.values() if one.revision == revision]
+    past = curves.gone.get(revision)
+    return tuple(found if past is None else [*found, past])
+
+
+def add(sums: Iterable[CurveSums]) -> CurveSums:
+    """Return the sums added up."""
+    return _combine([(one, 1.0) for one in sums])
+
+
+def line(sums: CurveSums) -> ServiceCurve | None:
+    """Return the least-squares line through batches of which some may be a warm-up's."""
+    return fit(sums, LEAST_WARM_UP)
+
+
+def spread(sums: CurveSums) -> float | None:
+    """Return the standard deviation of a batch's time off the fitted line, in seconds; None without a fit."""
+    curve = line(sums)
+    if curve is None:
+        return None
+    n = sums.batches
+    noise = (
+        sums.seconds_squared
+        - 2 * (curve.a * sums.seconds + curve.c * sums.cost_unit_seconds)
+        + curve.a * curve.a * n
+        + 2 * curve.a * curve.c * sums.cost_units
+        + curve.c * curve.c * sums.cost_units_squared
+    )
+    return sqrt(max(noise / n, 0.0))
+
+
+def _learn(curve: PodCurve | None, window: Window, pod: LawPod) -> PodCurve | None:
+    for point in window:
+        if curve is not None and point.time <= curve.time:
+            continue
+        sums = absolute(point)
+        if sums is None or sums.batches <= 0:
+            continue
+        if curve is None or _restarted(curve.last, sums):
+            curve = _met(sums, point.time, pod)
+        elif sums.batches > curve.last.batches:
+            curve = _grown(curve, sums, point.time)
+    return curve
+
+
+def absolute(point: Point) -> CurveSums | None:
+    """Return the raw sums of a sample; None where one is absent."""
+    if not all(name in point.counters for name in SUMS):
+        return None
+    epoch = 0 if point.epoch is None else point.epoch
+    return CurveSums(epoch=epoch, **{name: point.counters[name] for name in SUMS})
+
+
+def _restarted(before: CurveSums, after: CurveSums) -> bool:
+    return before.epoch != after.epoch or any(
+        getattr(after, name) < getattr(before, name) for name in SUMS
+    )
+
+
+def _met(sums: CurveSums, time: float, pod: LawPod) -> PodCurve:
+    share = min(1.0, PRIOR_BATCHES / sums.batches)
+    prior = _combine([(sums, share)])
+    return PodCurve(pod.revision, sums, time, prior, CurveSums(), _surely_seen(sums))
+
+
+def _grown(curve: PodCurve, sums: CurveSums, time: float) -> PodCurve:
+    fresh = _combine([(sums, 1.0), (curve.last, -1.0)])
+    seen = replace(curve, last=sums, time=time)
+    if not _is_odd(curve, fresh):
+        return _with(replace(seen, odd=()), fresh)
+    odd = (*curve.odd, fresh)
+    if len(odd) < ODD_INTERVALS:
+        return replace(seen, odd=odd)
+    changed = replace(seen, prior=CurveSums(), data=CurveSums(), odd=())
+    return _with(changed, add(odd))
+
+
+def _with(curve: PodCurve, fresh: CurveSums) -> PodCurve:
+    kept = 0.5 ** (fresh.seconds / HALF_LIFE_SECONDS)
+    return replace(
+        curve,
+        data=_combine([(curve.data, kept), (fresh, 1.0)]),
+        largest=max(curve.largest, _surely_seen(fresh)),
+    )
+
+
+def _is_odd(curve: PodCurve, fresh: CurveSums) -> bool:
+    """Return whether an interval's time is too far from what the curve foretells of its batches."""
+    known = add((curve.prior, curve.data))
+    fitted, sigma = line(known), spread(known)
+    if fitted is None or sigma is None or curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
+        return False
+    rows = fresh.cost_units / fresh.batches
+    foretold = fitted.seconds(rows)
+    if foretold is None:
+        return False
+    off = abs(fresh.seconds / fresh.batches - foretold)
+    chance = max(sigma / sqrt(fresh.batches), LEAST_NOISE * foretold)
+    return off > ODD_SIGMAS * chance
+
+
+def _surely_seen(sums: CurveSums) -> float:
+    """Return a size that at least one of the batches had: none is below sum(b^2) / sum(b)."""
+    return sums.cost_units_squared / sums.cost_units if sums.cost_units > 0 else 0.0
+
+
+def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
+    """Return both pods' knowledge, at no more weight than one pod's."""
+    return replace(
+        other,
+        prior=_combine([(one.prior, 0.5), (other.prior, 0.5)]),
+        data=_combine([(one.data, 0.5), (other.data, 0.5)]),
+        largest=max(one.largest, other.largest),
+    )
+
+
+def _combine(parts: Iterable[tuple[CurveSums, float]]) -> CurveSums:
+    totals = dict.fromkeys(SUMS, 0.0)
+    for sums, weight in parts:
+        for name in SUMS:
+            totals[name] += weight * getattr(sums, name)
+    return CurveSums(**{name: max(total, 0.0) for name, total in totals.items()})

@@ -1,0 +1,164 @@
+"""What is asked of the pool, counted at the door, over windows of several lengths. Pure. None is absent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.counters import Point, per_second
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.windows import Window
+
+RECENT_SECONDS = 15.0
+RECENT_SCRAPES = 3
+LARGEST_OVERLOAD = 2.0
+"""Refused callers try again: demand counts at most this multiple of what was admitted."""
+GONE_SECONDS = 30.0
+"""What a deleted pod served counts for so long: a rollout is no dip in demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Demand of a pool, in rows and seconds."""
+
+    rate: float | None
+    """Over the whole window."""
+    recent: float | None
+    """Over the last 15 s."""
+    newest: float | None
+    """Between the last two scrapes."""
+    backlog: float
+    """Rows that wait, over the sampled Ready pods."""
+    imbalance: float | None
+    """k: the busiest Ready pod's rate over the mean, beyond what chance explains; at least 1."""
+    unevenness: float | None
+    """The squared coefficient of variation of the Ready pods' rates over 15 s, beyond what chance explains."""
+    dispersion: float | None
+    """Variance over mean of a pod's arrivals between scrapes, in rows."""
+
+
+def load(
+    pods: Sequence[LawPod],
+    windows: Mapping[str, Window],
+    gone: Mapping[str, Window],
+    asked: float,
+    slack_rows: float,
+) -> Load:
+    """Return the demand by all pods with fresh windows, and those just gone.
+
+    `slack_rows` a pod may be received and not yet admitted for all that the counters tell.
+    """
+    fresh = {uid: one for uid, one in windows.items() if kept.age(one, asked) is not None}
+    ready = [
+        fresh[pod.uid] for pod in pods if pod.ready and not pod.terminating and pod.uid in fresh
+    ]
+    full = [window for one in fresh.values() if (window := kept.full(one))]
+    past = [rate for one in gone.values() if (rate := _past_rate(one, asked)) is not None]
+    dispersion = _dispersion(ready)
+    return Load(
+        rate=_total([_clamped(one, slack_rows) for one in full], past),
+        recent=_total([_clamped(tail(one, RECENT_SECONDS), slack_rows) for one in full], past),
+        newest=_total([per_second(one[-2:], "rows_received") for one in full], past),
+        backlog=sum((one[-1].waiting or 0.0) * rows_per_request(one) for one in ready),
+        imbalance=_imbalance([one for one in ready if kept.full(one)], dispersion),
+        unevenness=_unevenness([one for one in ready if kept.full(one)], dispersion),
+        dispersion=dispersion,
+    )
+
+
+def tail(window: Window, seconds: float) -> Window:
+    """Return the window's last seconds, at least `RECENT_SCRAPES` samples of it."""
+    newest = window[-1].time
+    needed = len(window) - RECENT_SCRAPES
+    return tuple(
+        one for i, one in enumerate(window) if newest - one.time <= seconds + 0.5 or i >= needed
+    )
+
+
+def rows_per_request(window: Sequence[Point]) -> float:
+    """Return the mean rows of a request over the window; 1 where nothing came."""
+    requests, rows = _grown(window, "requests_received"), _grown(window, "rows_received")
+    if requests is None or rows is None or requests <= 0:
+        return 1.0
+    return max(rows / requests, 1.0)
+
+
+def _grown(window: Sequence[Point], key: str) -> float | None:
+    first: float | None = window[0].counters.get(key)
+    last: float | None = window[-1].counters.get(key)
+    return None if first is None or last is None else max(last - first, 0.0)
+
+
+def _clamped(window: Window, slack_rows: float) -> float | None:
+    """Return received rows a second, at most twice what was admitted (served, or waiting more)."""
+    received = per_second(window, "rows_received")
+    served = per_second(window, "cost_units")
+    if received is None or served is None:
+        return received
+    span = window[-1].time - window[0].time
+    each = rows_per_request(window)
+    held = [((one.waiting or 0.0) + (one.running or 0.0)) * each for one in (window[0], window[-1])]
+    admitted = max(served + (held[1] - held[0]) / span, 0.0)
+    return min(received, LARGEST_OVERLOAD * admitted + slack_rows / span)
+
+
+def _past_rate(window: Window, asked: float) -> float | None:
+    """Return what a pod that is gone still adds to the window that ends now."""
+    if not window or asked - window[-1].time >= GONE_SECONDS:
+        return None
+    since = asked - GONE_SECONDS
+    part = tuple(one for one in window if one.time >= since)
+    grown = _grown(part, "rows_received") if len(part) > 1 else None
+    return None if grown is None else grown / GONE_SECONDS
+
+
+def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) + sum(past) if known else None
+
+
+def _counts(window: Window) -> list[float]:
+    """Return what came between scrapes, at the rate of the mean interval."""
+    rates = [per_second(pair, "rows_received") for pair in pairwise(window)]
+    known = [rate for rate in rates if rate is not None]
+    span = window[-1].time - window[0].time
+    return [rate * span / (len(window) - 1) for rate in known]
+
+
+def _dispersion(windows: Sequence[Window]) -> float | None:
+    """Return the mean square of successive differences over twice the mean: a trend is no dispersion.
+
+    The largest difference of a window is left out: neither is a step.
+    (von Neumann et al. 1941, "The mean square successive difference".)
+    """
+    squares, steps, total, number = 0.0, 0, 0.0, 0
+    for window in windows:
+        counts = _counts(window) if len(window) >= kept.WINDOW_SCRAPES else []
+        moved = sorted((after - before) ** 2 for before, after in pairwise(counts))[:-1]
+        squares += sum(moved)
+        steps += len(moved)
+        total += sum(counts)
+        number += len(counts)
+    if not steps or total <= 0:
+        return None
+    return (squares / (2 * steps)) / (total / number)
+
+
+def _imbalance(windows: Sequence[Window], dispersion: float | None) -> float | None:
+    grown = [found for one in windows if (found := _grown(one, "rows_received")) is not None]
+    if not grown or sum(grown) <= 0:
+        return None
+    mean = sum(grown) / len(grown)
+    chance = sqrt(max(dispersion or 1.0, 1.0) / mean)
+    return max(max(grown) / mean - chance, 1.0)
+
+
+def _unevenness(windows: Sequence[Window], dispersion: float | None) -> float | None:
+    tails = [tail(one, RECENT_SECONDS) for one in windows]
+    grown = [found for one in tails if (found := _grown(one, "rows_received")) is not None]
+    if len(grown) < 2 or sum(grown) <= 0:
+        return None
+    mean = sum(grown) / len(grown)
+    variance = sum((one - mean) ** 2 for one in grown) / (len(grown) - 1)
+    return max(variance / mean**2 - max(dispersion or 1.0, 1.0) / mean, 0.0)

@@ -1,0 +1,90 @@
+"""What pods of one revision can do: the time of a batch of any size, and capacity from it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, line, spread
+from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds
+from penstock_operator.observed import measured
+
+BEYOND = 1.25
+"""Nothing is planned with a batch larger than the largest seen by more than this."""
+NORMAL_P99 = 2.326
+"""Standard deviations to the 99th percentile of a normal variable."""
+LARGEST_RATIO = 3.0
+"""Noise beyond this is not noise around a curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Lines through the data, in order of trust, and how far batches stray from them."""
+
+    lines: tuple[ServiceCurve, ...]
+    sums: CurveSums
+    p99_ratio: float
+    """q: the 99th percentile of t / (a + c*b), at least 1."""
+    largest: float
+
+    @property
+    def identified(self) -> bool:
+        """Whether any line was found: else only the mean batch is known."""
+        return bool(self.lines)
+
+    def seconds(self, rows: float) -> float | None:
+        """Return t(rows) by the first line that can say it, else the mean batch scaled up."""
+        for one in self.lines:
+            value = one.seconds(rows)
+            if value is not None and value > 0:
+                return value
+        return batch_seconds(self.sums, rows)
+
+    def capacity(self, rows: float) -> float | None:
+        """Return mu(rows) = rows / t(rows), in rows a second."""
+        seconds = self.seconds(rows)
+        return None if not seconds else measured(rows / seconds)
+
+    def intercept(self, rows: int) -> float:
+        """Return I = a / t(rows), 0 to 1."""
+        one, whole = self.seconds(1), self.seconds(rows)
+        if rows <= 1 or not one or not whole or one >= whole:
+            return 1.0
+        return min(max((one - (whole - one) / (rows - 1)) / whole, 0.0), 1.0)
+
+    def largest_within(self, seconds: float, top: int) -> int:
+        """Return the most rows, up to `top`, whose batch takes at most `seconds` at its 99th percentile; 0: none."""
+        low, high = 0, top
+        while low < high:
+            middle = (low + high + 1) // 2
+            time = self.seconds(middle)
+            if time is not None and time * self.p99_ratio <= seconds:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def model(curves: Sequence[PodCurve]) -> Model | None:
+    """Return the model of these pods together; None where no batch was seen.
+
+    The data alone where they tell the slope; else with the prior; else the prior alone.
+    """
+    data, prior = add(one.data for one in curves), add(one.prior for one in curves)
+    both = add((data, prior))
+    if both.batches <= 0 or both.cost_units <= 0:
+        return None
+    lines = tuple(found for sums in (data, both, prior) if (found := line(sums)) is not None)
+    return Model(
+        lines=lines,
+        sums=both,
+        p99_ratio=_p99_ratio(data if data.batches else both),
+        largest=max(one.largest for one in curves),
+    )
+
+
+def _p99_ratio(sums: CurveSums) -> float:
+    sigma = spread(sums)
+    if sigma is None or sums.seconds <= 0:
+        return 1.0
+    typical = sums.seconds / sums.batches
+    return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), LARGEST_RATIO)

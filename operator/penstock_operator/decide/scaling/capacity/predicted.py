@@ -1,0 +1,112 @@
+"""How busy a replica may be at the objective: the tabulated chain, read both ways. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log, sqrt
+
+from penstock_operator.decide.scaling.capacity.p99_table import (
+    DISPERSIONS,
+    INTERCEPTS,
+    RHOS,
+    TABLE,
+)
+
+LATE = 0.01
+"""The share of requests that may miss the objective."""
+BEYOND_P99 = 0.01
+LEAST_RHO = 0.05
+STEPS = 10
+NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
+"""Points of a normal variable, and their weights."""
+
+
+def p99(intercept: float, dispersion: float, rho: float) -> float:
+    """Return the 99th percentile of latency in t(cap); infinite from rho = 1 on.
+
+    `intercept` = a / t(cap), `dispersion` = variance / mean of a pod's arrivals, over the cap.
+    """
+    return _at(_curve(intercept, dispersion), rho)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What decides, beside rho, how long requests wait."""
+
+    intercept: float
+    """I = a / t(cap)."""
+    dispersion: float
+    """Variance / mean of a pod's arrivals, over the cap."""
+    unevenness: float
+    """Squared coefficient of variation of the pods' rates."""
+
+
+def _at(curve: Sequence[float], rho: float) -> float:
+    if rho >= 1:
+        return inf
+    if rho <= RHOS[0]:
+        return curve[0]
+    if rho >= RHOS[-1]:
+        return curve[-1] * (1 - RHOS[-1]) / (1 - rho)
+    place, share = _place(RHOS, rho)
+    return _between(curve[place], curve[place + 1], share)
+
+
+def largest_rho(load: Traffic, limit: float) -> float:
+    """Return the largest rho at which at most 1 % of requests take longer than `limit` t(cap); 0: none.
+
+    Pods are not equally busy: a pod's rate is the mean times a gamma variable. Beyond its 99th percentile a
+    pod's latency is taken to fall off exponentially, so P(latency > L) = 0.01 ^ (L / p99).
+    """
+    curve = _curve(load.intercept, load.dispersion)
+    if _late(curve, load.unevenness, LEAST_RHO, limit) > LATE:
+        return 0.0
+    low, high = LEAST_RHO, 1.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if _late(curve, load.unevenness, middle, limit) <= LATE:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
+    """Return the share of requests later than the limit, over pods of all factors."""
+    late = whole = 0.0
+    for place, weight in NODES:
+        # Wilson and Hilferty 1931: the cube root of a gamma variable is about normal
+        factor = max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3
+        whole += weight * factor
+        late += weight * factor * BEYOND_P99 ** (limit / _at(curve, rho * factor))
+    return late / whole
+
+
+def _curve(intercept: float, dispersion: float) -> list[float]:
+    """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
+    i, across = _place(INTERCEPTS, intercept)
+    j, along = _place([log(one) for one in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
+    near, far = TABLE[i], TABLE[i + 1]
+    return [
+        _between(
+            _between(near[j][k], near[j + 1][k], along),
+            _between(far[j][k], far[j + 1][k], along),
+            across,
+        )
+        for k in range(len(RHOS))
+    ]
+
+
+def _place(grid: Sequence[float], value: float) -> tuple[int, float]:
+    """Return the cell of a value, and how far into it; values outside count as at the edge."""
+    inside = min(max(value, grid[0]), grid[-1])
+    place = min(max(bisect_left(grid, inside) - 1, 0), len(grid) - 2)
+    return place, (inside - grid[place]) / (grid[place + 1] - grid[place])
+
+
+def _between(low: float, high: float, share: float) -> float:
+    if share <= 0:
+        return low
+    if share >= 1:
+        return high
+    return inf if inf in {low, high} else low + share * (high - low)

@@ -1,0 +1,78 @@
+"""How long a replica takes from bind to Ready. Pure.
+
+Only starts that were watched count: a pod that became Ready again after a bad moment tells nothing of starting.
+A running start counts with the time it has taken once that is long; waiting for a node is not start-up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, log, sqrt
+
+from penstock_operator.decide.scaling.law import LawPod
+
+PRIOR_P90_SECONDS = 120.0
+PRIOR_SIGMA = 0.5
+"""Of the logarithm: start-up times are about lognormal."""
+NORMAL_P90 = 1.2816
+KEPT = 32
+"""Starts remembered."""
+ENOUGH = 10
+"""From so many finished starts on, their own quantile is taken."""
+SHORTEST, LONGEST = 1.0, 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """Starts under way by pod UID, and the last finished ones in seconds."""
+
+    running: Mapping[str, float] = field(default_factory=dict)
+    finished: tuple[float, ...] = ()
+    served: frozenset[str] = frozenset()
+    """Living pods that were Ready once: they start no more."""
+
+
+def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
+    """Return what is known after this tick."""
+    finished = startup.finished
+    served = {pod.uid for pod in pods if pod.ready or pod.uid in startup.served}
+    running: dict[str, float] = {}
+    for pod in pods:
+        if pod.terminating:
+            continue
+        if pod.uid not in served and pod.scheduled_since is not None:
+            running[pod.uid] = startup.running.get(pod.uid, pod.scheduled_since)
+        elif pod.ready and pod.uid in startup.running:
+            ended = now if pod.ready_since is None else min(pod.ready_since, now)
+            took = ended - startup.running[pod.uid]
+            finished = (*finished, min(max(took, SHORTEST), LONGEST))[-KEPT:]
+    return Startup(running, finished, frozenset(served))
+
+
+def p90_seconds(startup: Startup, now: float) -> float:
+    """Return the 90th percentile: of a lognormal with a prior while starts are few, later their own."""
+    known = list(startup.finished)
+    guess = _lognormal_p90(known)
+    known += [
+        min(elapsed, LONGEST)
+        for began in startup.running.values()
+        if (elapsed := now - began) > guess
+    ]
+    if len(known) < ENOUGH:
+        return min(max(_lognormal_p90(known), SHORTEST), LONGEST)
+    ordered = sorted(known)
+    return ordered[min(int(0.9 * len(ordered)), len(ordered) - 1)]
+
+
+def started_seconds(startup: Startup, most: float, now: float) -> float:
+    """Return how long the running starts have taken together, each at most `most`."""
+    return sum(min(max(now - began, 0.0), most) for began in startup.running.values())
+
+
+def _lognormal_p90(seconds: Sequence[float]) -> float:
+    """One start's weight for the prior's middle, four for its width."""
+    prior = log(PRIOR_P90_SECONDS) - NORMAL_P90 * PRIOR_SIGMA
+    logs = [log(max(one, SHORTEST)) for one in seconds]
+    middle = (prior + sum(logs)) / (1 + len(logs))
+    off = sum((one - middle) ** 2 for one in logs)
+    sigma = sqrt((4 * PRIOR_SIGMA**2 + off) / (4 + len(logs)))
+    return exp(middle + NORMAL_P90 * sigma)

@@ -1,0 +1,115 @@
+"""What the law remembers of one pool, and how a tick's samples enter it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import exp
+
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.capacity.batch_plan import BatchPlan
+from penstock_operator.decide.scaling.capacity.count import Count
+from penstock_operator.decide.scaling.capacity.curves import Curves, learn
+from penstock_operator.decide.scaling.capacity.forecast import Forecaster
+from penstock_operator.decide.scaling.capacity.load import GONE_SECONDS, Load
+from penstock_operator.decide.scaling.capacity.startup import Startup, watch
+from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.replicas import MINUTE
+from penstock_operator.decide.scaling.windows import Window, Windows
+
+GOOD_TICKS = 3
+"""Absence is left only after so many good ticks."""
+SMOOTHING_SECONDS = 120.0
+"""Of imbalance and dispersion: they belong to the traffic, not to the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityState:
+    """One pool's memory. It begins anew when the operator restarts."""
+
+    count: Count
+    windows: Windows = field(default_factory=Windows)
+    gone: Mapping[str, Window] = field(default_factory=dict)
+    """Of pods deleted within the last 30 s."""
+    good_ticks: int = GOOD_TICKS - 1
+    """In a row. A pool just met needs one: nothing is known to have been lost."""
+    curves: Curves = field(default_factory=Curves)
+    startup: Startup = field(default_factory=Startup)
+    forecaster: Forecaster = field(default_factory=Forecaster)
+    plan: BatchPlan = field(default_factory=BatchPlan)
+    cap: int | None = None
+    """The published cap of the last tick."""
+    settled_since: float | None = None
+    """When every Ready pod was first seen to obey it; None: not yet."""
+    replicas: int | None = None
+    """The Deployment's count at the last tick."""
+    imbalance: float = 1.0
+    dispersion: float = 1.0
+    unevenness: float = 0.0
+    """Per Ready pod: where connections spread by chance it grows with the pods they are spread over."""
+    measured: float | None = None
+    """When the two were last measured."""
+
+
+def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
+    """Return the state with this round's samples, and with what the valves did since the last tick."""
+    windows = kept.advance(state.windows, seen.signals, seen.pods, now)
+    asked = kept.clock(seen.signals, now)
+    state = replace(
+        state,
+        windows=windows,
+        gone=_gone(state, windows, seen.pods, asked),
+        curves=learn(state.curves, windows.pods, seen.pods),
+        startup=watch(state.startup, seen.pods, now),
+    )
+    if seen.cap != state.cap:
+        state = replace(state, cap=seen.cap, settled_since=None)
+    if state.settled_since is None and seen.cap is not None and all_obey(seen.pods):
+        state = replace(state, settled_since=now)
+    return _counted(state, seen.replicas, now)
+
+
+def all_obey(pods: tuple[LawPod, ...]) -> bool:
+    """Return whether every Ready pod acknowledged the published limits."""
+    return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
+
+
+def smoothed(state: CapacityState, load: Load, now: float) -> CapacityState:
+    """Return the state with imbalance and dispersion moved towards what was measured now."""
+    if state.measured is None:
+        share = 1.0 if load.dispersion is not None else 0.0
+    else:
+        share = 1 - exp(-max(now - state.measured, 0.0) / SMOOTHING_SECONDS)
+    imbalance = state.imbalance if load.imbalance is None else load.imbalance
+    dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
+    pods = max(len([one for one in state.windows.pods if one not in state.gone]), 1)
+    unevenness = state.unevenness if load.unevenness is None else load.unevenness / pods
+    return replace(
+        state,
+        unevenness=state.unevenness + share * (unevenness - state.unevenness),
+        imbalance=state.imbalance + share * (imbalance - state.imbalance),
+        dispersion=state.dispersion + share * (dispersion - state.dispersion),
+        measured=state.measured if load.dispersion is None else now,
+    )
+
+
+def _gone(
+    state: CapacityState, windows: Windows, pods: tuple[LawPod, ...], asked: float
+) -> dict[str, Window]:
+    """Return the last windows of pods that are no more, by the same source's clock."""
+    if windows.source != state.windows.source:
+        return {}
+    live = {pod.uid for pod in pods}
+    lost = {uid: one for uid, one in state.windows.pods.items() if uid not in live}
+    known = {**state.gone, **lost}
+    return {
+        uid: one
+        for uid, one in known.items()
+        if uid not in live and asked - one[-1].time < GONE_SECONDS
+    }
+
+
+def _counted(state: CapacityState, replicas: int, now: float) -> CapacityState:
+    """Note that the count went down."""
+    downs = tuple(one for one in state.count.downs if now - one[0] < MINUTE)
+    if state.replicas is not None and replicas < state.replicas:
+        downs = (*downs, (now, state.replicas - replicas))
+    return replace(state, replicas=replicas, count=replace(state.count, downs=downs[-100:]))

@@ -1,0 +1,119 @@
+"""One tick's findings: what samples, curves and starts come to. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock_operator.decide.scaling import windows as kept
+from penstock_operator.decide.scaling.capacity import predicted
+from penstock_operator.decide.scaling.capacity.batch_plan import spare_seconds
+from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES, of_revision
+from penstock_operator.decide.scaling.capacity.load import Load, load
+from penstock_operator.decide.scaling.capacity.model import Model, model
+from penstock_operator.decide.scaling.capacity.startup import p90_seconds
+from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
+from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.observed import SignalSource
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What is known this tick."""
+
+    observed: LawInput
+    now: float
+    windows: Mapping[str, Window]
+    demand: Demand
+    load: Load
+    settled: Service
+    """Since every Ready pod obeys the cap."""
+    model: Model | None
+    """None: no batch was ever seen."""
+    startup_seconds: float
+    """The 90th percentile."""
+
+    @property
+    def ready(self) -> tuple[LawPod, ...]:
+        """Return the pods that serve and stay."""
+        return tuple(pod for pod in self.observed.pods if pod.ready and not pod.terminating)
+
+    @property
+    def memory_bound(self) -> int | None:
+        """Return the least bound that a Ready pod said; None where none did."""
+        bounds = [pod.cap_bound for pod in self.ready if pod.cap_bound is not None]
+        return min(bounds, default=None)
+
+
+def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
+    """Return the findings from a state that has this round's samples."""
+    asked = kept.clock(observed.signals, now)
+    windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
+    settled = now if state.settled_since is None else state.settled_since
+    return Tick(
+        observed=observed,
+        now=now,
+        windows=windows,
+        demand=demand(observed.pods, windows, asked),
+        load=load(observed.pods, windows, state.gone, asked, float(observed.cap or 1)),
+        settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
+        model=model(of_revision(state.curves, _revision(observed.pods))),
+        startup_seconds=p90_seconds(state.startup, now),
+    )
+
+
+def _revision(pods: tuple[LawPod, ...]) -> str | None:
+    """Return the revision that most Ready pods run; the greater name wins a tie, for a steady choice."""
+    ready = Counter(pod.revision for pod in pods if pod.ready and not pod.terminating)
+    return max(ready, key=lambda one: (ready[one], one or ""), default=None)
+
+
+def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) -> float:
+    """Return what the Ready pods can serve, in rows a second: each at the cap it obeys, and at its own pace."""
+    total = 0.0
+    for pod in found.ready:
+        rows = cap if pod.acknowledged or pod.cap is None else pod.cap
+        total += (curve.capacity(rows) or 0.0) / _slowness(state, pod.uid, curve)
+    return total
+
+
+def utilization_target(
+    state: CapacityState, found: Tick, curve: Model, cap: int, pods: float
+) -> float | None:
+    """Return the largest utilisation of so many `pods` at which the objective is predicted to be met.
+
+    None: no objective, or one that no utilisation meets.
+    """
+    limit = _limit(found, curve, cap)
+    if limit is None:
+        return None
+    uneven = state.unevenness * pods
+    traffic = predicted.Traffic(curve.intercept(cap), state.dispersion / cap, uneven)
+    share = predicted.largest_rho(traffic, limit)
+    return share if share > 0 else None
+
+
+def predicted_p99_seconds(
+    state: CapacityState, curve: Model, cap: int, utilization: float
+) -> float:
+    """Return the 99th percentile of latency in seconds at this utilisation; infinite at 1 and above."""
+    whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
+    return whole * predicted.p99(curve.intercept(cap), state.dispersion / cap, utilization)
+
+
+def _limit(found: Tick, curve: Model, cap: int) -> float | None:
+    """Return the objective in t(cap) at its 99th percentile."""
+    spare, seconds = spare_seconds(found.observed.settings), curve.seconds(cap)
+    return None if spare is None or not seconds else spare / (seconds * curve.p99_ratio)
+
+
+def _slowness(state: CapacityState, uid: str, curve: Model) -> float:
+    """Return how much longer this pod's batches took than the curve says of such batches."""
+    known = state.curves.pods.get(uid)
+    if known is None or known.data.batches < FEW_BATCHES:
+        return 1.0
+    foretold = curve.seconds(known.data.cost_units / known.data.batches)
+    if not foretold:
+        return 1.0
+    return max(known.data.seconds / (known.data.batches * foretold), 0.1)

@@ -1,0 +1,77 @@
+"""`python -m penstock_simulator simulate --trace FILE --law NAME ...`: a table, a plot and JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from penstock_simulator.arrivals import requests_for, scaled
+from penstock_simulator.bounds import fluid_gpu_hours
+from penstock_simulator.laws import UnknownLaw, law_named
+from penstock_simulator.options import parser, scenario, service
+from penstock_simulator.outcome import Outcome, outcome
+from penstock_simulator.plot import plot
+from penstock_simulator.routing import Times
+from penstock_simulator.table import table
+from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
+from penstock_simulator.world import Run, simulate
+
+TABLE_WIDTH = 110
+"""Where nobody tells how wide the terminal is, the table stays whole."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    args = parser().parse_args(argv)
+    console = Console()
+    console.width = max(console.width, TABLE_WIDTH)
+    try:
+        trace = read_trace(args.trace)
+        outcomes, runs, fluid = _runs(args, trace, console)
+    except (UnreadableTrace, UnknownLaw, OSError) as problem:
+        console.print(f"[red]{problem}[/]")
+        return 2
+    title = f"{trace.name}: {args.routing} routing, cold start {args.cold_median:g} s, seeds {args.seed}"
+    console.print(table(title, outcomes, fluid))
+    plot(runs, args.plot)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    found = {"trace": trace.name, "arguments": vars(args), "fluid_gpu_hours": fluid}
+    found["runs"] = [one.as_json() for one in outcomes]
+    args.json.write_text(json.dumps(found, indent=1, default=str) + "\n", encoding="utf-8")
+    console.print(f"plot {args.plot}, figures {args.json}")
+    return 0
+
+
+def _runs(
+    args: argparse.Namespace, trace: Trace, console: Console
+) -> tuple[list[Outcome], list[Run], float]:
+    """Return a run of every law and seed, the first seed's runs for the plot, and the fluid bound."""
+    outcomes, shown, fluids = [], [], []
+    laws = [law_named(name, service(args.curve)) for name in args.law]
+    for seed in args.seed:
+        world = scenario(args, seed)
+        arrivals = arrivals_of(args, trace, seed)
+        fluids.append(fluid_gpu_hours(world, len(arrivals)))
+        for law in laws:
+            with console.status(f"{law.name}, seed {seed}: {len(arrivals)} requests"):
+                run = simulate(world, law, arrivals)
+            outcomes.append(outcome(run))
+            if seed == args.seed[0]:
+                shown.append(run)
+    return outcomes, shown, sum(fluids) / len(fluids)
+
+
+def arrivals_of(args: argparse.Namespace, trace: Trace, seed: int) -> Times:
+    """Return the arrivals of one seed: the trace cut, and scaled unless it is to be taken as it is."""
+    times = trace.times if args.seconds is None else trace.times[trace.times <= args.seconds]
+    if args.mean_replicas <= 0:
+        return times
+    length = float(times[-1] - times[0])
+    wanted = requests_for(length, service(args.curve), args.cap_max, args.mean_replicas)
+    return scaled(times, wanted, seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""What every baseline reads, and the decision it hands back. Pure."""
+
+from collections.abc import Callable, Mapping
+
+from penstock_operator.decide.scaling.law import Decision, LawInput, Seen
+from penstock_operator.observed import PodSample
+
+UNSEEN = Seen(None, None, None, None, None, None, None, None)
+Metric = Callable[[PodSample], float | None]
+
+
+def utilization(sample: PodSample) -> float | None:
+    """Return GPU utilisation, 0 to 1."""
+    return sample.gpu_utilization
+
+
+def queue_depth(sample: PodSample) -> float | None:
+    """Return waiting requests."""
+    return sample.waiting
+
+
+def in_flight(sample: PodSample) -> float | None:
+    """Return waiting and running requests."""
+    if sample.waiting is None or sample.running is None:
+        return None
+    return sample.waiting + sample.running
+
+
+def per_pod(observed: LawInput, metric: Metric) -> Mapping[str, float]:
+    """Return the newest value of every pod that has one, terminating pods left out."""
+    staying = {pod.uid for pod in observed.pods if not pod.terminating}
+    found = {}
+    for sample in sorted(observed.signals.samples, key=lambda one: one.time):
+        value = metric(sample)
+        if sample.uid in staying and value is not None:
+            found[sample.uid] = value
+    return found
+
+
+def decided(observed: LawInput, replicas: int, cap: int | None, *, seen: bool = True) -> Decision:
+    """Return the decision of a law that only counts replicas."""
+    settings = observed.settings
+    bounded = min(max(replicas, settings.min_replicas), settings.max_replicas)
+    return Decision(
+        cap=min(cap or settings.size_max, settings.size_max),
+        replicas=bounded,
+        cap_term="Fixed",
+        replicas_term="Baseline",
+        message=f"replicas {bounded}",
+        seen=UNSEEN,
+        metrics_available=seen,
+    )

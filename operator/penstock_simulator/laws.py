@@ -1,0 +1,65 @@
+"""Laws by name: the operator's own under their `scaling.algorithm`, baselines as `kind` or `kind-setting[@cap]`. Pure."""
+
+from typing import Any
+
+from penstock_operator.decide.scaling.decision import LAWS
+from penstock_operator.decide.scaling.law import Law
+from penstock_simulator.baselines.fixed import fixed
+from penstock_simulator.baselines.horizontal import Horizontal
+from penstock_simulator.baselines.knative import Knative
+from penstock_simulator.baselines.planners import DynamoLike, VariantLike
+from penstock_simulator.baselines.ray_serve import RayServe
+from penstock_simulator.baselines.reading import in_flight, queue_depth, utilization
+from penstock_simulator.service import ServiceModel
+
+OWN = tuple(algorithm.value for algorithm in LAWS)
+VENDOR_DEFAULTS = (
+    "hpa-70",
+    "keda-queue-5",
+    "keda-inflight-16",
+    "knative-100",
+    "ray-2",
+    "dynamo-180",
+    "wva",
+)
+KINDS = "hpa-PERCENT, keda-queue-N, keda-inflight-N, knative-N, ray-N, dynamo-SECONDS, wva, fixed-N"
+
+
+class UnknownLaw(ValueError):
+    """No law has this name."""
+
+
+def law_named(name: str, service: ServiceModel) -> Law[Any]:
+    """Return the law; `service` is what a planner with a profile is told.
+
+    Raises:
+        UnknownLaw: with what there is.
+    """
+    for algorithm, law in LAWS.items():
+        if algorithm.value == name:
+            return law
+    try:
+        return _baseline(name, service)
+    except (KeyError, ValueError) as problem:
+        raise UnknownLaw(f"law {name!r}: there are {', '.join(OWN)}, and {KINDS}") from problem
+
+
+def _baseline(name: str, service: ServiceModel) -> Law[Any]:
+    plain, _, capped = name.partition("@")
+    cap = int(capped) if capped else None
+    if plain == "wva":
+        return VariantLike()
+    kind, _, text = plain.rpartition("-")
+    setting = float(text)
+    if setting <= 0:
+        raise ValueError(text)
+    laws: dict[str, Law[Any]] = {
+        "hpa": Horizontal(name, utilization, setting / 100.0, cap),
+        "keda-queue": Horizontal(name, queue_depth, setting, cap, total=True),
+        "keda-inflight": Horizontal(name, in_flight, setting, cap, total=True),
+        "knative": Knative(setting, cap),
+        "ray": RayServe(setting, cap),
+        "dynamo": DynamoLike(service, setting),
+        "fixed": fixed(max(1, int(setting)), cap),
+    }
+    return laws[kind]

@@ -1,0 +1,103 @@
+"""How good a run was (CONTROL, "How good is good"). Pure."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock_simulator.routing import Times
+from penstock_simulator.world import Run, reversals
+
+WORST_SECONDS = 300.0
+WORST_STEP_SECONDS = 30.0
+LEAST_SHARE = 0.1
+"""A window with less than this share of the mean traffic says nothing about the worst five minutes."""
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run in figures."""
+
+    law: str
+    requests: int
+    """Received after the warm-up."""
+    attainment: float
+    """Completed on time / received; refused, failed, expired ones are misses."""
+    worst_five_minutes: float
+    gpu_hours: float
+    p50_seconds: float
+    """Of completed requests, network and codec included."""
+    p99_seconds: float
+    never_completed: int
+    """Refused, failed or expired after the warm-up."""
+    mean_replicas: float
+    most_replicas: int
+    mean_cap: float
+    reversals_per_hour: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as JSON knows them."""
+        return asdict(self)
+
+
+def outcome(run: Run) -> Outcome:
+    """Return the run in figures."""
+    arrived, latency = completed(run)
+    warm = run.scenario.warm_up_seconds
+    counted = arrived >= warm
+    arrived, latency = arrived[counted], latency[counted]
+    received = run.arrivals[run.arrivals >= warm]
+    good = np.sort(arrived[latency <= run.scenario.objective_seconds])
+    hours = max(run.end, 1.0) / HOUR
+    some = len(latency) > 0
+    return Outcome(
+        law=run.law,
+        requests=len(received),
+        attainment=len(good) / max(len(received), 1),
+        worst_five_minutes=worst(received, good),
+        gpu_hours=run.fleet.gpu_seconds(run.end) / HOUR,
+        p50_seconds=float(np.quantile(latency, 0.5)) if some else 0.0,
+        p99_seconds=float(np.quantile(latency, 0.99)) if some else 0.0,
+        never_completed=len(received) - len(latency),
+        mean_replicas=run.fleet.gpu_seconds(run.end) / HOUR / hours,
+        most_replicas=max((one.held for one in run.moments), default=0),
+        mean_cap=float(np.mean([one.cap for one in run.moments])) if run.moments else 0.0,
+        reversals_per_hour=reversals(run.moments) / hours,
+    )
+
+
+def completed(run: Run) -> tuple[Times, Times]:
+    """Return arrival and latency in seconds of every completed request, in no order."""
+    arrived, latency = [np.empty(0)], [np.empty(0)]
+    queues: dict[int, Times] = {}
+    for queue, engine in run.router.served():
+        times = queues.setdefault(id(queue), np.array(queue, dtype=np.float64))
+        firsts, lasts = np.array(engine.firsts, dtype=int), np.array(engine.lasts, dtype=int)
+        if not len(firsts):
+            continue
+        sizes = lasts - firsts
+        offsets = np.repeat(firsts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
+        taken = times[np.arange(len(offsets)) + offsets]
+        arrived.append(taken)
+        ends = np.repeat(np.array(engine.ends), sizes)
+        latency.append(ends - taken + run.scenario.service.overhead)
+    return np.concatenate(arrived), np.concatenate(latency)
+
+
+def worst(received: Times, good: Times) -> float:
+    """Return the least attainment of any five minutes with traffic worth the name."""
+    if not len(received):
+        return 1.0
+    last = max(received[0], received[-1] - WORST_SECONDS)
+    starts = np.arange(received[0], last + WORST_STEP_SECONDS, WORST_STEP_SECONDS)
+    asked = _within(received, starts)
+    least = max(1.0, LEAST_SHARE * float(asked.mean()))
+    enough = asked >= least
+    shares = _within(good, starts)[enough] / asked[enough]
+    return float(shares.min()) if len(shares) else 1.0
+
+
+def _within(times: Times, starts: Times) -> Times:
+    ends = np.searchsorted(times, starts + WORST_SECONDS)
+    return (ends - np.searchsorted(times, starts)).astype(np.float64)

@@ -1,0 +1,194 @@
+"""Who serves which request: three ways, each exact between two slices. Pure.
+
+A router is given all arrivals of a slice and brings every pod to its end. What happened stays in the engines
+(batches as index ranges of a queue), so that cost grows with batches, not with requests, where routing allows it.
+"""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock_simulator.engine import Engine
+from penstock_simulator.fleet import Fleet
+from penstock_simulator.pod import Pod
+from penstock_simulator.scenario import Routing, Scenario
+
+Times = NDArray[np.float64]
+Served = tuple[list[float], Engine]
+"""A queue's arrivals, and an engine that took ranges of it."""
+
+
+class Router(Protocol):
+    """Brings requests to pods."""
+
+    failed: list[float]
+    """Arrivals of requests that found no Ready pod, or a full central queue."""
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Route the arrivals of [start, end) and let every pod live until `end`."""
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+
+
+class PodQueues:
+    """What the routers have in common whose pods each have a queue."""
+
+    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+        self.failed: list[float] = []
+        self._fleet = fleet
+        self._scenario = scenario
+        self._random = np.random.default_rng([scenario.seed, 3])
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+        for pod in self._fleet.all:
+            yield pod.arrivals, pod.engine
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+        return any(pod.head < len(pod.arrivals) for pod in self._fleet.live)
+
+
+class PerConnection(PodQueues):
+    """A plain Service: it balances connections, not requests."""
+
+    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+        super().__init__(scenario, fleet)
+        count = scenario.clients.connections
+        self._pod = np.full(count, -1, dtype=np.int64)
+        self._closes = np.zeros(count)
+        self._known = -inf
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Reopen what is closed, then send each arrival over a connection at random."""
+        self._reopen(start)
+        if len(times):
+            chosen = self._pod[self._random.integers(len(self._pod), size=len(times))]
+            self._push(times, chosen)
+        for pod in self._fleet.live:
+            pod.advance(end)
+
+    def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
+        order = np.argsort(chosen, kind="stable")
+        sorted_pods, sorted_times = chosen[order], times[order]
+        cuts = np.flatnonzero(np.diff(sorted_pods)) + 1
+        for pods, part in zip(
+            np.split(sorted_pods, cuts), np.split(sorted_times, cuts), strict=True
+        ):
+            if pods[0] < 0:
+                self.failed.extend(part.tolist())
+            else:
+                self._fleet.all[pods[0]].push(part.tolist())
+
+    def _reopen(self, now: float) -> None:
+        accepting = np.zeros(len(self._fleet.all) + 1, dtype=bool)  # the last: no pod
+        ready = [index for index, pod in self._indexed() if pod.accepts(now)]
+        accepting[ready] = True
+        closed = np.flatnonzero((self._closes <= now) | ~accepting[self._pod])
+        if not len(closed):
+            return
+        self._pod[closed] = self._random.choice(ready, size=len(closed)) if ready else -1
+        first = self._known == -inf
+        ages = self._random.uniform(0.0 if first else 0.5, 1.5, size=len(closed))
+        self._closes[closed] = now + self._scenario.clients.connection_seconds * ages
+        self._known = now
+
+    def _indexed(self) -> Iterator[tuple[int, Pod]]:
+        for pod in self._fleet.live:
+            yield int(pod.uid.removeprefix("pod-")), pod
+
+
+class PowerOfTwo(PodQueues):
+    """Each request goes to the less loaded of two Ready pods."""
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Route request by request: each choice sees what the last one did."""
+        ready = self._fleet.ready(start)
+        if not ready:
+            self.failed.extend(times.tolist())
+        else:
+            pairs = self._random.integers(len(ready), size=(len(times), 2)).tolist()
+            for at, (one, other) in zip(times.tolist(), pairs, strict=True):
+                _less_loaded(ready[one], ready[other], at).push((at,))
+        for pod in self._fleet.live:
+            pod.advance(end)
+
+
+def _less_loaded(one: Pod, other: Pod, now: float) -> Pod:
+    one.advance(now)
+    other.advance(now)
+    return one if one.in_flight(now) <= other.in_flight(now) else other
+
+
+class CentralQueue:
+    """One queue for all; a free pod takes its next batch at once. It stands for a gateway that holds requests."""
+
+    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+        self.failed: list[float] = []
+        self._fleet = fleet
+        self._depth = scenario.max_queue_depth
+        self._timeout = scenario.clients.timeout_seconds
+        self._arrivals: list[float] = []
+        self._head = 0
+
+    def advance(self, times: Times, start: float, end: float) -> None:
+        """Let free pods pull, the one that is free longest first."""
+        self._arrivals.extend(times.tolist())
+        ready = self._fleet.ready(start)
+        while ready and self._head < len(self._arrivals):
+            pod = min(ready, key=lambda one: one.engine.free_at)
+            at = max(pod.engine.free_at, self._arrivals[self._head], start)
+            if at >= end:
+                break
+            self._pull(pod, at)
+        self._refuse(len(ready))
+        self._share(ready, len(times))
+
+    def _pull(self, pod: Pod, at: float) -> None:
+        while self._head < len(self._arrivals) and self._arrivals[self._head] < at - self._timeout:
+            self._head += 1
+        last = self._head
+        top = min(self._head + pod.cap, len(self._arrivals))
+        while last < top and self._arrivals[last] <= at:
+            last += 1
+        if last > self._head:
+            pod.engine.run(self._head, last, at)
+            self._head = last
+
+    def _refuse(self, ready: int) -> None:
+        full = self._head + self._depth * max(ready, 1)
+        self.failed.extend(self._arrivals[full:])
+        del self._arrivals[full:]
+
+    def _share(self, ready: list[Pod], received: int) -> None:
+        """Let the Ready pods report the one queue in even shares, so that laws see it as they see queues."""
+        for pod in self._fleet.live:
+            pod.shared_waiting = 0.0
+        for pod in ready:
+            pod.shared_waiting = (len(self._arrivals) - self._head) / len(ready)
+            pod.received += received / len(ready)
+
+    def served(self) -> Iterator[Served]:
+        """Yield what every engine did."""
+        for pod in self._fleet.all:
+            yield self._arrivals, pod.engine
+
+    def waiting(self) -> bool:
+        """Return whether any request waits."""
+        return self._head < len(self._arrivals)
+
+
+def router(scenario: Scenario, fleet: Fleet) -> Router:
+    """Return the scenario's router."""
+    if scenario.routing is Routing.CONNECTION:
+        return PerConnection(scenario, fleet)
+    if scenario.routing is Routing.POWER_OF_TWO:
+        return PowerOfTwo(scenario, fleet)
+    return CentralQueue(scenario, fleet)

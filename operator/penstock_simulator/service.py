@@ -1,0 +1,61 @@
+"""How long a batch takes in the simulator: `t(b) = a + c*b`, and chance as runtimes show it. Times are seconds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceModel:
+    """The true service curve of every pod, which no law is told."""
+
+    a: float
+    c: float
+    sigma: float = 0.03
+    """Of the logarithm of a batch's time; 0: batches of one size all take the same time."""
+    tail_share: float = 0.002
+    """Share of batches that something else on the machine holds up."""
+    tail_factor: float = 1.5
+    overhead: float = 0.005
+    """Network and codec: a request's time beyond queue and batch."""
+
+    def seconds(self, rows: float) -> float:
+        """Return t(rows), the median time of a batch."""
+        return self.a + self.c * rows
+
+    def capacity(self, rows: float) -> float:
+        """Return mu(rows), in rows per second of one replica that only runs full batches."""
+        return rows / self.seconds(rows)
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is left to chance."""
+        return self.sigma <= 0 and self.tail_share <= 0
+
+
+class Noise:
+    """Factors on batch times, drawn in blocks."""
+
+    __slots__ = ("_factors", "_model", "_next", "_random")
+
+    def __init__(self, model: ServiceModel, random: np.random.Generator) -> None:
+        self._model = model
+        self._random = random
+        self._factors: list[float] = []
+        self._next = 0
+
+    def factor(self) -> float:
+        """Return the next factor; its median is 1."""
+        if self._next >= len(self._factors):
+            self._draw()
+        self._next += 1
+        return self._factors[self._next - 1]
+
+    def _draw(self) -> None:
+        model = self._model
+        drawn = np.exp(model.sigma * self._random.standard_normal(BLOCK))
+        slow = self._random.random(BLOCK) < model.tail_share
+        self._factors = np.where(slow, drawn * model.tail_factor, drawn).tolist()
+        self._next = 0

@@ -1,0 +1,102 @@
+"""Readers of traces: files of arrival times, each as seconds from its first. An edge: it reads files."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from penstock_simulator.arrivals import from_counts
+from penstock_simulator.routing import Times
+
+BURST_DAYS = (56, 59)
+"""Of the hourly trace: three consecutive days with traffic in nearly every hour."""
+BURST_HOUR_SECONDS = 60.0
+"""An hour of it lasts this long here: a law must follow in minutes what took a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Arrivals of one file, in seconds from the first, ascending."""
+
+    name: str
+    times: Times
+
+    @property
+    def duration(self) -> float:
+        """Return its length in seconds."""
+        return float(self.times[-1] - self.times[0])
+
+
+class UnreadableTrace(ValueError):
+    """The file holds no arrival times that can be understood."""
+
+
+def read_trace(path: Path) -> Trace:
+    """Return the arrivals of a file: Azure CSV, Mooncake JSON lines, hourly counts, or one number a line.
+
+    Raises:
+        UnreadableTrace: neither of these, or fewer than two arrivals.
+        OSError: the file cannot be read.
+    """
+    name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
+    try:
+        times = _times(path)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UnreadableTrace(f"trace {path}: {problem}") from problem
+    if len(times) < 2 or not np.isfinite(times).all():
+        raise UnreadableTrace(f"trace {path}: wants at least two finite arrival times")
+    times = np.sort(times)
+    return Trace(name, times - times[0])
+
+
+def _times(path: Path) -> Times:
+    with _open(path) as lines:
+        first = lines.readline()
+        if first.startswith("TIMESTAMP"):
+            return _stamps(line.split(",", 1)[0] for line in lines if line.strip())
+        if first.startswith("time_bin"):
+            return _counts(first, lines)
+        rest = [line for line in (first, *lines) if line.strip() and not line.startswith("#")]
+    if first.lstrip().startswith("{"):
+        return _spread(np.array([json.loads(line)["timestamp"] / 1000.0 for line in rest]))
+    return np.array([float(line.split(",", 1)[0]) for line in rest])
+
+
+def _open(path: Path) -> io.TextIOBase:
+    if path.suffix == ".gz":
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8")
+    return path.open(encoding="utf-8")
+
+
+def _stamps(stamps: Iterable[str]) -> Times:
+    """Return seconds of `2023-11-16 18:17:03.9799600`: seven digits are one more than Python reads."""
+    return np.array([datetime.fromisoformat(one[:26] + "+00:00").timestamp() for one in stamps])
+
+
+def _spread(times: Times) -> Times:
+    """Return stamps that were rounded to a step spread evenly over it: Mooncake's are multiples of 3 s."""
+    distinct, sizes = np.unique(times, return_counts=True)
+    if len(distinct) < 2 or len(times) < 2 * len(distinct):
+        return times
+    step = float(np.diff(distinct).min())
+    parts = [at + step * np.arange(size) / size for at, size in zip(distinct, sizes, strict=True)]
+    return np.concatenate(parts)
+
+
+def _counts(header: str, lines: Iterable[str]) -> Times:
+    """Return arrivals of requests (sessions x turns) per hour, some days of them, compressed."""
+    rows = list(csv.DictReader((header, *lines)))
+    begin, end = (day * 24 for day in BURST_DAYS)
+    counts = np.zeros(end - begin)
+    for row in rows:
+        hour = int(float(row["time_bin"])) // 3600
+        if begin <= hour < end:
+            counts[hour - begin] += float(row["session_count"]) * float(row["avg_turns"])
+    starts = np.arange(len(counts)) * BURST_HOUR_SECONDS
+    return from_counts(starts.astype(np.float64), counts, BURST_HOUR_SECONDS)

@@ -1,0 +1,111 @@
+"""One run: arrivals, pods and a law, on fake time. Pure.
+
+The world moves in slices of half a second. Inside a slice batches begin and end at their exact times; what can
+only change at a slice's edge is who is Ready, the cap, and which pod a connection leads to. Every fifth second
+pods are scraped and the law takes one step, the very step that the operator takes.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from penstock_operator.decide.scaling.law import Law
+from penstock_simulator.fleet import Fleet
+from penstock_simulator.routing import Router, Times, router
+from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
+from penstock_simulator.scrape import Scraper, law_input
+
+SLICE_SECONDS = 0.5
+SLICES_PER_TICK = round(TICK_SECONDS / SLICE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One tick, for tables and plots."""
+
+    time: float
+    demand: float
+    """Requests per second since the last tick."""
+    wanted: int
+    ready: int
+    held: int
+    """Pods that hold a GPU, loading and draining ones too."""
+    cap: int
+    waiting: float
+    replicas_term: str
+    cap_term: str
+
+
+@dataclass
+class Run:
+    """What happened."""
+
+    scenario: Scenario
+    law: str
+    arrivals: Times
+    fleet: Fleet
+    router: Router
+    moments: list[Moment] = field(default_factory=list)
+    end: float = 0.0
+    """When the last request ended."""
+
+
+def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> Run:
+    """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request has ended."""
+    fleet = Fleet(scenario)
+    run = Run(scenario, law.name, arrivals, fleet, router(scenario, fleet))
+    scraper, state = Scraper(scenario), law.initial(EPOCH)
+    horizon = float(arrivals[-1]) if len(arrivals) else 0.0
+    now, index, seen = 0.0, 0, 0
+    while now <= horizon or run.router.waiting():
+        if index % SLICES_PER_TICK == 0:
+            scraper.scrape(fleet, now)
+            state = _tick(run, law, state, scraper, now)
+        index += 1
+        until = index * SLICE_SECONDS
+        upto = int(np.searchsorted(arrivals, until, side="left"))
+        run.router.advance(arrivals[seen:upto], now, until)
+        fleet.release(until)
+        now, seen = until, upto
+    run.end = max([horizon, *(pod.engine.free_at for pod in fleet.all)])
+    return run
+
+
+def _tick(run: Run, law: Law[Any], state: object, scraper: Scraper, now: float) -> object:
+    scenario, fleet = run.scenario, run.fleet
+    signals = scraper.signals(now)
+    state, decision = law.step(state, law_input(scenario, fleet, signals, now), EPOCH + now)
+    settings = scenario.settings
+    cap = min(max(decision.cap, 1), settings.size_max)
+    if cap != fleet.cap:
+        fleet.set_cap(cap)
+    wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
+    fleet.scale(wanted, now)
+    run.moments.append(
+        Moment(
+            time=now,
+            demand=_demand(run.arrivals, now),
+            wanted=wanted,
+            ready=len(fleet.ready(now)),
+            held=len(fleet.live),
+            cap=cap,
+            waiting=sum(pod.waiting() for pod in fleet.live),
+            replicas_term=str(decision.replicas_term),
+            cap_term=str(decision.cap_term),
+        )
+    )
+    return state
+
+
+def _demand(arrivals: Times, now: float) -> float:
+    first, last = np.searchsorted(arrivals, [now - TICK_SECONDS, now])
+    return float(last - first) / TICK_SECONDS
+
+
+def reversals(moments: list[Moment]) -> int:
+    """Return how often the wanted count turned: up after down, or down after up."""
+    moves = [after.wanted - before.wanted for before, after in pairwise(moments)]
+    signs = [move > 0 for move in moves if move]
+    return sum(one != other for one, other in pairwise(signs))

@@ -1,0 +1,105 @@
+"""What the bench fixes before any law runs (CONTROL, "Fixed in a file"): traces, scale, chance, grids, targets, split."""
+
+from dataclasses import dataclass
+
+from penstock_operator.decide.scaling.law import LawSettings
+from penstock_simulator.laws import OWN, VENDOR_DEFAULTS
+from penstock_simulator.scenario import ColdStarts, Routing, Scenario
+from penstock_simulator.service import ServiceModel
+
+TRACES = {
+    "azure_conv": "AzureLLMInferenceTrace_conv.csv.gz",
+    "azure_code": "AzureLLMInferenceTrace_code.csv.gz",
+    "burstgpt": "burstgpt_hourly.csv.gz",
+    "mooncake": "mooncake_conversation.jsonl.gz",
+}
+WITHOUT_TARGET = "azure_code"
+"""Its load grows 13 times in 10 s: reported, without a cost target."""
+PARTS = (("azure_conv",), ("burstgpt", "mooncake"))
+"""Tune on one, report on the other, swap."""
+
+SERVICE = ServiceModel(a=0.1, c=0.01)
+"""Invented, as CONTROL's own figures; a curve fitted from the runtime goes here."""
+SETTINGS = LawSettings(
+    objective_milliseconds=1000,
+    size_min=1,
+    size_max=32,
+    max_queue_delay_milliseconds=5,
+    min_replicas=1,
+    max_replicas=64,
+    low_percent=50,
+    high_percent=90,
+    target_per_replica=4,
+    stabilization_seconds=300,
+    max_percent_per_minute=25,
+)
+LAWS = (*OWN, *VENDOR_DEFAULTS)
+DEFAULT = OWN[-1]
+"""The law that the targets are about: the newest of the operator's own."""
+
+ATTAINED = 0.99
+GAP_TARGETS = {"best single setting": 0.75, "keda-queue-5": 0.90, "hpa-70": 0.95}
+"""Share of the gap to the clairvoyant that the default law should close."""
+COST_TARGET, COST_LEAST = 1.10, 1.20
+"""GPU-hours over the clairvoyant's, geometric mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of it is run."""
+
+    seconds: float | None
+    """Only so much of each trace; None: whole."""
+    seeds: tuple[int, ...]
+    cold_medians: tuple[float, ...]
+    thresholds: tuple[str, ...]
+    caps: tuple[int, ...]
+    budget: str
+
+
+QUICK = Size(
+    seconds=1200.0,
+    seeds=(1,),
+    cold_medians=(60.0,),
+    thresholds=("keda-queue-3", "keda-queue-8", "keda-inflight-8", "keda-inflight-12", "hpa-50"),
+    caps=(32,),
+    budget="about 10 minutes on one core",
+)
+WHOLE = Size(
+    seconds=None,
+    seeds=(1, 2, 3, 4, 5),
+    cold_medians=(15.0, 60.0, 180.0),
+    thresholds=(
+        *("keda-queue-2", "keda-queue-3", "keda-queue-4", "keda-queue-7", "keda-queue-10"),
+        *("keda-inflight-6", "keda-inflight-8", "keda-inflight-10", "keda-inflight-12"),
+        *(
+            "keda-inflight-20",
+            "hpa-40",
+            "hpa-55",
+            "hpa-85",
+            "knative-20",
+            "knative-40",
+            "ray-6",
+            "ray-12",
+        ),
+    ),
+    caps=(16, 32),
+    budget="about 15 hours on one core; --cores divides it",
+)
+
+
+def scenario(seed: int, cold_median: float, routing: Routing = Routing.CONNECTION) -> Scenario:
+    """Return the world of one run: the same for every law."""
+    cold = ColdStarts(median_seconds=cold_median)
+    return Scenario(SERVICE, SETTINGS, routing=routing, cold=cold, seed=seed)
+
+
+def settings_of(size: Size) -> tuple[str, ...]:
+    """Return every single setting that may be the baselines' best: thresholds by caps, vendor defaults too."""
+    tried = [
+        *(law for law in VENDOR_DEFAULTS if not law.startswith(("dynamo", "wva"))),
+        *size.thresholds,
+    ]
+    return tuple(
+        law if cap == SETTINGS.size_max else f"{law}@{cap}" for law in tried for cap in size.caps
+    )

@@ -1,0 +1,177 @@
+"""`CapacityAtObjective` in charge of a pool on fake time: the table's rows as stories (CONTROL)."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.law import Guards
+from penstock_operator.decide.scaling.terms import CapTerm, ReplicasTerm
+from penstock_operator.observed import SignalSource
+from tests.unit.scaling.world import SETTINGS, World
+
+ROOMY = replace(SETTINGS, max_replicas=20, max_percent_per_minute=25)
+"""One replica serves 32 / (0.1 + 0.32) = 76 rows a second at b*."""
+
+
+def pool(**changes: Any) -> World:
+    given: dict[str, Any] = {
+        "settings": ROOMY,
+        "a": 0.1,
+        "c": 0.01,
+        "seed": 3,
+        "rate": 50.0,
+        "cap": 32,
+    }
+    return World(law=CapacityAtObjective(), warms_up=True, **(given | changes))
+
+
+def test_the_cap_comes_from_the_objective_before_any_load() -> None:
+    world = pool(rate=1.0).run(30)
+    assert 28 <= world.last.cap <= 34
+    assert world.last.cap_term == CapTerm.OBJECTIVE
+
+
+def test_steady_demand_is_held_without_a_turn() -> None:
+    world = pool(rate=200.0, replicas=4).run(1200)
+    assert set(world.counts()[60:]) <= {4, 5}
+    assert world.last.seen.utilization is not None
+    assert world.last.seen.utilization < 0.85
+
+
+def test_a_step_is_answered_within_a_start_and_the_cap_returns() -> None:
+    world = pool(rate=100.0, replicas=2).run(300)
+    planned = world.last.cap
+    world.rate = 500.0
+    world.run(30)
+    assert world.replicas >= 6, "asked for before anything has started"
+    world.run(90)
+    assert CapTerm.BRIDGE in {one.cap_term for one in world.decisions}
+    assert max(world.caps()) > planned
+    world.run(200)
+    assert world.last.cap_term != CapTerm.BRIDGE
+    assert planned <= world.last.cap <= 34
+    assert 7 <= world.replicas <= 16
+
+
+def test_what_starts_is_not_asked_for_twice() -> None:
+    world = pool(rate=100.0, replicas=2, cold_start=120.0).run(300)
+    world.rate = 300.0
+    world.run(110)
+    assert world.replicas <= 12, "300 rows/s are 4 replicas' work; the rest drains what waits"
+
+
+def test_demand_that_falls_is_given_back_with_care() -> None:
+    world = pool(rate=600.0, replicas=10).run(300)
+    world.rate, now = 100.0, len(world.decisions)
+    world.run(110)
+    assert min(world.counts()[now:]) >= 10, "the hold is at least 120 s"
+    world.run(1500)
+    fell = [before - after for before, after in pairwise(world.counts()[now:]) if after < before]
+    assert world.replicas <= 4
+    assert max(fell) <= 3, "a quarter of the count a minute"
+
+
+def test_an_even_load_never_flaps() -> None:
+    world = pool(rate=300.0, replicas=6).run(3600)
+    moves = [after - before for before, after in pairwise(world.counts()[60:]) if after != before]
+    turns = sum((one > 0) != (other > 0) for one, other in pairwise(moves))
+    assert turns <= 1
+
+
+def test_without_an_objective_capacity_is_that_of_the_largest_batch() -> None:
+    blind = replace(ROOMY, objective_milliseconds=None)
+    world = pool(rate=200.0, replicas=3, settings=blind).run(300)
+    assert (world.last.cap, world.last.cap_term) == (53, CapTerm.MEASURED_RANGE)
+    assert world.replicas in {3, 4}
+
+
+def test_an_infeasible_objective_adds_no_replicas_for_its_own_sake() -> None:
+    world = pool(rate=2.0, settings=replace(ROOMY, objective_milliseconds=100)).run(600)
+    assert (world.last.cap, world.last.cap_term) == (1, CapTerm.OBJECTIVE_INFEASIBLE)
+    assert world.replicas == 1
+
+
+def test_losing_all_signals_moves_nothing() -> None:
+    """keda#3065: null read as zero took a fleet to its minimum at peak."""
+    world = pool(rate=300.0, replicas=6).run(200)
+    cap, replicas = world.last.cap, world.last.replicas
+    world.source = SignalSource.NONE
+    world.rate = 0.0
+    world.run(1800)
+    assert {(one.cap, one.replicas) for one in world.decisions[-300:]} == {(cap, replicas)}
+    assert world.last.replicas_term == ReplicasTerm.SIGNALS_ABSENT
+    assert not world.last.metrics_available
+
+
+def test_signals_that_come_and_go_never_lower_the_count() -> None:
+    """keda#4249: a fallback that flutters."""
+    world = pool(rate=0.0, replicas=4)
+    for i in range(200):
+        world.source = SignalSource.NONE if i % 3 == 0 else SignalSource.PROMETHEUS
+        world.run(5)
+    assert set(world.counts()) == {4}
+
+
+def test_a_ready_pod_without_samples_frees_no_capacity() -> None:
+    world = pool(
+        rate=60.0, replicas=4, settings=replace(ROOMY, guards=Guards(stabilization_seconds=60))
+    )
+    world.hidden = lambda one: one.uid == "pod-1"
+    world.run(600)
+    assert world.replicas >= 2, (
+        "45 rows/s are seen: one replica's work, and one that counts as busy"
+    )
+
+
+def test_idle_is_not_unknown() -> None:
+    """dynamo#6985: NaN at zero traffic, never down."""
+    world = pool(rate=200.0, replicas=4).run(300)
+    world.rate = 0.0
+    world.run(1200)
+    assert world.replicas == 1
+
+
+def test_a_pool_that_loads_is_not_idle() -> None:
+    """kserve#1247: loading pods killed as idle."""
+    world = pool(rate=400.0, replicas=1, cold_start=400.0).run(300)
+    counts = world.counts()[5:]
+    assert counts == sorted(counts)
+    assert world.last.replicas > 1
+
+
+def test_the_start_is_measured_and_the_forecast_reaches_as_far() -> None:
+    world = pool(rate=60.0, cold_start=20.0).run(5)
+    assert world.last.seen.startup_seconds == pytest.approx(120)
+    for rate in (300.0, 60.0) * 4:
+        world.rate = rate
+        world.run(500)
+    assert world.last.seen.startup_seconds is not None
+    assert world.last.seen.startup_seconds < 60
+
+
+def test_every_decision_says_why_in_words() -> None:
+    world = pool(rate=100.0)
+    for rate in (100.0, 900.0, 10.0):
+        world.rate = rate
+        world.run(400)
+    assert all(
+        one.message.startswith("cap ") and "; replicas " in one.message for one in world.decisions
+    )
+    said = {str(one.replicas_term) for one in world.decisions}
+    assert said >= {"Backlog", "Stabilizing", "SpareCapacity"}
+
+
+def test_a_pod_that_does_not_obey_counts_at_its_own_cap() -> None:
+    world = pool(rate=100.0, replicas=2).run(120)
+    obeying = world.last.seen.utilization
+    world.acknowledges = False
+    for pod in world.pods:
+        pod.cap = 2
+    world.obey = False
+    world.run(5)
+    assert obeying is not None
+    assert world.last.seen.utilization is not None
+    assert world.last.seen.utilization > 3 * obeying

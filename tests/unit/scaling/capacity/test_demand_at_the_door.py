@@ -1,0 +1,98 @@
+"""Demand (CONTROL): counted before admission, at most twice what was admitted, deleted pods included."""
+
+import pytest
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.load import Load, load
+from penstock_operator.decide.scaling.counters import point
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.observed import PodSample
+
+
+def pod(uid: str) -> LawPod:
+    return LawPod(uid, ready=True, terminating=False, acknowledged=True, cap_bound=None)
+
+
+def lived(rates: list[float], served: float = 0.0, waiting: float = 0.0, rows: int = 1) -> Window:
+    """A pod that received so many rows a second in each 5 s interval; it queues `waiting` more a second."""
+    received, points = 0.0, []
+    for i, rate in enumerate([0.0, *rates]):
+        received += 5 * rate
+        sums = CurveSums(batches=i, cost_units=served * 5 * i, seconds=i)
+        sample = PodSample(
+            "any",
+            1000.0 + 5 * i,
+            waiting=waiting * 5 * i / rows,
+            rows_received=received,
+            requests_received=received / rows,
+            curve=sums,
+        )
+        points.append(point(sample))
+    return tuple(points)
+
+
+def seen(windows: dict[str, Window], gone: dict[str, Window] | None = None) -> Load:
+    asked = max(one[-1].time for one in windows.values())
+    return load([pod(uid) for uid in windows], windows, gone or {}, asked, slack_rows=0.0)
+
+
+def test_demand_is_what_arrives_over_all_pods() -> None:
+    found = seen({"a": lived([10.0] * 6, served=10), "b": lived([20.0] * 6, served=20)})
+    assert (found.rate, found.recent, found.newest) == (30, 30, 30)
+
+
+def test_shorter_windows_see_a_step_sooner() -> None:
+    found = seen({"a": lived([10.0, 10.0, 10.0, 10.0, 10.0, 40.0], served=20)})
+    assert found.rate == pytest.approx(15)
+    assert found.recent == pytest.approx(20)
+    assert found.newest == pytest.approx(40)
+
+
+def test_refused_load_counts_up_to_twice_what_was_admitted() -> None:
+    assert seen({"a": lived([150.0] * 6, served=100)}).rate == pytest.approx(150)
+    assert seen({"a": lived([900.0] * 6, served=100)}).rate == pytest.approx(200)
+
+
+def test_what_waits_was_admitted() -> None:
+    assert seen({"a": lived([900.0] * 6, served=100, waiting=800)}).rate == pytest.approx(900)
+
+
+def test_a_backlog_is_counted_in_rows() -> None:
+    found = seen({"a": lived([80.0] * 6, served=80, waiting=8.0, rows=8)})
+    assert found.backlog == pytest.approx(240)
+
+
+def test_a_deleted_pod_is_no_dip_in_demand() -> None:
+    """Half of the demand moves from a pod that ends to one that stays."""
+    before, after = lived([20.0] * 3, served=20), lived([20.0] * 3 + [40.0] * 3, served=30)
+    alone = seen({"stays": after})
+    found = seen({"stays": after}, gone={"went": before})
+    assert alone.rate == pytest.approx(30)
+    assert found.rate == pytest.approx(40)
+
+
+def test_the_busiest_pod_stands_out_beyond_chance() -> None:
+    even = {uid: lived([20.0] * 6) for uid in "abcd"}
+    assert seen(even).imbalance == 1
+    assert seen(even).unevenness == 0
+    skewed = {**even, "e": lived([80.0] * 6)}
+    found = seen(skewed)
+    assert found.imbalance == pytest.approx(80 / 32, rel=0.05)
+    assert found.unevenness is not None
+    assert found.unevenness > 0.5
+
+
+def test_bursts_are_dispersion_and_a_trend_or_a_step_is_not() -> None:
+    bursty = seen({"a": lived([0.0, 40.0, 0.0, 40.0, 0.0, 40.0])}).dispersion
+    rising = seen({"a": lived([10.0, 12.0, 14.0, 16.0, 18.0, 20.0])}).dispersion
+    step = seen({"a": lived([10.0, 10.0, 10.0, 40.0, 40.0, 40.0])}).dispersion
+    assert bursty == pytest.approx(200), "the variance of 0 or 200 over their mean, in differences"
+    assert rising is not None
+    assert rising < 1
+    assert step == 0
+
+
+def test_nothing_seen_is_absent() -> None:
+    found = load([pod("a")], {}, {}, 1000.0, 0.0)
+    assert (found.rate, found.recent, found.newest, found.imbalance) == (None,) * 4

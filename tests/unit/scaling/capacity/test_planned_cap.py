@@ -1,0 +1,131 @@
+"""Batch cap b* and bridge (CONTROL): two batches fit the objective, and a backlog is worth longer ones."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.batch_plan import (
+    BatchPlan,
+    PlanInput,
+    cap_move,
+    next_plan,
+)
+from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.service_curve import ServiceCurve
+from penstock_operator.decide.scaling.terms import CapTerm
+from tests.unit.scaling.world import SETTINGS
+
+CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), CurveSums(), 1.0, largest=64.0)
+SEEN = PlanInput(
+    settings=SETTINGS,
+    model=CURVE,
+    memory_bound=None,
+    settled=True,
+    settled_p99_seconds=None,
+    starting=False,
+    backlog_per_pod=0.0,
+)
+
+
+def planned(plan: BatchPlan | None = None, now: float = 1000.0, **changes: object) -> BatchPlan:
+    return next_plan(plan or BatchPlan(), replace(SEEN, **changes), now)  # type: ignore[arg-type]
+
+
+def objective(milliseconds: int | None) -> PlanInput:
+    return replace(SEEN, settings=replace(SETTINGS, objective_milliseconds=milliseconds))
+
+
+def test_the_first_known_curve_sets_the_cap_at_once() -> None:
+    """((1 - 0.01) * 0.9 / 2 - 0.1) / 0.01 = 34.55"""
+    plan = planned()
+    assert (plan.cap, plan.term) == (34, CapTerm.OBJECTIVE)
+
+
+def test_noisy_batches_leave_less_room() -> None:
+    noisy = replace(CURVE, p99_ratio=1.2)
+    assert planned(model=noisy).cap == 27, "(0.4455 / 1.2 - 0.1) / 0.01"
+
+
+def test_without_an_objective_the_cap_is_all_that_is_allowed() -> None:
+    plan = next_plan(BatchPlan(), objective(None), 0.0)
+    assert (plan.cap, plan.term) == (64, CapTerm.SIZE_MAX)
+
+
+def test_an_objective_below_one_row_is_infeasible() -> None:
+    plan = next_plan(BatchPlan(), objective(150), 0.0)
+    assert (plan.cap, plan.term) == (1, CapTerm.OBJECTIVE_INFEASIBLE)
+    assert "150 ms" in cap_move(plan, objective(150)).why
+
+
+@pytest.mark.parametrize(("bound", "term"), [(20, CapTerm.MEMORY_BOUND), (40, CapTerm.OBJECTIVE)])
+def test_memory_bounds_the_plan(bound: int, term: CapTerm) -> None:
+    plan = planned(memory_bound=bound)
+    assert (plan.cap, plan.term) == (min(bound, 34), term)
+
+
+def test_never_beyond_a_quarter_more_than_the_largest_batch_measured() -> None:
+    plan = planned(model=replace(CURVE, largest=16.0))
+    assert (plan.cap, plan.term) == (20, CapTerm.MEASURED_RANGE)
+
+
+def test_up_by_a_quarter_a_minute_and_only_when_all_obey() -> None:
+    plan, now = replace(planned(now=0.0), cap=8), 0.0
+    for expected in (10, 13, 17, 22, 28, 34, 34):
+        now += 60
+        assert planned(plan, now - 1).cap == plan.cap
+        unheard = planned(plan, now, settled=False)
+        assert unheard.cap == plan.cap
+        plan = planned(plan, now)
+        assert plan.cap == expected
+
+
+def test_a_fit_that_breathes_moves_nothing_down() -> None:
+    plan = planned()
+    slower = replace(CURVE, lines=(ServiceCurve(0.11, 0.01, 16, 0.0),))
+    assert planned(plan, model=slower).cap == 34
+    slower = replace(CURVE, lines=(ServiceCurve(0.15, 0.01, 16, 0.0),))
+    assert planned(plan, model=slower).cap == 29
+
+
+def test_batch_time_over_half_the_objective_backs_off_once_a_window() -> None:
+    plan = planned(now=1000.0)
+    plan = planned(plan, 1100.0, settled_p99_seconds=0.6)
+    assert (plan.cap, plan.term) == (30, CapTerm.BACK_OFF)
+    assert planned(plan, 1120.0, settled_p99_seconds=0.6).cap == 30
+    plan = planned(plan, 1130.0, settled_p99_seconds=0.6)
+    assert plan.cap == 27
+    for minute in range(1, 12):
+        plan = planned(plan, 1130.0 + 61 * minute, settled_p99_seconds=0.3)
+    assert plan.cap == 34, "trust returns with good batches"
+
+
+def test_a_backlog_is_bridged_while_replicas_start() -> None:
+    plan = planned()
+    calm = planned(plan, 1005.0, starting=True, backlog_per_pod=20.0)
+    assert calm.bridge is None, "what waits is served by the next batch"
+    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    plan = next_plan(plan, busy, 1010.0)
+    assert cap_move(plan, busy).cap == 64, "sqrt(400 * 0.1 / 0.01) = 63.2"
+    assert cap_move(plan, busy).term is CapTerm.BRIDGE
+    assert plan.cap == 34, "capacity is still planned with b*"
+    plan = next_plan(plan, replace(busy, backlog_per_pod=0.0), 1015.0)
+    assert plan.bridge == 64, "kept while they start: every change is told to every pod"
+    plan = planned(plan, 1020.0)
+    assert plan.bridge is None
+    assert cap_move(plan, SEEN).cap == 34
+
+
+def test_a_bridge_fits_one_batch_into_the_objective_and_memory() -> None:
+    wide = replace(SETTINGS, size_max=512)
+    seen = replace(SEEN, settings=wide, model=replace(CURVE, largest=512.0), starting=True)
+    deep = replace(seen, backlog_per_pod=1e6)
+    assert next_plan(planned(settings=wide), deep, 1005.0).bridge == 89, "(0.99 - 0.1) / 0.01"
+    tight = replace(deep, memory_bound=40)
+    assert next_plan(planned(settings=wide), tight, 1005.0).bridge == 40
+
+
+def test_the_bridge_is_no_reason_to_back_off() -> None:
+    plan = replace(planned(), bridge=64)
+    after = planned(plan, 1100.0, starting=True, backlog_per_pod=400.0, settled_p99_seconds=0.8)
+    assert after.trust == 1.0

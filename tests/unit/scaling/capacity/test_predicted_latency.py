@@ -1,0 +1,65 @@
+"""Predicted p99 (CONTROL): the embedded chain, tabulated; any rho >= 1 is infinite."""
+
+from math import inf, isfinite
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity import chain, predicted
+from penstock_operator.decide.scaling.capacity.p99_table import (
+    DISPERSIONS,
+    INTERCEPTS,
+    RHOS,
+    TABLE,
+)
+from penstock_operator.decide.scaling.capacity.predicted import Traffic, largest_rho
+
+
+@pytest.mark.parametrize(("i", "j", "k"), [(0, 0, 3), (1, 2, 6), (3, 1, 8), (4, 3, 4)])
+def test_the_table_is_what_the_chain_says(i: int, j: int, k: int) -> None:
+    found = chain.p99(INTERCEPTS[i], DISPERSIONS[j], RHOS[k])
+    assert TABLE[i][j][k] == pytest.approx(found)
+
+
+def test_from_saturation_on_latency_is_infinite() -> None:
+    assert predicted.p99(0.5, 0.1, 1.0) == inf
+    assert predicted.p99(0.5, 0.1, 7.0) == inf
+    assert chain.p99(0.5, 0.1, 1.0) == inf
+
+
+@pytest.mark.parametrize("intercept", [0.0, 0.1, 0.25, 0.7, 1.0])
+@pytest.mark.parametrize("dispersion", [0.0, 0.02, 0.15, 1.0, 50.0])
+def test_latency_rises_with_load(intercept: float, dispersion: float) -> None:
+    found = [predicted.p99(intercept, dispersion, rho / 100) for rho in range(0, 100, 5)]
+    assert found == sorted(found)
+    assert found[0] > 0
+
+
+def test_burstier_traffic_waits_longer() -> None:
+    found = [predicted.p99(0.25, dispersion, 0.6) for dispersion in (0.02, 0.1, 0.3, 1.0)]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+
+
+def test_the_largest_utilisation_falls_with_bursts_unevenness_and_a_tighter_limit() -> None:
+    calm = largest_rho(Traffic(0.25, 0.03, 0.0), 2.2)
+    assert 0.8 < calm < 1
+    assert largest_rho(Traffic(0.25, 0.3, 0.0), 2.2) < calm
+    assert largest_rho(Traffic(0.25, 0.03, 0.1), 2.2) < calm
+    assert largest_rho(Traffic(0.25, 0.03, 0.0), 1.2) < calm
+    assert largest_rho(Traffic(0.25, 0.03, 0.0), 0.01) == 0
+
+
+def test_even_traffic_meets_the_limit_at_the_tabulated_utilisation() -> None:
+    limit = predicted.p99(0.4, 0.1, 0.7)
+    assert largest_rho(Traffic(0.4, 0.1, 0.0), limit) == pytest.approx(0.7, abs=0.02)
+
+
+def test_arrivals_keep_their_mean_and_variance() -> None:
+    for mean, scale in ((0.5, 0.3), (3.0, 1.0), (6.0, 4.0)):
+        chances = chain._arrivals(mean, scale)
+        found = sum(k * chance for k, chance in enumerate(chances))
+        variance = sum(k * k * chance for k, chance in enumerate(chances)) - found**2
+        assert sum(chances) == pytest.approx(1)
+        assert all(isfinite(one) for one in chances)
+        assert found == pytest.approx(mean, rel=1e-3)
+        assert variance == pytest.approx(scale * mean, rel=0.2, abs=0.2), "rounding adds a sixth"

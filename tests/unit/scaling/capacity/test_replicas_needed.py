@@ -1,0 +1,169 @@
+"""The second law's count (CONTROL): the most that any need asks for, given back with care; the user's guards."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity.count import (
+    Count,
+    CountInput,
+    most_needed,
+    next_count,
+    noted,
+)
+from penstock_operator.decide.scaling.capacity.load import Load
+from penstock_operator.decide.scaling.law import Guards
+from penstock_operator.decide.scaling.terms import ReplicasMove, ReplicasTerm
+from tests.unit.scaling.world import SETTINGS
+
+PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)
+CALM = Load(200.0, 200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)
+SEEN = CountInput(
+    settings=PLAIN,
+    replicas=4,
+    ready=4,
+    unmeasured=0,
+    waiting=0.0,
+    load=CALM,
+    imbalance=1.0,
+    forecast=200.0,
+    capacity_each=100.0,
+    capacity_ready=400.0,
+    utilization_target=0.8,
+    startup_seconds=60.0,
+    started_seconds=0.0,
+    next_batch=128.0,
+    spare_seconds=1.0,
+)
+
+
+def load(rate: float, backlog: float = 0.0, newest: float | None = None) -> Load:
+    return replace(CALM, rate=rate, recent=rate, newest=newest or rate, backlog=backlog)
+
+
+def guarded(**guards: int) -> CountInput:
+    return replace(SEEN, settings=replace(PLAIN, guards=Guards(**guards)))
+
+
+def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
+    """Decide as after a long time of the same."""
+    need = most_needed(seen)
+    count = noted(Count(begun=0.0), need.surely, 1e9, now)
+    return next_count(count, seen, need, now)
+
+
+def test_the_forecast_is_served_at_the_utilisation_that_meets_the_objective() -> None:
+    need = most_needed(replace(SEEN, forecast=500.0, utilization_target=0.5))
+    assert (need.replicas, need.term) == (10, ReplicasTerm.FORECAST)
+
+
+def test_what_comes_now_is_never_over_85_percent() -> None:
+    need = most_needed(replace(SEEN, load=load(400.0)))
+    assert (need.replicas, need.term) == (5, ReplicasTerm.DEMAND)
+
+
+def test_a_backlog_is_to_be_gone_30_seconds_after_help_came() -> None:
+    """600 wait and 100 a second more come than 4 serve: 6600 in 60 s; (500 + 220) / 100."""
+    need = most_needed(replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None))
+    assert (need.replicas, need.term) == (8, ReplicasTerm.BACKLOG)
+
+
+def test_what_the_ready_pods_will_have_served_is_not_asked_for_again() -> None:
+    seen = replace(SEEN, load=load(200.0, backlog=5000.0), spare_seconds=None)
+    assert most_needed(seen).term is not ReplicasTerm.BACKLOG, "200 spare for 60 s serve 12000"
+
+
+def test_what_starts_is_not_asked_for_twice() -> None:
+    """Two replicas that have been starting for 55 s each serve 11000 rows before a new one could."""
+    seen = replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None)
+    assert most_needed(replace(seen, started_seconds=110.0)).term is not ReplicasTerm.BACKLOG
+
+
+def test_panic_believes_the_last_scrape() -> None:
+    seen = replace(SEEN, load=load(300.0, backlog=1000.0, newest=1200.0))
+    need = most_needed(seen)
+    assert (need.replicas, need.term) == (15, ReplicasTerm.PANIC)
+    assert most_needed(replace(seen, load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
+        ReplicasTerm.PANIC
+    ), "172 rows beyond the next batch are 0.43 s of work"
+
+
+def test_up_at_once_and_never_over_the_maximum() -> None:
+    assert settled(replace(SEEN, forecast=2000.0)).replicas == 25
+    held = settled(replace(SEEN, forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
+    assert (held.replicas, held.term) == (4, ReplicasTerm.MAX_REPLICAS)
+
+
+def test_down_only_after_the_whole_hold() -> None:
+    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0)
+    need = most_needed(seen)
+    count = noted(Count(begun=0.0), 8, 120.0, 1000.0)
+    for now, expected in ((1060.0, 8), (1119.0, 8), (1121.0, 6)):
+        count = noted(count, need.replicas, 120.0, now)
+        assert next_count(count, seen, need, now).replicas == expected
+
+
+def test_the_hold_is_the_specs_or_twice_a_start() -> None:
+    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=200.0)
+    young = Count(begun=700.0)
+    need = most_needed(seen)
+    held = next_count(noted(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
+    assert (held.term, held.hold_until) == (ReplicasTerm.STABILIZING, 1100.0)
+    asked = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
+    moved = next_count(noted(young, need.replicas, 30.0, 1000.0), asked, need, 1000.0)
+    assert moved.term is ReplicasTerm.SPARE_CAPACITY
+
+
+def test_at_most_a_quarter_a_minute_is_given_back() -> None:
+    seen = replace(SEEN, replicas=20, ready=20, capacity_ready=2000.0)
+    assert settled(seen).replicas == 15
+    need = most_needed(seen)
+    count = noted(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
+    held = next_count(count, seen, need, 1000.0)
+    assert (held.replicas, held.term, held.hold_until) == (20, ReplicasTerm.RATE_LIMITED, 1030.0)
+
+
+def test_a_need_that_is_met_by_a_hair_gives_nothing_back() -> None:
+    seen = replace(SEEN, forecast=239.0, replicas=4)
+    assert most_needed(seen).replicas == 3
+    assert settled(seen).replicas == 4
+    assert settled(replace(seen, forecast=220.0)).replicas == 3
+
+
+def test_busy_replicas_stay_whatever_the_forecast() -> None:
+    """Some pods are slow: four could serve 290 a second at 85 %, and yet these five are full."""
+    seen = replace(SEEN, load=load(290.0), forecast=10.0, replicas=5, ready=5)
+    move = settled(seen)
+    assert (move.replicas, move.term) == (5, ReplicasTerm.STEADY)
+    assert "72 % busy" in move.why
+
+
+def test_a_pod_without_a_window_counts_as_busy() -> None:
+    seen = replace(SEEN, replicas=6, ready=6, capacity_ready=600.0)
+    assert settled(seen).replicas == 5
+    blind = replace(seen, unmeasured=3)
+    assert settled(blind).replicas == 6
+
+
+def test_the_built_in_targets_guard_nothing() -> None:
+    """queueDepth 4 and 50 to 90 % stand for every pool; only what somebody asked for is a guard."""
+    assert most_needed(replace(SEEN, waiting=4000.0)).term is ReplicasTerm.FORECAST
+
+
+def test_the_users_queue_depth_is_a_floor() -> None:
+    need = most_needed(replace(guarded(target_per_replica=10), waiting=91.0))
+    assert (need.replicas, need.term) == (10, ReplicasTerm.QUEUE_DEPTH)
+
+
+def test_the_users_high_percent_caps_effective_utilisation() -> None:
+    seen = replace(guarded(high_percent=20), forecast=0.0)
+    assert (most_needed(seen).replicas, most_needed(seen).term) == (10, ReplicasTerm.HIGH_PERCENT)
+    assert most_needed(replace(seen, imbalance=1.5)).replicas == 15, "the busiest pod counts"
+
+
+@pytest.mark.parametrize(("low", "expected"), [(10, 8), (60, 6)])
+def test_the_users_low_percent_permits_and_never_forces(low: int, expected: int) -> None:
+    seen = replace(guarded(low_percent=low), replicas=8, ready=8, capacity_ready=800.0)
+    assert settled(seen).replicas == expected
+    needed = replace(seen, forecast=800.0)
+    assert settled(needed).replicas >= 8

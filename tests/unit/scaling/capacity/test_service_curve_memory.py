@@ -1,0 +1,130 @@
+"""Service curve (CONTROL): warm-up is a prior, data fades, odd intervals are dropped, nothing is stretched far."""
+
+import pytest
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.curves import Curves, learn, of_revision
+from penstock_operator.decide.scaling.capacity.model import Model, model
+from penstock_operator.decide.scaling.counters import Point, point
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.observed import PodSample
+
+WARM_UP = (1, 2, 4, 8, 16, 32)
+
+
+class Pod:
+    """A pod that runs what the story says: t(b) = a + c*b."""
+
+    def __init__(
+        self, a: float = 0.1, c: float = 0.01, uid: str = "pod", warm: bool = True
+    ) -> None:
+        self.a, self.c, self.uid, self.now = a, c, uid, 1000.0
+        self.sums = [0.0] * 6
+        self.curves = Curves()
+        if warm:
+            self.run(*WARM_UP)
+            self.scrape()
+
+    def run(self, *batches: int, extra: float = 0.0) -> None:
+        for b in batches:
+            t = self.a + self.c * b + extra
+            for i, grown in enumerate((1.0, b, b * b, t, b * t, t * t)):
+                self.sums[i] += grown
+
+    def scrape(self, epoch: int = 0) -> Model:
+        self.now += 5
+        names = list(CurveSums.model_fields)[1:]
+        sums = CurveSums(epoch=epoch, **dict(zip(names, self.sums, strict=True)))
+        sample = point(PodSample(self.uid, self.now, curve=sums))
+        pod = LawPod(self.uid, True, False, True, None, revision="one")
+        self.curves = learn(self.curves, {self.uid: window(sample)}, (pod,))
+        found = model(of_revision(self.curves, "one"))
+        assert found is not None
+        return found
+
+
+def window(*points: Point) -> tuple[Point, ...]:
+    return points
+
+
+def test_warm_up_alone_gives_the_curve() -> None:
+    found = Pod().scrape()
+    assert found.identified
+    assert found.seconds(20) == pytest.approx(0.3, rel=0.02)
+    assert found.capacity(20) == pytest.approx(20 / 0.3, rel=0.02)
+
+
+def test_a_cap_that_never_moves_does_not_hide_the_slope() -> None:
+    pod = Pod()
+    for _ in range(200):
+        pod.run(*[8] * 10)
+        found = pod.scrape()
+    assert found.seconds(24) == pytest.approx(0.34, rel=0.03)
+
+
+def test_without_warm_up_one_size_tells_no_slope_and_errs_on_the_long_side() -> None:
+    pod = Pod(warm=False)
+    pod.run(*[8] * 50)
+    found = pod.scrape()
+    assert not found.identified
+    assert found.seconds(16) == pytest.approx(2 * 0.18), "as if all time were per row"
+
+
+def test_nothing_is_planned_far_beyond_what_was_measured() -> None:
+    pod = Pod(warm=False)
+    pod.run(*[2, 4, 6, 8] * 20)
+    assert pod.scrape().largest <= 8
+    pod.run(*[16] * 20)
+    assert 8 < pod.scrape().largest <= 16
+
+
+def test_one_odd_interval_is_dropped_and_three_are_a_real_change() -> None:
+    pod = Pod()
+    for _ in range(20):
+        pod.run(4, 8, 12, 16)
+        before = pod.scrape()
+    for interval in range(3):
+        assert pod.scrape().seconds(16) == pytest.approx(before.seconds(16)), interval
+        pod.run(*[4, 8, 12, 16] * 5, extra=0.2)
+        found = pod.scrape()
+    assert found.seconds(16) == pytest.approx(0.46, rel=0.02), "the old curve is forgotten at once"
+
+
+def test_slow_drift_is_followed() -> None:
+    pod = Pod()
+    for _ in range(400):
+        pod.a *= 1.001
+        pod.run(*[4, 8, 12, 16] * 5)
+        found = pod.scrape()
+    assert found.seconds(16) == pytest.approx(pod.a + 0.16, rel=0.1)
+
+
+def test_a_restarted_pod_begins_with_its_new_warm_up() -> None:
+    pod = Pod()
+    for _ in range(10):
+        pod.run(4, 8, 12, 16)
+        pod.scrape()
+    pod.sums, pod.c = [0.0] * 6, 0.02
+    pod.run(*WARM_UP)
+    assert pod.scrape().seconds(16) == pytest.approx(0.42, rel=0.02)
+
+
+def test_what_a_pod_taught_outlives_it_while_its_revision_lives() -> None:
+    pod = Pod()
+    pod.run(4, 8, 12, 16)
+    pod.scrape()
+    sibling = LawPod("other", True, False, True, None, revision="one")
+    after = learn(pod.curves, {}, (sibling,))
+    found = model(of_revision(after, "one"))
+    assert found is not None
+    assert found.seconds(20) == pytest.approx(0.3, rel=0.05)
+    stranger = LawPod("third", True, False, True, None, revision="two")
+    assert of_revision(learn(after, {}, (stranger,)), "one") == ()
+
+
+def test_q_is_the_noise_around_the_curve() -> None:
+    pod = Pod()
+    for i in range(40):
+        pod.run(4, 8, 12, 16, extra=0.02 if i % 2 else -0.02)
+    assert 1.1 < pod.scrape().p99_ratio < 1.4
+    assert Pod().scrape().p99_ratio < 1.05

@@ -1,0 +1,115 @@
+"""Start-up is measured, and demand is forecast exactly that far; headroom is learned from the misses."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity import forecast
+from penstock_operator.decide.scaling.capacity.forecast import Forecaster, Sample
+from penstock_operator.decide.scaling.capacity.startup import Startup, p90_seconds, watch
+from penstock_operator.decide.scaling.law import LawPod
+
+
+def pod(uid: str, ready_since: float | None = None, bound: float | None = 1000.0) -> LawPod:
+    return LawPod(
+        uid,
+        ready=ready_since is not None,
+        terminating=False,
+        acknowledged=True,
+        cap_bound=None,
+        scheduled_since=bound,
+        ready_since=ready_since,
+    )
+
+
+def started(*seconds: float) -> Startup:
+    known = Startup()
+    for i, took in enumerate(seconds):
+        known = watch(known, [pod(f"pod-{i}")], 1000.0)
+        known = watch(known, [pod(f"pod-{i}", 1000.0 + took)], 1000.0 + took + 3)
+    return known
+
+
+def test_before_any_start_the_prior_stands() -> None:
+    assert p90_seconds(Startup(), 1000.0) == pytest.approx(120)
+
+
+def test_few_starts_move_the_prior_and_many_replace_it() -> None:
+    few, some = p90_seconds(started(20.0), 0.0), p90_seconds(started(*[20.0] * 5), 0.0)
+    assert 20 < some < few < 120
+    assert p90_seconds(started(*[20.0] * 11, 50.0), 0.0) == 20
+    assert p90_seconds(started(*[20.0] * 10, 50.0, 50.0), 0.0) == 50
+
+
+def test_a_start_that_takes_long_counts_while_it_runs() -> None:
+    known = watch(started(*[20.0] * 10), [pod("slow")], 1000.0)
+    assert p90_seconds(known, 1010.0) == 20
+    known = watch(known, [pod("slow"), pod("slower")], 1001.0)
+    assert p90_seconds(known, 1400.0) == pytest.approx(400)
+
+
+def test_waiting_for_a_node_is_no_start_up() -> None:
+    known = watch(Startup(), [pod("a", bound=None)], 1000.0)
+    assert known.running == {}
+    known = watch(known, [pod("a", bound=2000.0)], 2000.0)
+    known = watch(known, [pod("a", 2030.0, bound=2000.0)], 2030.0)
+    assert known.finished == (30.0,)
+
+
+def test_a_pod_that_is_ready_again_started_nothing() -> None:
+    known = watch(Startup(), [pod("a", 1020.0)], 1020.0)
+    known = watch(known, [pod("a")], 5000.0)
+    known = watch(known, [pod("a", 9000.0)], 9000.0)
+    assert known.finished == ()
+
+
+def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Forecaster:
+    known = Forecaster()
+    for i, rate in enumerate(rates):
+        sample = Sample(rate, rate, felt=felt, judged=True)
+        known = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
+    return known
+
+
+def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> None:
+    known = story([100.0] * 200)
+    assert forecast.middle(known, 60.0) == pytest.approx(100)
+    assert forecast.upper(known, 60.0) == pytest.approx(100, rel=0.01)
+    assert known.quantile_level < forecast.FIRST_LEVEL
+
+
+def test_a_trend_is_followed_and_damped() -> None:
+    known = story([100.0 + i for i in range(100)])
+    near, far = forecast.middle(known, 30.0), forecast.middle(known, 600.0)
+    assert known.level < near < far
+    assert far < known.level * (1 + forecast.LARGEST_TREND) + 1e-9
+
+
+def test_demand_never_falls_below_nothing() -> None:
+    assert forecast.middle(story([1000.0 - 10 * i for i in range(100)]), 600.0) >= 0
+
+
+def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
+    wild = [100.0 * (1.5 if i // 30 % 2 else 1.0) for i in range(400)]
+    assert forecast.upper(story(wild), 60.0) > 1.1 * forecast.middle(story(wild), 60.0)
+
+
+def test_only_a_miss_that_hurts_raises_the_level() -> None:
+    rates = [100.0] * 60 + [100.0 + 8 * i for i in range(30)]
+    calm, hurt = story(rates), story(rates, felt=True)
+    assert hurt.quantile_level > calm.quantile_level
+    assert hurt.quantile_level <= forecast.LARGEST_LEVEL
+
+
+def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
+    known = story([100.0] * 20)
+    later = forecast.advance(known, Sample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
+    assert later.misses == known.misses
+    assert replace(later, pending=()).quantile_level == known.quantile_level
+
+
+def test_a_step_beyond_chance_is_believed_at_once_and_noise_is_not() -> None:
+    step = story([100.0, 101.0, 99.0] * 30 + [300.0])
+    assert step.level > 250
+    noisy = story([100.0, 160.0, 60.0, 120.0, 40.0] * 20 + [160.0])
+    assert noisy.level < 130

@@ -1,0 +1,84 @@
+"""The bench's arithmetic: worst attainment, tuned settings, gaps closed."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock_simulator.arrivals import steps
+from penstock_simulator.baselines.fixed import fixed
+from penstock_simulator.outcome import Outcome
+from penstock_simulator.world import simulate
+from tests.bench.control import plan
+from tests.bench.control.figures import best_single_settings, clairvoyant_costs, rows, score
+from tests.bench.control.jobs import CLAIRVOYANT, Job, Result
+from tests.bench.control.recovery import recovered_after
+from tests.unit.simulator.scenarios import EXACT, world
+
+
+def result(
+    trace: str, law: str, gpu_hours: float, attainment: float = 1.0, seed: int = 1
+) -> Result:
+    found = Outcome(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
+    return Result(Job(Path(), trace, None, law, seed), found, 1.0)
+
+
+def everywhere(law: str, gpu_hours: float, attainment: float = 1.0) -> list[Result]:
+    traces = [trace for part in plan.PARTS for trace in part]
+    return [result(trace, law, gpu_hours, attainment) for trace in traces]
+
+
+def test_a_law_is_as_good_as_its_worst_seed() -> None:
+    found = rows([result("mooncake", "a", 4.0, 0.999, 1), result("mooncake", "a", 9.0, 0.98, 2)])
+    assert [one.attainment for one in found] == [0.98]
+    assert found[0].gpu_hours == pytest.approx(6.0)
+
+
+def test_the_bound_is_the_cheapest_run_that_attains_whoever_made_it() -> None:
+    runs = [
+        result("mooncake", CLAIRVOYANT, 5.0),
+        result("mooncake", "keda-queue-5", 4.0),
+        result("mooncake", "hpa-70", 3.0, 0.98),
+    ]
+    assert clairvoyant_costs(runs) == {("mooncake", 1, 60.0): 4.0}
+
+
+def test_a_setting_is_tuned_on_the_other_traces_and_must_attain_on_its_own() -> None:
+    runs = [
+        result("azure_conv", "cheap", 1.0),
+        result("burstgpt", "cheap", 1.0),
+        result("mooncake", "cheap", 1.0, attainment=0.9),
+        *everywhere("safe", 2.0),
+        *everywhere("dear", 3.0),
+    ]
+    found = best_single_settings(runs, ["cheap", "safe", "dear"])
+    assert found == {"azure_conv": "safe", "burstgpt": "safe", "mooncake": "safe"}
+
+
+def test_gaps_closed_are_shares_of_the_way_to_the_bound() -> None:
+    runs = [
+        *everywhere(plan.DEFAULT, 12.0),
+        *everywhere(CLAIRVOYANT, 10.0),
+        *everywhere("keda-queue-5", 20.0),
+        *everywhere("hpa-70", 50.0),
+        result(plan.WITHOUT_TARGET, plan.DEFAULT, 99.0, 0.5),
+    ]
+    found = score(runs, best_single_settings(runs, ["keda-queue-5"]))
+    assert found.attainment == 1.0
+    assert found.over_clairvoyant == pytest.approx(1.2)
+    assert found.gaps_closed["keda-queue-5"] == pytest.approx(0.8)
+    assert found.gaps_closed["best single setting"] == pytest.approx(0.8)
+    assert found.gaps_closed["hpa-70"] == pytest.approx(0.95)
+
+
+def test_every_trace_is_either_tuned_on_or_named_without_a_target() -> None:
+    assert {trace for part in plan.PARTS for trace in part} | {plan.WITHOUT_TARGET} == set(
+        plan.TRACES
+    )
+
+
+def test_recovery_is_over_when_every_ten_seconds_attain_again() -> None:
+    arrivals = steps([(20.0, 100.0), (200.0, 20.0), (20.0, 200.0)], seed=1)
+    run = simulate(world(1), fixed(1), arrivals)
+    overload_ends = 20.0 + 20.0 * 200.0 / EXACT.capacity(32)
+    assert 30.0 <= recovered_after(run, 100.0) <= overload_ends + 20.0
+    assert recovered_after(simulate(world(6), fixed(6), arrivals), 100.0) == 0.0

@@ -1,0 +1,63 @@
+"""The simulator's rule for the next batch beside the runtime's own, batch for batch."""
+
+from random import Random
+
+import pytest
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.former import Batch, FormingLimits, Outlook, WaitUntil, form
+from penstock_runtime.batching.service_time import ServiceTime
+from penstock_runtime.waiting.queue import WaitingRequests
+from penstock_simulator.engine import Engine
+from penstock_simulator.pod import Pod, PodLimits
+from tests.unit.engine.builders import a_request
+from tests.unit.simulator.scenarios import EXACT
+
+WINDOW = 0.05
+
+
+@pytest.mark.parametrize("rate", [2.0, 15.0, 40.0, 90.0])
+@pytest.mark.parametrize("cap", [4, 16])
+def test_both_form_the_same_batches_at_the_same_times(rate: float, cap: int) -> None:
+    arrivals = _arrivals(rate)
+    assert _simulated(arrivals, cap) == pytest.approx(_by_the_runtime(arrivals, cap))
+
+
+def _arrivals(rate: float) -> list[float]:
+    random, now, found = Random(7), 0.0, list[float]()  # noqa: S311 - traffic, no secret
+    for _ in range(400):
+        now += random.expovariate(rate)
+        found.append(now)
+    return found
+
+
+def _simulated(arrivals: list[float], cap: int) -> list[float]:
+    engine = Engine(EXACT, None, cap)
+    pod = Pod("pod-0", 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
+    pod.cap = cap
+    pod.push(arrivals)
+    pod.advance(1e9)
+    return [
+        value for end, last in zip(engine.ends, engine.lasts, strict=True) for value in (end, last)
+    ]
+
+
+def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
+    """Let the runtime's former work: it looks when the engine is free, at arrivals and when it asked to."""
+    waiting = WaitingRequests(Discipline.FIRST_IN_FIRST_OUT)
+    found, now, come, served = list[float](), 0.0, 0, 0
+    while served < len(arrivals):
+        while come < len(arrivals) and arrivals[come] <= now:
+            waiting.add(a_request(f"r{come}", arrived=arrivals[come]))
+            come += 1
+        recent = sum(now - 1.0 <= at <= now for at in arrivals[max(0, come - 200) : come])
+        outlook = Outlook(ServiceTime(EXACT.a, EXACT.c), float(recent))
+        placed = form(waiting, FormingLimits(cap, WINDOW), outlook, now)
+        following = arrivals[come] if come < len(arrivals) else 1e9
+        if isinstance(placed, Batch):
+            now += EXACT.seconds(placed.rows)
+            served += placed.rows
+            found += [now, served]
+        else:
+            now = min(placed.time, following) if isinstance(placed, WaitUntil) else following
+    return found

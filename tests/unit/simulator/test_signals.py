@@ -1,0 +1,108 @@
+"""What laws see of the simulated world: late, sometimes nothing, and never the future."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from penstock_operator.decide.scaling.law import Decision, LawInput
+from penstock_operator.decide.scaling.service_curve import fit
+from penstock_operator.observed import SignalSource
+from penstock_simulator.arrivals import steps
+from penstock_simulator.baselines.reading import decided
+from penstock_simulator.laws import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
+from penstock_simulator.outcome import outcome
+from penstock_simulator.scenario import EPOCH, Loss
+from penstock_simulator.world import Moment, reversals, simulate
+from tests.unit.simulator.scenarios import EXACT, world
+
+
+@dataclass
+class Witness:
+    """A law that only remembers what it saw."""
+
+    name: str = "witness"
+    seen: list[tuple[float, LawInput]] = field(default_factory=list)
+
+    def initial(self, now: float) -> float:
+        return now
+
+    def step(self, state: float, observed: LawInput, now: float) -> tuple[float, Decision]:
+        self.seen.append((now - EPOCH, observed))
+        return state, decided(observed, observed.replicas, None)
+
+
+def test_samples_are_as_late_as_the_scenario_says() -> None:
+    law = Witness()
+    simulate(world(2, loss=Loss(delay_seconds=10.0)), law, steps([(50.0, 60.0)], seed=1))
+    ages = {
+        now - (sample.time - EPOCH) for now, seen in law.seen for sample in seen.signals.samples
+    }
+    assert ages == {10.0}
+
+
+def test_counters_tell_demand_and_the_curve_as_they_are() -> None:
+    law = Witness()
+    arrivals = steps([(80.0, 100.0)], seed=1)
+    simulate(world(2), law, arrivals)
+    now, seen = law.seen[-1]
+    received = sum(sample.rows_received or 0.0 for sample in seen.signals.samples)
+    assert received == np.searchsorted(arrivals, now - 5.0)
+    sums = seen.signals.samples[0].curve
+    assert sums is not None
+    curve = fit(sums)
+    assert curve is not None
+    assert (curve.a, curve.c) == pytest.approx((EXACT.a, EXACT.c), rel=1e-6)
+
+
+def test_duty_saturates_under_batching_as_control_says() -> None:
+    """A replica at 13 % of its capacity reads about 80 % busy; from 39 % up it is always busy."""
+    law = Witness()
+    arrivals = steps([(0.13 * EXACT.capacity(32), 600.0)], seed=1)
+    simulate(world(1), law, arrivals)
+    duties = [sample.gpu_utilization or 0.0 for _, seen in law.seen[5:] for sample in seen.signals.samples]  # fmt: skip
+    assert 0.6 < sum(duties) / len(duties) < 0.85
+
+
+def test_an_outage_shows_no_source_at_all() -> None:
+    law = Witness()
+    simulate(world(1, loss=Loss(outages=((20.0, 40.0),))), law, steps([(20.0, 60.0)], seed=1))
+    blind = [now for now, seen in law.seen if seen.signals.source is SignalSource.NONE]
+    assert blind == [20.0, 25.0, 30.0, 35.0]
+
+
+def test_lost_samples_are_lost() -> None:
+    law = Witness()
+    simulate(world(4, loss=Loss(share=0.5)), law, steps([(20.0, 300.0)], seed=1))
+    counts = [len(seen.signals.samples) for _, seen in law.seen[2:]]
+    assert 0.35 < sum(counts) / (4 * len(counts)) < 0.65
+
+
+@pytest.mark.parametrize("name", [*OWN, *VENDOR_DEFAULTS])
+def test_every_law_follows_a_step_and_stays_inside_its_bounds(name: str) -> None:
+    arrivals = steps([(120.0, 300.0), (500.0, 400.0), (60.0, 300.0)], seed=1)
+    run = simulate(world(4), law_named(name, EXACT), arrivals)
+    wanted = [one.wanted for one in run.moments]
+    assert all(1 <= one <= 64 for one in wanted)
+    assert max(wanted) > 4
+    assert outcome(run).requests == len(arrivals)
+
+
+def test_laws_of_the_operator_survive_a_lossy_store() -> None:
+    arrivals = steps([(300.0, 400.0)], seed=1)
+    loss = Loss(share=0.2, outages=((100.0, 220.0),))
+    for name in OWN:
+        run = simulate(world(8, loss=loss), law_named(name, EXACT), arrivals)
+        blind = [one.wanted for one in run.moments if 100.0 <= one.time < 220.0]
+        assert min(blind) >= blind[0]
+
+
+def test_an_unknown_law_is_refused_with_what_there_is() -> None:
+    with pytest.raises(UnknownLaw, match="keda-queue-N"):
+        law_named("keda-queue-many", EXACT)
+
+
+def test_reversals_count_turns_only() -> None:
+    counts = [3, 4, 5, 5, 4, 4, 6, 6]
+    moments = [Moment(0.0, 0.0, wanted, 0, 0, 1, 0.0, "", "") for wanted in counts]
+    assert reversals(moments) == 2

@@ -1,0 +1,69 @@
+"""Traces are read as they are, and scaled without losing their shape."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock_simulator.__main__ import main
+from penstock_simulator.arrivals import from_counts, requests_for, scaled
+from penstock_simulator.traces import UnreadableTrace, read_trace
+from tests.unit.simulator.scenarios import EXACT
+
+
+def test_azure_stamps_are_read_to_the_microsecond(tmp_path: Path) -> None:
+    path = tmp_path / "azure.csv.gz"
+    text = "TIMESTAMP,ContextTokens\n2023-11-16 18:17:03.9799600,4808\n2023-11-16 18:17:04.0319600,3180\n"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert read_trace(path).times == pytest.approx([0.0, 0.052])
+
+
+def test_mooncake_milliseconds_and_plain_seconds_are_read(tmp_path: Path) -> None:
+    mooncake, plain = tmp_path / "m.jsonl", tmp_path / "plain.txt"
+    mooncake.write_text('{"timestamp": 500}\n{"timestamp": 2500}\n', encoding="utf-8")
+    plain.write_text("# seconds\n10.5\n12.5,whatever\n", encoding="utf-8")
+    assert list(read_trace(mooncake).times) == list(read_trace(plain).times) == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7\n", "one\ntwo\n", "nan\n3\n", '{"time": 1}\n{"time": 2}\n']
+)
+def test_what_is_no_trace_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UnreadableTrace, match=r"bad\.txt"):
+        read_trace(path)
+
+
+def test_scaling_keeps_the_shape_and_meets_the_count() -> None:
+    times = np.concatenate((np.linspace(0, 100, 100), np.linspace(100, 200, 900)))
+    for wanted in (20_500.0, 333.0):
+        found = scaled(times, wanted, seed=1)
+        assert len(found) == pytest.approx(wanted, rel=0.06)
+        assert (found < 100).mean() == pytest.approx(0.1, abs=0.04)
+        assert (np.diff(found) >= 0).all()
+
+
+def test_the_scale_is_eight_replicas_of_full_batches() -> None:
+    assert requests_for(3600.0, EXACT, 32) / 3600.0 == pytest.approx(8 * 32 / 0.42)
+
+
+def test_counts_per_bin_become_a_rate_without_steps() -> None:
+    found = from_counts(np.array([0.0, 60.0, 120.0]), np.array([0.0, 100.0, 0.0]), 60.0)
+    assert np.median(found) == pytest.approx(90.0, abs=1.0)
+    assert ((found > 30) & (found < 150)).all()
+
+
+def test_the_command_line_writes_table_plot_and_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "steady.txt"
+    path.write_text("\n".join(str(i / 100) for i in range(20_000)), encoding="utf-8")
+    out = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
+    laws = ["--law", "UtilizationBand", "hpa-70", "--mean-replicas", "0", "--start", "3"]
+    assert main(["simulate", "--trace", str(path), *laws, *out]) == 0
+    assert "hpa-70" in capsys.readouterr().out
+    assert (tmp_path / "a.png").stat().st_size > 10_000
+    assert '"gpu_hours"' in (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert main(["simulate", "--trace", str(path), "--law", "magic", *out]) == 2
