@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_api.status import LastDecision
+from penstock_api.decided import LastDecision
 from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 

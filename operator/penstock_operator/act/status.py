@@ -30,8 +30,20 @@ FLOORS: Mapping[str, float] = {
     "gpuUtilizationPercent": 5.0,
     "waiting": 2.0,
     "rowsPerSecond": 1.0,
+    "forecastRowsPerSecond": 1.0,
     "batchP99Milliseconds": 5.0,
     "batchTimeTargetMilliseconds": 1.0,
+    "curve.interceptMilliseconds": 0.5,
+    "curve.millisecondsPerRow": 0.05,
+    "curve.rSquared": 0.1,
+    "curve.meanRows": 1.0,
+    "curve.largestRows": 1.0,
+    "rowsPerSecondPerReplica": 1.0,
+    "effectiveUtilizationPercent": 5.0,
+    "utilizationTargetPercent": 5.0,
+    "imbalance": 0.1,
+    "predictedP99Milliseconds": 10.0,
+    "startupP90Seconds": 5.0,
 }
 """Below this difference a sample is the same, whatever its share."""
 DECIDED = ("algorithm", "cap", "replicas")
@@ -55,11 +67,20 @@ def worth_writing(held: Json, wanted: Json, last_written: float | None, now: flo
 
 def samples_moved(held: Json, wanted: Json) -> bool:
     """Return whether a sample left its dead band, or the last decision reads differently."""
-    before, after = held.get("scaling") or {}, wanted.get("scaling") or {}
+    before, after = _flat(held.get("scaling") or {}), _flat(wanted.get("scaling") or {})
     if any(_moved(key, before.get(key), after.get(key)) for key in {*before, *after}):
         return True
     old, new = held.get("lastDecision") or {}, wanted.get("lastDecision") or {}
     return {**old, "time": ""} != {**new, "time": ""}
+
+
+def _flat(samples: Json) -> dict[str, object]:
+    """Return the samples by path: `curve` holds several."""
+    found: dict[str, object] = {}
+    for key, value in samples.items():
+        nested = value.items() if isinstance(value, Mapping) else ()
+        found |= {f"{key}.{name}": one for name, one in nested} if nested else {key: value}
+    return found
 
 
 def _facts(status: Json) -> Json:

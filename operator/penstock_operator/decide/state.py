@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.attainment import Attainment
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class PoolMemory:
     """What this process published last: the store may not have seen it yet."""
     busy_until: float = 0.0
     """Until when the pool is visited at the fast tick for what it did before."""
+    attainment: Attainment = Attainment()
+    """Requests on time, and all."""
     contest: tuple[tuple[float, str], ...] = ()
     """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
 

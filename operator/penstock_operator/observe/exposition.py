@@ -26,6 +26,7 @@ class BadExposition(ValueError):
 
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
+_REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
 _SUMS = {
     "batches": names.METRIC_CURVE_BATCHES,
     "cost_units": names.METRIC_CURVE_COST,
@@ -47,7 +48,10 @@ WANTED = (
     names.METRIC_LIMITS_GENERATION,
     names.METRIC_POD_INFO,
     names.METRIC_GPU_UTILIZATION,
+    names.METRIC_REQUESTS,
+    names.METRIC_REQUESTS_REFUSED,
     _BUCKET,
+    _REQUEST_BUCKET,
     *_SUMS.values(),
 )
 """Every series that a sample is made from, and no other: the rest is for people."""
@@ -101,7 +105,20 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         limits_generation=value(names.METRIC_LIMITS_GENERATION),
         gpu_utilization=duty,
         duty_source=source,
+        requests_settled=_settled(by_name),
+        request_duration_buckets=_buckets(by_name.get(_REQUEST_BUCKET, [])),
     )
+
+
+def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
+    """Return ended requests and refusals, those by the client's own fault left out; None where no end is told."""
+    ended = by_name.get(names.METRIC_REQUESTS, [])
+    refused = [
+        one
+        for one in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
+        if one.labels.get("reason") not in names.CLIENT_FAULTS
+    ]
+    return measured(sum(one.value for one in [*ended, *refused])) if ended else None
 
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:

@@ -17,6 +17,8 @@ QUANTITIES_BY_NATURE = {
     "max",
     "cap",
     "recommendedCap",
+    "plannedCap",
+    "accelerators",
     "generation",
     "observedGeneration",
     "priority",
