@@ -38,7 +38,7 @@ async def observe_signals(
     by_server: dict[str | None, list[PoolPods]] = defaultdict(list)
     for pool in pools:
         by_server[pool.prometheus_url].append(pool)
-    rounds = await asyncio.gather(
+    answers = await asyncio.gather(
         *(
             _read_directly(session, dict.fromkeys(each, NOT_CONFIGURED), now)
             if url is None
@@ -46,7 +46,7 @@ async def observe_signals(
             for url, each in by_server.items()
         )
     )
-    return {uid: signals for one in rounds for uid, signals in one.items()}
+    return {uid: signals for one in answers for uid, signals in one.items()}
 
 
 async def _read_server(
