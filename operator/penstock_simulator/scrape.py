@@ -58,6 +58,8 @@ class Scraper:
             batch_cap_bound=float(self._bound),
             gpu_utilization=min(max(duty, 0.0), 1.0),
             duty_source=DutySource.NVML,
+            requests_settled=float(pod.settled()),
+            request_duration_buckets=pod.engine.durations(),
         )
 
 
