@@ -1,6 +1,6 @@
 """What the planner remembers of a pool between passes; lost with the process, and nothing breaks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.attainment import Attainment
@@ -16,7 +16,7 @@ class PoolMemory:
     """What this process published last: the store may not have seen it yet."""
     busy_until: float = 0.0
     """Until when the pool is visited at the fast tick for what it did before."""
-    attainment: Attainment = Attainment()
+    attainment: Attainment = field(default_factory=Attainment)
     """Requests on time, and all."""
     contest: tuple[tuple[float, str], ...] = ()
     """When, and at which resourceVersion, somebody else was seen to have written the replicas."""

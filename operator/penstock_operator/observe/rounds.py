@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from penstock_operator import metrics
 from penstock_operator.observe.prometheus import Round, ask
 
 SHARED_SECONDS = 4.0
@@ -30,6 +31,7 @@ class Rounds:
             if now - one[0] < SHARED_SECONDS or not one[1].done()
         }
         if url not in self._last:
+            metrics.PROMETHEUS_ROUNDS.labels(url).inc()
             task = asyncio.create_task(ask(session, url), name="round")
             task.add_done_callback(_heard)
             self._last[url] = (now, task)

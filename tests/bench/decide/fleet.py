@@ -1,10 +1,11 @@
 """Many pools as one pass sees them: settled, three Ready pods each, under load that breathes."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_api.limits import CurveSums
+from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import (
@@ -50,7 +51,7 @@ class Fleet:
     policies: tuple[PolicyObject, ...]
     states: dict[str, object]
     now: float
-    ledger: Any = None
+    ledger: Ledger = field(default_factory=Ledger)
 
     @classmethod
     def of(cls, number: int) -> "Fleet":
@@ -80,7 +81,8 @@ class Fleet:
 
     def decide(self, observed: Observed) -> Plan:
         """Return the pass's plan, and remember what the next one begins from."""
-        plan = make_plan(observed, self.states, CONFIG, self.now)
+        plan = make_plan(observed, self.states, CONFIG, self.now, self.ledger)
+        self.ledger = plan.ledger
         self.states = {one.uid: one.law_state for one in plan.pools}
         return plan
 
