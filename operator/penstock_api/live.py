@@ -12,6 +12,7 @@ from penstock_api.limits import BatchSize, Discipline, QueueDelayMilliseconds, Q
 MAX_REPLICAS = 1000
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 Percent = Annotated[int, Field(ge=1, le=100)]
+Weight = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class ObjectiveMetric(StrEnum):

@@ -143,7 +143,11 @@ class Operation:
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}
-        plan = make_plan(observed, states, self.config, now)
+        with metrics.DECIDE_SECONDS.time():
+            plan = make_plan(observed, states, self.config, now, memory.ledger)
+        memory.ledger = plan.ledger
+        if plan.disturbed:
+            self.wake(plan.disturbed)
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"
             log.error("%s could not be planned", name, exc_info=failure.error)

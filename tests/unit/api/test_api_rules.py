@@ -32,9 +32,12 @@ QUANTITIES_BY_NATURE = {
     "matchedPools",
     "maxQueueDepth",
     "waiting",
+    "weight",
+    "wanted",
+    "granted",
 }
 """Numbers that count things: replicas, rows, requests, pods, devices, generations."""
-UNITS = re.compile(r"(Milliseconds|[sS]econds|Percent|PercentPerMinute|PerSecond)$")
+UNITS = re.compile(r"(Milliseconds|[sS]econds|Minutes|Percent|PercentPerMinute|PerSecond)$")
 
 
 def camel(name: str) -> bool:
