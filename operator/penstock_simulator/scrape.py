@@ -63,14 +63,17 @@ class Scraper:
         )
 
 
-def law_input(scenario: Scenario, fleet: Fleet, signals: PoolSignals, now: float) -> LawInput:
-    """Return one tick of the pool as the operator's own law reads it."""
+def law_input(
+    scenario: Scenario, fleet: Fleet, signals: PoolSignals, now: float, *, limited: bool = False
+) -> LawInput:
+    """Return one tick of the pool as the operator's own law reads it; `limited`: it has less than it wanted."""
     return LawInput(
         settings=scenario.settings,
         signals=signals,
         pods=tuple(_law_pod(pod, scenario.settings.size_max, now) for pod in fleet.live),
         replicas=len(fleet.staying(now)),
         cap=fleet.cap,
+        limited=limited,
     )
 
 
