@@ -1,19 +1,18 @@
 """A pool in mid-pass: what its own spec and law want, before other pools' needs are weighed against it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.budgets.claims import claim
 from penstock_operator.decide.budgets.ledger import Claim
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.effective import EffectiveSpec, effective
-from penstock_operator.decide.family import held_defaults
+from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.limits import published
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.schedules import Opening
-from penstock_operator.decide.selectors import matching
+from penstock_operator.decide.standing import Standing, pinned, ruled
 from penstock_operator.decide.state import PoolMemory, remembered
-from penstock_operator.decide.templates import Pinned, pin
+from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import Observed, PoolView
 
 
@@ -28,6 +27,7 @@ class Draft:
     published: LimitsUpdate | None
     proposal: Proposal
     claim: Claim | None
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,11 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     """Return what one pool wants; `state` is what its last plan carried, None for a pool just met."""
     observed, config, now = moment.observed, moment.config, moment.now
     memory = remembered(state)
-    policies = matching(view.pool.labels, view.namespace_labels, observed.policies)
-    spec = effective(
-        view.pool, view.namespace_labels, observed.policies, held_defaults(view), moment.open_now
-    )
+    words = ruled(memory.standing.ruled, view, observed, moment.open_now)
+    policies, spec = words.value.policies, words.value.effective
+    template = pinned(memory.standing.pinned, view, policies, config)
     before = published(view, memory.limits)
     proposal = propose(spec, view, before, memory.scaling, now)
-    pinned = pin(view, policies, config)
-    wish = claim(proposal, pinned.template, policies, now)
-    return Draft(view, memory, spec, pinned, before, proposal, wish)
+    wish = claim(proposal, template.value.template, policies, now)
+    standing = replace(memory.standing, ruled=words, pinned=template)
+    return Draft(view, memory, spec, template.value, before, proposal, wish, standing)

@@ -8,6 +8,7 @@ count -> children -> limits -> pushes -> conditions -> status -> Events.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock_operator.decide import standing
 from penstock_operator.decide.activity import busy_until, is_active
 from penstock_operator.decide.attainment import advance
 from penstock_operator.decide.budgets.claims import allowance
@@ -18,7 +19,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.contest import contest
 from penstock_operator.decide.draft import Draft, Moment, draft
 from penstock_operator.decide.events import pool_events
-from penstock_operator.decide.family import conflicts, family_writes
+from penstock_operator.decide.family import conflicts
 from penstock_operator.decide.findings import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
@@ -77,7 +78,8 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
     """Return what one pool wants, within what is granted to it."""
     view = one.view
     found, memory_after = find(one, grant, observed, now)
-    writes = family_writes(found, observed.control_keys)
+    family = standing.writes(one.standing.writes, found, observed.control_keys)
+    writes = family.value
     told = pushes(view, found.limits) if found.limits is not None else ()
     conditions = all_conditions(found)
     busy = busy_until(found, one.memory.busy_until, now, moves=bool(writes or told))
@@ -90,7 +92,9 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
         pushes=told,
         status=pool_status(found, conditions, now),
         events=pool_events(found, conditions),
-        law_state=replace(memory_after, busy_until=busy),
+        law_state=replace(
+            memory_after, busy_until=busy, standing=replace(one.standing, writes=family)
+        ),
         active=is_active(found, busy, now),
         figures=figures(found, memory_after.attainment),
     )

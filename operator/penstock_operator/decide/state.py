@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.attainment import Attainment
+from penstock_operator.decide.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,10 @@ class PoolMemory:
     """Until when the pool is visited at the fast tick for what it did before."""
     attainment: Attainment = field(default_factory=Attainment)
     """Requests on time, and all."""
+    standing: Standing = field(default_factory=Standing)
+    """What follows from people's words alone."""
+    shadow: Shadow | None = None
+    """The candidate that is tried on the pool."""
     contest: tuple[tuple[float, str], ...] = ()
     """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
 

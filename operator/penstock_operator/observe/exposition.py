@@ -51,10 +51,11 @@ WANTED = (
     names.METRIC_REQUESTS,
     names.METRIC_REQUESTS_REFUSED,
     _BUCKET,
-    _REQUEST_BUCKET,
     *_SUMS.values(),
 )
-"""Every series that a sample is made from, and no other: the rest is for people."""
+"""What every sample is made from: the rest is for people, and for `DURATIONS`."""
+DURATIONS = _REQUEST_BUCKET
+"""Asked for now and then: objectives are counted over minutes, and buckets are many."""
 
 
 def parse(text: str) -> tuple[Reading, ...]:
@@ -62,7 +63,7 @@ def parse(text: str) -> tuple[Reading, ...]:
 
     Only wanted lines are parsed, which is most of the cost; types and help change no value.
     """
-    lines = "\n".join(line for line in text.split("\n") if line.startswith(WANTED))
+    lines = "\n".join(line for line in text.split("\n") if line.startswith((*WANTED, DURATIONS)))
     try:
         return tuple(
             Reading(sample.name, sample.labels, float(sample.value))

@@ -16,7 +16,7 @@ from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
-from penstock_operator.observe.exposition import WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import DURATIONS, WANTED, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -29,6 +29,7 @@ GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
+QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
 
 Scrapes = dict[float, list[Reading]]
 """Time of the scrape -> its readings: one scrape gives all its series one time."""
@@ -58,11 +59,14 @@ class Round:
         return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked)
 
 
-async def ask(session: aiohttp.ClientSession, url: str) -> Round:
-    """Return a round of one server. Raises `CallFailed`."""
+async def ask(session: aiohttp.ClientSession, url: str, *, durations: bool = False) -> Round:
+    """Return a round of one server, with or without how long requests took. Raises `CallFailed`."""
     asked = _scalar(await _query(session, url, {"query": "time()"}))
-    answer = await _query(session, url, {"query": QUERY, "time": f"{asked:.3f}"})
-    return Round(asked, await asyncio.to_thread(_targets, answer))
+    targets: Targets = {}
+    for query in (QUERY, QUERY_DURATIONS) if durations else (QUERY,):
+        answer = await _query(session, url, {"query": query, "time": f"{asked:.3f}"})
+        await asyncio.to_thread(_sort, answer, targets)
+    return Round(asked, targets)
 
 
 async def read_prometheus(
@@ -143,9 +147,8 @@ def _scalar(data: Any) -> float:
     return asked
 
 
-def _targets(data: Any) -> Targets:
-    """Return the readings by target; malformed series are left out."""
-    found: Targets = {}
+def _sort(data: Any, found: Targets) -> None:
+    """Add an answer's readings to those of their targets; malformed series are left out."""
     result = data.get("result") if isinstance(data, dict) else None
     for series in result if isinstance(result, list) else ():
         try:
@@ -157,7 +160,6 @@ def _targets(data: Any) -> Targets:
                 readings[float(time)].append(Reading(name, labels, float(value)))
         except (LookupError, TypeError, ValueError, OverflowError):
             continue
-    return found
 
 
 def _samples(jobs: Mapping[str, Scrapes], pod: PodObject) -> list[PodSample]:

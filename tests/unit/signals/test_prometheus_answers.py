@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.observe.prometheus import QUERY, missing, read_prometheus
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, missing, read_prometheus
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
@@ -51,9 +51,10 @@ def prometheus(*result: dict[str, Any]) -> web.RouteDef:
         if form["query"] == "time()":
             data: dict[str, Any] = {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
         else:
-            assert form["query"] == QUERY
+            assert form["query"] in (QUERY, QUERY_DURATIONS)
             assert float(str(form["time"])) == ASKED
-            data = {"resultType": "matrix", "result": list(result)}
+            known = list(result) if form["query"] == QUERY else []
+            data = {"resultType": "matrix", "result": known}
         return web.json_response({"status": "success", "data": data})
 
     return web.post("/prefix/api/v1/query", answer)

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from penstock_operator.calls import new_session
 from penstock_operator.observe import rounds as shared
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
@@ -15,6 +16,7 @@ from tests.unit.signals.exporter import pod_object, serving
 from tests.unit.signals.test_prometheus_answers import ASKED, series
 
 POOLS = 300
+KINDS = {"time()": "time", QUERY: "samples", QUERY_DURATIONS: "durations"}
 PORT = 19090
 
 
@@ -35,14 +37,17 @@ class Server:
     async def _answer(self, request: web.Request) -> web.Response:
         form = await request.post()
         clock = form["query"] == "time()"
-        self.asked["time" if clock else "samples"] += 1
+        self.asked[KINDS[str(form["query"])]] += 1
         await asyncio.sleep(0.05)
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
         data = (
             {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
             if clock
-            else {"resultType": "matrix", "result": self._series()}
+            else {
+                "resultType": "matrix",
+                "result": self._series() if form["query"] == QUERY else [],
+            }
         )
         return web.json_response({"status": "success", "data": data})
 
@@ -79,7 +84,7 @@ async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSigna
 async def test_all_passes_of_a_tick_share_one_round() -> None:
     server = Server()
     found = await in_three_passes(server, Rounds())
-    assert server.asked == {"time": 1, "samples": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
     assert len(found) == POOLS
     for number in (0, 150, POOLS - 1):
         signals = found[f"pool-{number}"]
@@ -87,13 +92,15 @@ async def test_all_passes_of_a_tick_share_one_round() -> None:
         assert {one.waiting for one in signals.samples} == {float(number)}
 
 
-async def test_the_next_tick_asks_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_tick_asks_anew_but_not_for_durations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shared, "SHARED_SECONDS", 0.0)
     server, rounds = Server(), Rounds()
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         for _ in range(2):
             await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
-    assert server.asked == {"time": 2, "samples": 2}
+    assert server.asked == {"time": 2, "samples": 2, "durations": 1}
 
 
 async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
@@ -118,4 +125,4 @@ async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
         first.cancel()
         found = await second
     assert found["pool-1"].source is SignalSource.PROMETHEUS
-    assert server.asked == {"time": 1, "samples": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
