@@ -55,7 +55,7 @@ WANTED = (
 )
 """What every sample is made from: the rest is for people, and for `DURATIONS`."""
 DURATIONS = _REQUEST_BUCKET
-"""Asked for now and then: objectives are counted over minutes, and buckets are many."""
+"""What requests on time are counted from: as many series again, so it is asked for by itself."""
 
 
 def parse(text: str) -> tuple[Reading, ...]:

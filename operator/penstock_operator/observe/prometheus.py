@@ -59,11 +59,14 @@ class Round:
         return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked)
 
 
-async def ask(session: aiohttp.ClientSession, url: str, *, durations: bool = False) -> Round:
-    """Return a round of one server, with or without how long requests took. Raises `CallFailed`."""
+async def ask(session: aiohttp.ClientSession, url: str) -> Round:
+    """Return a round of one server. Raises `CallFailed`.
+
+    How long requests took is a question by itself: its buckets are half of all there is to tell.
+    """
     asked = _scalar(await _query(session, url, {"query": "time()"}))
     targets: Targets = {}
-    for query in (QUERY, QUERY_DURATIONS) if durations else (QUERY,):
+    for query in (QUERY, QUERY_DURATIONS):
         answer = await _query(session, url, {"query": query, "time": f"{asked:.3f}"})
         await asyncio.to_thread(_sort, answer, targets)
     return Round(asked, targets)

@@ -14,8 +14,6 @@ from penstock_operator.observe.prometheus import Round, ask
 
 SHARED_SECONDS = 4.0
 """Under one tick, so that no tick is served by the round of the one before."""
-DURATIONS_SECONDS = 29.0
-"""How long requests took is asked for every sixth tick: one question more, of many buckets."""
 
 
 @dataclass(slots=True)
@@ -23,8 +21,6 @@ class Rounds:
     """The last round of each server, by its URL. Times are the event loop's."""
 
     _last: dict[str, tuple[float, asyncio.Task[Round]]] = field(default_factory=dict)
-    _durations: dict[str, float] = field(default_factory=dict)
-    """When a server was last asked for durations."""
 
     async def ask(self, session: aiohttp.ClientSession, url: str) -> Round:
         """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
@@ -36,10 +32,7 @@ class Rounds:
         }
         if url not in self._last:
             metrics.PROMETHEUS_ROUNDS.labels(url).inc()
-            due = now - self._durations.get(url, -DURATIONS_SECONDS) >= DURATIONS_SECONDS
-            if due:
-                self._durations[url] = now
-            task = asyncio.create_task(ask(session, url, durations=due), name="round")
+            task = asyncio.create_task(ask(session, url), name="round")
             task.add_done_callback(_heard)
             self._last[url] = (now, task)
         # shielded: who is cancelled must not take the round from the others

@@ -92,7 +92,7 @@ async def test_all_passes_of_a_tick_share_one_round() -> None:
         assert {one.waiting for one in signals.samples} == {float(number)}
 
 
-async def test_the_next_tick_asks_anew_but_not_for_durations(
+async def test_the_next_tick_asks_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared, "SHARED_SECONDS", 0.0)
@@ -100,7 +100,7 @@ async def test_the_next_tick_asks_anew_but_not_for_durations(
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         for _ in range(2):
             await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
-    assert server.asked == {"time": 2, "samples": 2, "durations": 1}
+    assert server.asked == {"time": 2, "samples": 2, "durations": 2}
 
 
 async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
