@@ -136,13 +136,18 @@ class TemplateBounds(ApiModel):
     """PriorityClasses that a template may name."""
 
 
-class Bounds(ApiModel):
-    """Of all matching policies the tightest bound wins."""
+class CandidateBounds(ApiModel):
+    """Of the bounds those that change what a control law decides."""
 
     replicas: ReplicasBound | None = None
     """Replicas a pool."""
     batch_size: BatchSizeBound | None = None
     """Batch cap, in rows."""
+
+
+class Bounds(CandidateBounds):
+    """Of all matching policies the tightest bound wins."""
+
     queue_depth: QueueDepthBound | None = None
     """Waiting requests a pod."""
     weight: WeightBound | None = None
@@ -175,6 +180,15 @@ class GpuBudget(ApiModel):
     """The device plugin's resource, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=100_000)]
     """Devices. Where more are wanted, every pool's minReplicas come first, and the rest goes by weight."""
+
+
+class Candidate(ApiModel):
+    """Defaults and bounds to be tried in shadow: decisions are recorded and compared, never acted on."""
+
+    defaults: PolicyDefaults | None = None
+    """In the place of this policy's own defaults; unset, those stay."""
+    bounds: CandidateBounds | None = None
+    """In the place of this policy's own bounds; unset, those stay."""
 
 
 class PolicySpec(ApiModel):
@@ -221,6 +235,8 @@ class PolicySpec(ApiModel):
         | None
     ) = None
     """Known busy hours, in which minReplicas is raised; where several are open, the highest counts."""
+    candidate: Candidate | None = None
+    """A policy to be tried in shadow beside this one."""
     metrics: Metrics | None = None
     """Where signals come from."""
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
 from penstock_api.decided import LastDecision, ScalingStatus
-from penstock_api.fields import Count, Name, ShortText, list_map
+from penstock_api.fields import Count, Decimal, Name, ShortText, list_map
 from penstock_api.limits import Generation
 
 
@@ -64,6 +64,27 @@ class BoundedField(ApiModel):
     """The policy whose bound it was."""
 
 
+class CandidateDecision(ApiModel):
+    """What a policy's candidate would do with this pool; never acted on."""
+
+    policy: Name
+    """The policy that carries the candidate."""
+    generation: Generation
+    """The generation of it."""
+    cap: Count
+    """The cap that it wants, in rows."""
+    replicas: Count
+    """The count that it wants."""
+    actual_replicas: Count
+    """The count that is asked for at the same time."""
+    replicas_term: ShortText
+    """Which term bound its count."""
+    replica_hours: Decimal
+    """Replica hours that it would have asked for since this operator met it."""
+    actual_replica_hours: Decimal
+    """Replica hours that were asked for in that time."""
+
+
 class PoolStatus(ApiModel):
     """What is, as last observed."""
 
@@ -108,6 +129,8 @@ class PoolStatus(ApiModel):
         | None
     ) = None
     """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited."""
+    candidate: CandidateDecision | None = None
+    """What the candidate of a policy would do, for comparison."""
     scaling: ScalingStatus | None = None
     """What the law saw."""
     last_decision: LastDecision | None = None

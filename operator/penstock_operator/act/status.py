@@ -44,10 +44,15 @@ FLOORS: Mapping[str, float] = {
     "imbalance": 0.1,
     "predictedP99Milliseconds": 10.0,
     "startupP90Seconds": 5.0,
+    "replicaHours": 0.5,
+    "actualReplicaHours": 0.5,
 }
 """Below this difference a sample is the same, whatever its share."""
 DECIDED = ("algorithm", "cap", "replicas")
 """What of a decision is worth a write at once: what it did, not how it says so."""
+
+HOURS = ("replicaHours", "actualReplicaHours")
+"""What of a candidate only ever grows: a sample."""
 
 Json = Mapping[str, Any]
 
@@ -67,11 +72,17 @@ def worth_writing(held: Json, wanted: Json, last_written: float | None, now: flo
 
 def samples_moved(held: Json, wanted: Json) -> bool:
     """Return whether a sample left its dead band, or the last decision reads differently."""
-    before, after = _flat(held.get("scaling") or {}), _flat(wanted.get("scaling") or {})
+    before, after = _samples(held), _samples(wanted)
     if any(_moved(key, before.get(key), after.get(key)) for key in {*before, *after}):
         return True
     old, new = held.get("lastDecision") or {}, wanted.get("lastDecision") or {}
     return {**old, "time": ""} != {**new, "time": ""}
+
+
+def _samples(status: Json) -> dict[str, object]:
+    tried = status.get("candidate") or {}
+    hours = {key: tried[key] for key in HOURS if key in tried}
+    return {**_flat(status.get("scaling") or {}), **hours}
 
 
 def _flat(samples: Json) -> dict[str, object]:
@@ -90,6 +101,8 @@ def _facts(status: Json) -> Json:
         {key: one.get(key) for key in ("type", "status", "reason", "observedGeneration")}
         for one in status.get("conditions") or ()
     ]
+    tried = status.get("candidate") or {}
+    facts["candidate"] = {key: one for key, one in tried.items() if key not in HOURS}
     decision = status.get("lastDecision") or {}
     facts["decided"] = [decision.get(key) for key in DECIDED]
     facts["source"] = (status.get("scaling") or {}).get("source")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
-from penstock_api.status import BoundedField
+from penstock_api.status import BoundedField, CandidateDecision
 from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.deployment import ReplicaCount
 from penstock_operator.decide.children.metadata import child_name
@@ -34,6 +34,8 @@ class Findings:
     """What the pool asks of a resource that a policy's budget divides."""
     grant: Grant | None = None
     """What it may have of that."""
+    candidate: CandidateDecision | None = None
+    """What the candidate of a policy would do."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
 

@@ -8,12 +8,14 @@ count -> children -> limits -> pushes -> conditions -> status -> Events.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock_api.status import CandidateDecision
 from penstock_operator.decide import standing
 from penstock_operator.decide.activity import busy_until, is_active
 from penstock_operator.decide.attainment import advance
 from penstock_operator.decide.budgets.claims import allowance
 from penstock_operator.decide.budgets.ledger import Claim, Grant, Ledger
 from penstock_operator.decide.budgets.rounds import disturbed, next_ledger
+from penstock_operator.decide.candidate import Shadow, recorded
 from penstock_operator.decide.conditions import all_conditions
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.contest import contest
@@ -106,6 +108,7 @@ def find(
     """Return everything decided about a pool, and what to remember of it."""
     view, memory, spec = one.view, one.memory, one.effective
     scaling, outcome = conclude(one.proposal, allowance(grant), now)
+    shadow, tried = _shadow(one, outcome.replicas, now)
     taken, deployed = conflicts(view), own_deployment(view)
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
@@ -122,12 +125,22 @@ def find(
         policies_readable=observed.policies_readable,
         claim=one.claim,
         grant=grant,
+        candidate=tried,
         contested=fight.backs_off,
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
     return found, PoolMemory(
-        scaling=scaling, limits=limits, attainment=attained, contest=fight.seen
+        scaling=scaling, limits=limits, attainment=attained, shadow=shadow, contest=fight.seen
     )
+
+
+def _shadow(one: Draft, actual: int, now: float) -> tuple[Shadow | None, CandidateDecision | None]:
+    """Return one step of the candidate that is tried on the pool, beside the `actual` count."""
+    trial = one.trial
+    if trial is None:
+        return None, None
+    stepped = conclude(trial.proposal, None, now)
+    return recorded(trial.before, trial.policy, stepped, actual, now)
 
 
 def _allowed_replicas(view: PoolView, outcome: ScalingOutcome, pinned: Pinned) -> int:

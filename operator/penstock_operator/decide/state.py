@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.attainment import Attainment
+from penstock_operator.decide.candidate import Shadow
 from penstock_operator.decide.standing import Standing
 
 

@@ -41,6 +41,7 @@ def pool_status(found: Findings, conditions: tuple[Condition, ...], now: float) 
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         scaling=found.outcome.scaling_status,
         last_decision=found.outcome.last_decision,
+        candidate=found.candidate,
     )
 
 

@@ -128,6 +128,17 @@ POOL_STATUS: Object = {
     },
 }
 
+POOL_STATUS["candidate"] = {
+    "policy": "prod",
+    "generation": 3,
+    "cap": 24,
+    "replicas": 2,
+    "actualReplicas": 3,
+    "replicasTerm": "Forecast",
+    "replicaHours": "4.25",
+    "actualReplicaHours": "6.50",
+}
+
 POLICY_SPEC: Object = {
     "priority": 100,
     "namespaceSelector": {
@@ -151,6 +162,10 @@ POLICY_SPEC: Object = {
         },
     },
     "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
+    "candidate": {
+        "defaults": {"scaling": {"algorithm": "CapacityAtObjective"}},
+        "bounds": {"replicas": {"max": 16}, "batchSize": {"max": 128}},
+    },
     "schedules": [
         {
             "name": "morning",

@@ -33,6 +33,7 @@ QUANTITIES_BY_NATURE = {
     "maxQueueDepth",
     "waiting",
     "weight",
+    "actualReplicas",
     "wanted",
     "granted",
 }
