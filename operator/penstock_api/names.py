@@ -16,6 +16,8 @@ POLICY_SHORT: Final = "pspolicy"
 FIELD_MANAGER: Final = "penstock"
 CHILD_SUFFIX: Final = "-penstock"
 """Children are called `<pool>-penstock`, except the Service, which is called `<pool>`."""
+MEMORY_SUFFIX: Final = "-penstock-memory"
+"""Of the ConfigMap in which the control law's memory outlives the operator; no pod mounts it."""
 
 # Labels and annotations.
 LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"

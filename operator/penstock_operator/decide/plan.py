@@ -76,6 +76,8 @@ class PoolPlan:
     """Whether it is to be visited again at the fast tick."""
     figures: Figures
     """For metrics."""
+    checkpoint: ChildWrite | None = None
+    """Keeps the law's memory; that it could not be written hinders nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

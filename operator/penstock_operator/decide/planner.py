@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock_api.status import CandidateDecision
-from penstock_operator.decide import standing
+from penstock_operator.decide import checkpoint, standing
 from penstock_operator.decide.activity import busy_until, is_active
 from penstock_operator.decide.attainment import advance
 from penstock_operator.decide.budgets.claims import allowance
@@ -24,9 +24,9 @@ from penstock_operator.decide.events import pool_events
 from penstock_operator.decide.family import conflicts
 from penstock_operator.decide.findings import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
-from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
+from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.policies import policy_plans
-from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude
+from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.schedules import openings
 from penstock_operator.decide.state import PoolMemory
 from penstock_operator.decide.status import figures, pool_status
@@ -84,6 +84,7 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
     writes = family.value
     told = pushes(view, found.limits) if found.limits is not None else ()
     conditions = all_conditions(found)
+    kept_at, keep = _kept(one, found, memory_after, now)
     busy = busy_until(found, one.memory.busy_until, now, moves=bool(writes or told))
     return PoolPlan(
         uid=view.pool.uid,
@@ -95,10 +96,14 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
         status=pool_status(found, conditions, now),
         events=pool_events(found, conditions),
         law_state=replace(
-            memory_after, busy_until=busy, standing=replace(one.standing, writes=family)
+            memory_after,
+            busy_until=busy,
+            kept_at=kept_at,
+            standing=replace(one.standing, writes=family),
         ),
         active=is_active(found, busy, now),
         figures=figures(found, memory_after.attainment),
+        checkpoint=keep,
     )
 
 
@@ -132,6 +137,19 @@ def find(
     return found, PoolMemory(
         scaling=scaling, limits=limits, attainment=attained, shadow=shadow, contest=fight.seen
     )
+
+
+def _kept(
+    one: Draft, found: Findings, after: PoolMemory, now: float
+) -> tuple[float, ChildWrite | None]:
+    """Return when the law's memory was last looked at for keeping, and the write that keeps it."""
+    before = one.memory.kept_at
+    if before is None or now - before < checkpoint.EVERY_SECONDS:
+        return (now if before is None else before), None
+    data = learnt(after.scaling)
+    if data is None or found.limits is None:
+        return now, None
+    return now, checkpoint.checkpoint(found.view, found.effective.algorithm.value, data, now)
 
 
 def _shadow(one: Draft, actual: int, now: float) -> tuple[Shadow | None, CandidateDecision | None]:

@@ -20,6 +20,8 @@ class PoolMemory:
     """Until when the pool is visited at the fast tick for what it did before."""
     attainment: Attainment = field(default_factory=Attainment)
     """Requests on time, and all."""
+    kept_at: float | None = None
+    """When the law's memory was last looked at for keeping; None: the pool was just met."""
     standing: Standing = field(default_factory=Standing)
     """What follows from people's words alone."""
     shadow: Shadow | None = None

@@ -3,6 +3,7 @@
 Every law obeys the modes alike, because they are applied here and in `modes.py`, nowhere else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +11,15 @@ from penstock_api.conditions import Condition
 from penstock_api.decided import LastDecision, ScalingStatus
 from penstock_api.limits import LimitsUpdate
 from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_operator.decide.checkpoint import held
 from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
 from penstock_operator.decide.scaling import account, modes, report
 from penstock_operator.decide.scaling.account import Told
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
+from penstock_operator.decide.scaling.capacity.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.terms import ReplicasTerm
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
@@ -140,7 +144,7 @@ def propose(
     count = modes.first_replicas(effective, view) if before is None else before.replicas
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
-    remembered = law.initial(now) if before is None else before.law
+    remembered = _first_state(law, effective, view, now) if before is None else before.law
     limited = before is not None and before.limited
     seen = replace(law_input(effective, view, published, base), limited=limited)
     remembered, decision = law.step(remembered, seen, now)
@@ -200,6 +204,25 @@ def law_input(
         replicas=replicas,
         cap=None if published is None else published.max_batch_size,
     )
+
+
+def _first_state(law: Law[Any], effective: EffectiveSpec, view: PoolView, now: float) -> Any:
+    """Return the state of a pool just met, with what its checkpoint remembers."""
+    initial, kept = law.initial(now), held(view)
+    if (
+        kept is None
+        or kept.algorithm != effective.algorithm
+        or not isinstance(initial, CapacityState)
+    ):
+        return initial
+    return restored(initial, kept.data, kept.written, now)
+
+
+def learnt(state: object) -> Mapping[str, Any] | None:
+    """Return what of a pool's state is worth keeping through a restart; None where nothing is."""
+    if isinstance(state, ScalingState) and isinstance(state.law, CapacityState):
+        return saved(state.law)
+    return None
 
 
 def _pod(
