@@ -4,6 +4,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -35,6 +36,8 @@ from penstock_simulator.world import Run
 from penstock_simulator.world import simulate as run_world
 
 AS_IT_IS = "as it is"
+WARM_UP_SHARE = 0.1
+"""Of the length: not all of a short history is to be left out of attainment."""
 MOST_ARRIVALS = 20_000_000
 """Of which a run takes minutes."""
 
@@ -126,6 +129,7 @@ def _run(world: World, one: Case, progress: Progress, length: float) -> Run:
     task = progress.add_task(one.name, total=length)
     law = Watched(one.name, one.law, lambda passed: progress.update(task, completed=passed))
     given = scenario(one, world.service, world.startup_p90, world.start, world.seed)
+    given = replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
     found = run_world(given, law, world.arrivals)
     progress.update(task, completed=length)
     return found
