@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from penstock_operator import garbage
 from tests.bench.decide.fleet import PODS, TICK, Fleet
 from tests.bench.decide.rounds import questions_of_a_tick
 
@@ -28,6 +29,7 @@ WARM_TICKS = 6
 def main() -> None:
     """Measure, print and write."""
     args = _arguments()
+    garbage.settle()  # as the operator does
     console = Console()
     found = [_measured(size, args.ticks, console) for size in args.pools]
     table = Table(title=f"one decide step, {PODS} pods a pool, every pool with news")

@@ -190,8 +190,20 @@ def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
 
 
 def _combine(parts: Iterable[tuple[CurveSums, float]]) -> CurveSums:
-    totals = dict.fromkeys(SUMS, 0.0)
+    """Return the weighted sum. Written out: this is the innermost loop of every pool's every tick."""
+    batches = rows = squares = seconds = joint = time_squares = 0.0
     for sums, weight in parts:
-        for name in SUMS:
-            totals[name] += weight * getattr(sums, name)
-    return CurveSums(**{name: max(total, 0.0) for name, total in totals.items()})
+        batches += weight * sums.batches
+        rows += weight * sums.cost_units
+        squares += weight * sums.cost_units_squared
+        seconds += weight * sums.seconds
+        joint += weight * sums.cost_unit_seconds
+        time_squares += weight * sums.seconds_squared
+    return CurveSums(
+        batches=max(batches, 0.0),
+        cost_units=max(rows, 0.0),
+        cost_units_squared=max(squares, 0.0),
+        seconds=max(seconds, 0.0),
+        cost_unit_seconds=max(joint, 0.0),
+        seconds_squared=max(time_squares, 0.0),
+    )
