@@ -11,11 +11,12 @@ import kopf
 from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
 
 from penstock_api.pool import ImagePullPolicy
-from penstock_operator import calls, handlers, health, logs
+from penstock_operator import calls, garbage, handlers, health, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget
 from penstock_operator.act.events import Events
 from penstock_operator.act.pools import PoolActs
+from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
 from penstock_operator.background import keep_keys, keep_synced
@@ -41,6 +42,7 @@ def main() -> None:
         config = Config.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-operator: {error}")
+    garbage.settle()
     logs.set_up(config.log_format, config.log_level)
     try:
         asyncio.run(run(config))
@@ -109,10 +111,11 @@ async def _operation(
 ) -> tuple[Operation, Writer]:
     session = calls.new_session()
     stack.push_async_callback(session.close)
-    store = ObjectStore()
+    store = ObjectStore(own_namespace=config.namespace)
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
     writer = Writer(cluster, budget, leadership.valid)
-    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer))
+    records = Records(writer, store)
+    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer), records)
     decide = DecideConfig(
         default_runtime_image=config.default_runtime_image,
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)

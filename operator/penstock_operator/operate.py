@@ -19,7 +19,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.due import DueQueue
-from penstock_operator.errors import NotFound, NotLeading
+from penstock_operator.errors import ClusterError, NotFound, NotLeading
 from penstock_operator.lease import Leadership
 from penstock_operator.memory import back_off
 from penstock_operator.observe.observer import Observer
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 1.0
 """The loop turns at least this often, also to show that it lives."""
+SWEEP_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Operation:
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
     due: DueQueue = field(default_factory=DueQueue)
+    sweep_at: float = 0.0
+    """When the records of pools that are gone are next looked for, in monotonic seconds."""
     _busy: set[str] = field(default_factory=set)
     _batches: set[asyncio.Task[None]] = field(default_factory=set)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,6 +117,7 @@ class Operation:
         plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._policies(plan))
+            group.create_task(self._sweep())
             for one in plan.pools:
                 group.create_task(self._act(one, views[one.uid], now, batch))
 
@@ -199,6 +203,19 @@ class Operation:
             except Exception:
                 log.exception("the status of policy %s was not written", one.name)
 
+    async def _sweep(self) -> None:
+        """Now and then drop what is kept of pools that are gone."""
+        now = time.monotonic()
+        if now < self.sweep_at:
+            return
+        self.sweep_at = now + SWEEP_SECONDS
+        try:
+            await self.acts.records.sweep()
+        except (NotFound, NotLeading):
+            return
+        except ClusterError as error:
+            log.warning("the records of pools that are gone stay for now: %s", error)
+
     def _put_off(self, uid: str) -> None:
         memory = self.observer.memory.of(uid)
         memory.failures += 1
@@ -210,6 +227,7 @@ class Operation:
         self._woken.set()
 
     def _forget(self, uid: str) -> None:
+        self.sweep_at = 0.0
         self.due.forget(uid)
         memory = self.observer.memory.of(uid)
         telling.forget_pool(memory)

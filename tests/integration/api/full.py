@@ -162,6 +162,7 @@ POLICY_SPEC: Object = {
         },
     },
     "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
+    "rollback": {"mode": "OnObjectiveMiss", "windowSeconds": 600},
     "candidate": {
         "defaults": {"scaling": {"algorithm": "CapacityAtObjective"}},
         "bounds": {"replicas": {"max": 16}, "batchSize": {"max": 128}},
