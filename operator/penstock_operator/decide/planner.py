@@ -156,7 +156,7 @@ def _kept(
     if before is None or now - before < checkpoint.EVERY_SECONDS:
         return (now if before is None else before), None
     data = learnt(after.scaling)
-    if data is None or found.limits is None:
+    if not data or found.limits is None:
         return now, None
     return now, checkpoint.checkpoint(found.view, found.effective.algorithm.value, data, now)
 

@@ -84,6 +84,13 @@ def test_a_pool_without_load_or_news_writes_nothing_more() -> None:
         assert world.settle().checkpoint is None
 
 
+def test_a_pool_that_learnt_nothing_keeps_nothing() -> None:
+    world = World(pool=pool(**SPEC))
+    for _ in range(40):
+        world.now += 30
+        assert world.settle().checkpoint is None
+
+
 def test_a_restarted_operator_goes_on_from_it() -> None:
     world = working()
     ticks(world, 60)
