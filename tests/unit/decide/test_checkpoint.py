@@ -113,7 +113,8 @@ def test_a_restart_lowers_nothing_before_a_whole_hold() -> None:
     ticks(world, 60)
     replicas = known(world.run().status.desired_replicas)
     world.states.clear()
-    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 20))
+    world.edit_spec(scaling={**SPEC["scaling"], "scaleDown": {"stabilizationSeconds": 90}})
+    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 17))
     assert lowest >= replicas
 
 
