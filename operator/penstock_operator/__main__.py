@@ -19,7 +19,7 @@ from penstock_operator.act.pools import PoolActs
 from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.background import keep_keys, keep_synced
+from penstock_operator.background import keep_keys, keep_swept, keep_synced
 from penstock_operator.cluster import Cluster, connect
 from penstock_operator.config import Config
 from penstock_operator.decide.config import DecideConfig
@@ -76,6 +76,7 @@ async def run(config: Config) -> None:
             asyncio.create_task(operation.run(), name="pass"),
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
+            asyncio.create_task(keep_swept(operation), name="sweep"),
         ]
         await _until_any_ends(operation, resync, parts, config.pod_name)
 

@@ -19,7 +19,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.due import DueQueue
-from penstock_operator.errors import ClusterError, NotFound, NotLeading
+from penstock_operator.errors import NotFound, NotLeading
 from penstock_operator.lease import Leadership
 from penstock_operator.memory import back_off
 from penstock_operator.observe.observer import Observer
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 1.0
 """The loop turns at least this often, also to show that it lives."""
-SWEEP_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -116,8 +115,7 @@ class Operation:
         views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
         plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._policies(plan))
-            group.create_task(self._sweep())
+            group.create_task(self._policies(plan, now))
             for one in plan.pools:
                 group.create_task(self._act(one, views[one.uid], now, batch))
 
@@ -194,27 +192,14 @@ class Operation:
         hindered = bool(memory.refused) or self.observer.confirmations.holds(plan.uid)
         self.due.next_tick(plan.uid, now, active=plan.active or hindered)
 
-    async def _policies(self, plan: Plan) -> None:
+    async def _policies(self, plan: Plan, now: float) -> None:
         for one in plan.policies:
             try:
-                await self.acts.statuses.write_policy(one)
+                await self.acts.statuses.write_policy(one, now)
             except (NotFound, NotLeading):
                 continue
             except Exception:
                 log.exception("the status of policy %s was not written", one.name)
-
-    async def _sweep(self) -> None:
-        """Now and then drop what is kept of pools that are gone."""
-        now = time.monotonic()
-        if now < self.sweep_at:
-            return
-        self.sweep_at = now + SWEEP_SECONDS
-        try:
-            await self.acts.records.sweep()
-        except (NotFound, NotLeading):
-            return
-        except ClusterError as error:
-            log.warning("the records of pools that are gone stay for now: %s", error)
 
     def _put_off(self, uid: str) -> None:
         memory = self.observer.memory.of(uid)

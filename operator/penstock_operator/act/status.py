@@ -109,6 +109,14 @@ def _facts(status: Json) -> Json:
     return facts
 
 
+def _policy_facts(status: Json) -> list[object]:
+    conditions = [
+        [one.get(key) for key in ("type", "status", "reason")]
+        for one in status.get("conditions") or ()
+    ]
+    return [status.get("observedGeneration"), status.get("matchedPools"), conditions]
+
+
 def _words(status: Json) -> list[str]:
     return [one.get("message", "") for one in status.get("conditions") or ()]
 
@@ -141,12 +149,19 @@ class Statuses:
         await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
         return True
 
-    async def write_policy(self, plan: PolicyPlan) -> bool:
-        """Write a policy's status if it differs from the one held; return whether it was written."""
+    async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
+        """Write a policy's status if it differs from the one held; return whether it was written.
+
+        Where only figures and words differ, as a budget's do with the load, now and then is enough.
+        """
         policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
         body = _json(plan.status)
-        if policy is None or _json(policy.status) == body:
+        if policy is None or (held := _json(policy.status)) == body:
             return False
+        age = now - self._written.get(policy.uid, -WORDS_SECONDS)
+        if age < WORDS_SECONDS and _policy_facts(held) == _policy_facts(body):
+            return False
+        self._written[policy.uid] = now
         await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body)
         return True
 
