@@ -23,7 +23,7 @@ HEAVY, LIGHT = 4, 3
 """What each wants at most; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
 RATE = 7.0
 
-pytestmark = pytest.mark.own_cluster
+pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
 
 
 def budget(count: int) -> dict[str, object]:
@@ -118,7 +118,6 @@ async def test_shares_follow_weights_floors_hold_and_the_budget_is_edited_live(
     await divided(api, pools, figure, seconds=20)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_for_ten_minutes_nothing_swings(
     api: Api, pools: tuple[Pool, Pool], figure: Figure

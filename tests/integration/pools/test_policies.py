@@ -12,7 +12,7 @@ from tests.integration.pools.test_children import BARE, await_children
 from tests.kube.api import Api, Object
 from tests.kube.pools import Pool, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 GPU = "nvidia.com/gpu"
 PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/pools-policy"
