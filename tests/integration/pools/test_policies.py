@@ -1,7 +1,7 @@
 """Policies against the real API server: budgets bind Deployments live, records of good settings come and go."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 GPU = "nvidia.com/gpu"
 PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/pools-policy"
-MakePolicy = Callable[[Object], None]
 
 
 @contextmanager
