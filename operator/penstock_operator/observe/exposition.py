@@ -56,6 +56,7 @@ WANTED = (
 """What every sample is made from: the rest is for people, and for `DURATIONS`."""
 DURATIONS = _REQUEST_BUCKET
 """What requests on time are counted from: as many series again, so it is asked for by itself."""
+_LINES = (*WANTED, DURATIONS)
 
 
 def parse(text: str) -> tuple[Reading, ...]:
@@ -63,7 +64,7 @@ def parse(text: str) -> tuple[Reading, ...]:
 
     Only wanted lines are parsed, which is most of the cost; types and help change no value.
     """
-    lines = "\n".join(line for line in text.split("\n") if line.startswith((*WANTED, DURATIONS)))
+    lines = "\n".join(line for line in text.split("\n") if line.startswith(_LINES))
     try:
         return tuple(
             Reading(sample.name, sample.labels, float(sample.value))
