@@ -1,13 +1,21 @@
 """The bench's arithmetic: worst attainment, tuned settings, gaps closed."""
 
+from importlib import import_module
+
 import pytest
 
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
 from penstock_simulator.outcome import Outcome
 from penstock_simulator.world import simulate
-from tests.bench.control import plan
-from tests.bench.control.figures import best_single_settings, clairvoyant_costs, rows, score
+from tests.bench.control import plan, sensitivity
+from tests.bench.control.figures import (
+    best_single_settings,
+    clairvoyant_costs,
+    oracle_settings,
+    rows,
+    score,
+)
 from tests.bench.control.jobs import CLAIRVOYANT, Job, Result
 from tests.bench.control.recovery import recovered_after
 from tests.unit.simulator.scenarios import EXACT, world
@@ -42,6 +50,7 @@ def test_the_bound_is_the_cheapest_run_that_attains_whoever_made_it() -> None:
 
 def test_a_setting_is_tuned_on_the_other_traces_and_must_attain_on_its_own() -> None:
     runs = [
+        *everywhere(plan.DEFAULT, 1.5),
         result("azure_conv", "cheap", 1.0),
         result("burstgpt", "cheap", 1.0),
         result("mooncake", "cheap", 1.0, attainment=0.9),
@@ -80,3 +89,21 @@ def test_recovery_is_over_when_every_ten_seconds_attain_again() -> None:
     overload_ends = 20.0 + 20.0 * 200.0 / EXACT.capacity(32)
     assert 30.0 <= recovered_after(run, 100.0) <= overload_ends + 20.0
     assert recovered_after(simulate(world(6), fixed(6), arrivals), 100.0) == 0.0
+
+
+def test_a_default_is_changed_wherever_it_is_known_and_put_back() -> None:
+    for name in sensitivity.DEFAULTS:
+        module, constant = name.split(".")
+        room = import_module(f"{sensitivity.ROOM}.{module}")
+        before = getattr(room, constant)
+        with sensitivity.changed((name, 1.25)):
+            assert getattr(room, constant) != before
+        assert getattr(room, constant) == before
+
+
+def test_a_setting_that_was_dropped_on_a_trace_is_not_its_oracle() -> None:
+    runs = [*everywhere(plan.DEFAULT, 2.0), *everywhere("safe", 3.0)]
+    runs += [result("mooncake", plan.DEFAULT, 2.0, seed=2), result("mooncake", "safe", 3.0, seed=2)]
+    runs += [result("mooncake", "cheap", 1.0), result("azure_conv", "cheap", 1.0)]
+    found = oracle_settings(runs, ["cheap", "safe"])
+    assert found == {"azure_conv": "cheap", "burstgpt": "safe", "mooncake": "safe"}
