@@ -81,6 +81,10 @@ simulate: setup ## Run laws over a trace: make simulate TRACE=file LAW="Capacity
 	@test -n "$(TRACE)" || { echo "say which trace: make simulate TRACE=file"; exit 2; }
 	@$(BIN)/python -m penstock_simulator simulate --trace "$(TRACE)" --law $(LAW) --curve "$(CURVE)" --seed $(SEED) $(OPTIONS)
 
+.PHONY: bench-fit
+bench-fit: setup ## Fit the simulator's service model from a run of the real runtime, and print the two side by side
+	@$(BIN)/python -m tests.bench.fit $(OPTIONS)
+
 TRACES ?= ../shared/traces
 .PHONY: bench-control
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick

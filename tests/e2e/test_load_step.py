@@ -8,6 +8,7 @@ from tests.load.load import Load
 
 SCALING = {
     "mode": "Auto",
+    "algorithm": "UtilizationBand",
     "minReplicas": 1,
     "maxReplicas": 3,
     "queueDepth": {"targetPerReplica": 8},

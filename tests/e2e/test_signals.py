@@ -15,7 +15,7 @@ from tests.kube.pools import Pool, condition_of, until
 from tests.load.load import Load
 
 SCALING = {
-    "mode": "Auto", "minReplicas": 2, "maxReplicas": 4, "queueDepth": {"targetPerReplica": 64},
+    "mode": "Auto", "algorithm": "UtilizationBand", "minReplicas": 2, "maxReplicas": 4, "queueDepth": {"targetPerReplica": 64},
     "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
 }  # fmt: skip
 BATCHING = {"mode": "Auto", "size": {"min": 4, "max": 8}}

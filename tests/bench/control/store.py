@@ -16,6 +16,7 @@ SOURCES = (
     "operator/penstock_simulator",
     "tests/bench/control/plan.py",
     "tests/bench/control/jobs.py",
+    "tests/bench/fit/fitted.json",
 )
 
 
