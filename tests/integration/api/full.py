@@ -79,7 +79,7 @@ MODULE_SPEC: Object = {
     **LIVE,
 }
 
-CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"source": CLAIM}}
+CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM}}
 
 CONDITION: Object = {
     "type": "Ready",
