@@ -50,7 +50,7 @@ def error(
 ) -> Reply:
     """Return an error's answer; `Retry-After` is whole seconds (RFC 9110), rounded up, at least 1."""
     body = {"error": message, **({"field": field} if field else {}), **more}
-    headers = ()
+    headers: tuple[tuple[str, str], ...] = ()
     if retry_after_seconds is not None:
         headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
     return Reply(status, orjson.dumps(body), headers=headers, closes=closes)

@@ -57,7 +57,7 @@ class Group:
         Raises:
             IndexError: the group is empty.
         """
-        taken, rows = [], 0
+        taken, rows = list[Request](), 0
         waiting, heap = self._waiting, self._by_key
         while waiting:
             request = self._head(heap)[2]
