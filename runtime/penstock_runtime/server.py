@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
+from penstock_api.model import Task
 from penstock_runtime.connections import Connections
 from penstock_runtime.errors import Refusal
 from penstock_runtime.health import stuck
@@ -16,6 +17,7 @@ from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.fast_lane.lane import FastLane
 from penstock_runtime.protocols.fast_lane.runner import LaneRunner
 from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.openai.embeddings import Embeddings
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     http_error_reply,
@@ -51,6 +53,8 @@ class ClientServer:
         """Return the application."""
         app = web.Application(middlewares=[self._around])
         app.add_routes(OpenInference(self._pod).routes())
+        if self._pod.config.model.task is Task.EMBEDDING:
+            app.add_routes(Embeddings(self._pod).routes())
         if self._pod.config.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
         return app

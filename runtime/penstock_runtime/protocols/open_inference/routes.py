@@ -8,7 +8,7 @@ from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.open_inference import answers, bodies, calls, ends, metadata
+from penstock_runtime.protocols.open_inference import answers, bodies, calls, ends, metadata, texts
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     Reply,
@@ -105,10 +105,13 @@ class OpenInference:
             body = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
             pod.admission.hold_bytes(ticket, len(body))
             wire, binary = bodies.split(body, request.headers.get(bodies.HEADER_LENGTH))
-            call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+            if pod.texts is not None and texts.asked(wire):
+                call = await texts.parse(wire, binary, model, pod.texts, MAX_BATCH_SIZE)
+            else:
+                call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
             pod.admission.count_rows(ticket, call.rows)
             end = await pod.admission.serve(
-                ticket, ends.to_request(ticket, call, _header_seconds(request))
+                ticket, ends.to_request(ticket, call, header_seconds(request))
             )
         reply = ends.reply_to(end, call, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))
@@ -133,7 +136,8 @@ class OpenInference:
         return self._pod.model
 
 
-def _header_seconds(request: web.Request) -> float | None:
+def header_seconds(request: web.Request) -> float | None:
+    """Return the time that `X-Request-Timeout-Ms` allows; raise BadInput when it is no number above 0."""
     text = request.headers.get(HEADER_TIMEOUT)
     if text is None:
         return None
