@@ -85,3 +85,7 @@ TRACES ?= ../shared/traces
 .PHONY: bench-control
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)
+
+.PHONY: bench-http
+bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
+	@$(BIN)/python -m tests.bench.http $(OPTIONS)
