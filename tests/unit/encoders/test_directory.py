@@ -32,6 +32,15 @@ def modules(*names: str) -> list[dict[str, str]]:
     return [{"path": "1_Pooling", "type": f"sentence_transformers.models.{name}"} for name in names]
 
 
+def ask_for_a_layer(folder: Path) -> None:
+    put(folder, "modules.json", modules("Transformer", "Dense"))
+
+
+def pool_by_the_last(folder: Path) -> None:
+    put(folder, "modules.json", modules("Pooling"))
+    put(folder, "1_Pooling/config.json", {"pooling_mode_lasttoken": True})
+
+
 def test_without_sentence_transformers_files_the_mean_is_taken_and_normed(folder: Path) -> None:
     found = read_directory(folder)
     assert (found.pooling, found.normalize, found.most_tokens) == (Pooling.MEAN, True, 64)
@@ -68,12 +77,9 @@ def test_a_roberta_spends_two_positions_on_its_padding(directories: Directories)
         (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json: save it"),
         (lambda f: (f / "config.json").write_text("{"), "config.json cannot be read"),
         (lambda f: (f / "model.safetensors").unlink(), "does not load as Embedding"),
-        (lambda f: put(f, "modules.json", modules("Transformer", "Dense")), "asks for 'Dense'"),
+        (ask_for_a_layer, "asks for 'Dense'"),
         (
-            lambda f: [
-                put(f, "modules.json", modules("Pooling")),
-                put(f, "1_Pooling/config.json", {"pooling_mode_lasttoken": True}),
-            ],
+            pool_by_the_last,
             "pools by pooling_mode_lasttoken: use one of",
         ),
     ],
