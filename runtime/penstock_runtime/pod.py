@@ -15,6 +15,7 @@ from penstock_runtime.link.messages import EngineDied, FromEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
+from penstock_runtime.tokenizing import Tokenizing, tokenizing
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ class Pod:
             most_bytes=config.max_held_bytes,
         )
         self.model: ModelInfo | None = None
+        self.texts: Tokenizing | None = None
+        """Of a pool whose model reads texts."""
         self.died = asyncio.Event()
 
     async def load(self) -> None:
@@ -52,7 +55,11 @@ class Pod:
         Raises:
             ModelLoadFailed: with a one-line reason.
         """
-        self.model = await self.link.start(self.deliver)
+        loading = asyncio.ensure_future(self.link.start(self.deliver))
+        try:
+            self.texts = await asyncio.to_thread(tokenizing, self.config)
+        finally:
+            self.model = await loading
         if self.health.stage is Stage.LOADING:
             self.health.stage = Stage.SERVING
         log.info(

@@ -7,6 +7,7 @@ that passes is the same for all. A request therefore overtakes only what arrived
 """
 
 import math
+from collections.abc import Callable
 from typing import assert_never
 
 from penstock_api.limits import Discipline
@@ -25,12 +26,29 @@ def priority_class(priority: int) -> int:
 
 def order_key(discipline: Discipline, request: Request) -> float:
     """Return the key of `request` in seconds of the monotonic clock."""
+    return key_function(discipline)(request)
+
+
+def key_function(discipline: Discipline) -> Callable[[Request], float]:
+    """Return what gives a request its key: asked once a discipline, called once a request."""
     match discipline:
         case Discipline.FIRST_IN_FIRST_OUT:
-            return request.arrived
+            return _arrival
         case Discipline.PRIORITY:
-            return request.arrived + priority_class(request.priority) * AGING_SECONDS
+            return _aged_priority
         case Discipline.EARLIEST_DEADLINE_FIRST:
-            return math.inf if request.deadline is None else request.deadline
+            return _deadline
         case _:
             assert_never(discipline)
+
+
+def _arrival(request: Request) -> float:
+    return request.arrived
+
+
+def _aged_priority(request: Request) -> float:
+    return request.arrived + priority_class(request.priority) * AGING_SECONDS
+
+
+def _deadline(request: Request) -> float:
+    return math.inf if request.deadline is None else request.deadline

@@ -5,7 +5,7 @@ from itertools import count
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.disciplines import order_key
+from penstock_runtime.waiting.disciplines import key_function
 from penstock_runtime.waiting.group import Group, Key
 from penstock_runtime.waiting.heap import LazyHeap
 
@@ -34,6 +34,7 @@ class WaitingRequests:
 
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
+        self._key_of = key_function(discipline)
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -41,6 +42,8 @@ class WaitingRequests:
         self._by_opening: LazyHeap[float, Shape] = LazyHeap()
         self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
         self._by_rows: LazyHeap[int, Shape] = LazyHeap()
+        self._changed: set[Shape] = set()
+        """Groups whose places in the heaps of groups are to be brought up to date before these are read."""
         self.rows = 0
 
     def __len__(self) -> int:
@@ -53,13 +56,17 @@ class WaitingRequests:
         """Let `request` wait; its id must not be waiting already (ValueError)."""
         if request.id in self._shape_of:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
-        group = self._groups.get(request.group)
+        shape = request.group
+        group = self._groups.get(shape)
         if group is None:
-            group = self._groups[request.group] = Group()
-        group.add(request, (order_key(self._discipline, request), next(self._sequence)))
-        self._shape_of[request.id] = request.group
+            group = self._groups[shape] = Group()
+        group.add(request, self._key_of(request), next(self._sequence))
+        self._shape_of[request.id] = shape
         self.rows += request.rows
-        self._place(request.group, group)
+        if len(group) == 1:
+            self._place(shape, group)
+        else:
+            self._changed.add(shape)
 
     def remove(self, id: str) -> Request | None:
         """Return the request called `id`, which no longer waits, or None if it did not wait."""
@@ -72,19 +79,17 @@ class WaitingRequests:
         Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
         larger than `max_rows` is returned alone.
         """
-        group, taken, rows = self._groups[shape], list[Request](), 0
-        while len(group):
-            request = group.first()
-            if taken and rows + request.rows > max_rows:
-                break
-            self._forget(group, request.id)
-            taken.append(request)
-            rows += request.rows
+        group = self._groups[shape]
+        taken = group.take(max_rows)
+        for request in taken:
+            del self._shape_of[request.id]
+            self.rows -= request.rows
         self._place(shape, group)
         return tuple(taken)
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
+        self._place_changed()
         expired = []
         while (head := self._by_deadline.head()) is not None and head[0] <= now:
             expired.append(self._take(head[1], self._groups[head[1]].first_to_expire()))
@@ -92,6 +97,7 @@ class WaitingRequests:
 
     def next_expiry(self) -> float | None:
         """Return the earliest deadline of all, or None when nobody has one."""
+        self._place_changed()
         head = self._by_deadline.head()
         return None if head is None else head[0]
 
@@ -100,6 +106,7 @@ class WaitingRequests:
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        self._place_changed()
         tops = (
             heap.head()
             for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
@@ -111,9 +118,9 @@ class WaitingRequests:
         """Re-key everything that waits, once; ties keep the order of admission."""
         if discipline == self._discipline:
             return
-        self._discipline = discipline
+        self._discipline, self._key_of = discipline, key_function(discipline)
         for shape, group in self._groups.items():
-            group.change_keys(lambda request: order_key(discipline, request))
+            group.change_keys(self._key_of)
             self._place(shape, group)
 
     def in_order(self) -> list[Request]:
@@ -125,7 +132,7 @@ class WaitingRequests:
         group = self._groups[shape]
         return Head(
             shape=shape,
-            key=group.head()[0],
+            key=group.head(),
             rows=group.rows,
             opened=group.opened(),
             earliest_deadline=group.earliest_deadline(),
@@ -133,15 +140,18 @@ class WaitingRequests:
 
     def _take(self, shape: Shape, id: str) -> Request:
         group = self._groups[shape]
-        request = self._forget(group, id)
-        self._place(shape, group)
-        return request
-
-    def _forget(self, group: Group, id: str) -> Request:
         request = group.remove(id)
         del self._shape_of[id]
         self.rows -= request.rows
+        self._place(shape, group)
         return request
+
+    def _place_changed(self) -> None:
+        for shape in self._changed:
+            group = self._groups.get(shape)
+            if group is not None:
+                self._place(shape, group)
+        self._changed.clear()
 
     def _place(self, shape: Shape, group: Group) -> None:
         """Bring the heaps of groups up to date with one group."""
@@ -150,7 +160,7 @@ class WaitingRequests:
             for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
                 heap.discard(shape)
             return
-        self._by_key.put(shape, group.head()[0])
+        self._by_key.put(shape, group.head())
         self._by_opening.put(shape, group.opened())
         self._by_rows.put(shape, -group.rows)
         deadline = group.earliest_deadline()

@@ -80,7 +80,7 @@ MODULE_SPEC: Object = {
     **LIVE,
 }
 
-CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"source": CLAIM}}
+CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM}}
 
 CONDITION: Object = {
     "type": "Ready",
