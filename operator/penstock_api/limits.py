@@ -24,6 +24,8 @@ class Discipline(StrEnum):
     FIRST_IN_FIRST_OUT = "FirstInFirstOut"
     PRIORITY = "Priority"
     EARLIEST_DEADLINE_FIRST = "EarliestDeadlineFirst"
+    SHORTEST_JOB_FIRST = "ShortestJobFirst"
+    FAIR_SHARE = "FairShare"
 
 
 class Limits(WireModel):

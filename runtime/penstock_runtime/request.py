@@ -29,6 +29,11 @@ class Request:
     """1 is the highest; 0 is unset and counts as the lowest served class (Triton's convention)."""
     tenant: str = ""
 
+    @property
+    def work(self) -> float:
+        """Predicted work: its rows."""
+        return self.rows
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:

@@ -1,22 +1,21 @@
 """The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from penstock_runtime.request import Request
 from penstock_runtime.waiting.heap import LazyHeap
-
-Key = tuple[float, int]
-"""A discipline's key, then the order of admission: no two are equal."""
+from penstock_runtime.waiting.order import Key, Order
 
 
 class Group:
     """Requests of one shape, seen from three sides: by order, by arrival, by deadline."""
 
-    __slots__ = ("_arrivals", "_deadlines", "_order", "_requests", "rows")
+    __slots__ = ("_arrivals", "_deadlines", "_order", "_requests", "_sequence_of", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order) -> None:
         self._requests: dict[str, Request] = {}
-        self._order: LazyHeap[Key, str] = LazyHeap()
+        self._sequence_of: dict[str, int] = {}
+        self._order = order
         self._arrivals: LazyHeap[float, str] = LazyHeap()
         self._deadlines: LazyHeap[float, str] = LazyHeap()
         self.rows = 0
@@ -24,10 +23,11 @@ class Group:
     def __len__(self) -> int:
         return len(self._requests)
 
-    def add(self, request: Request, key: Key) -> None:
-        """Let `request` wait under `key`."""
+    def add(self, request: Request, sequence: int) -> None:
+        """Let `request` wait; `sequence` is its place in the order of admission."""
         self._requests[request.id] = request
-        self._order.put(request.id, key)
+        self._sequence_of[request.id] = sequence
+        self._order.add(request.id, request, sequence)
         self._arrivals.put(request.id, request.arrived)
         if request.deadline is not None:
             self._deadlines.put(request.id, request.deadline)
@@ -36,6 +36,7 @@ class Group:
     def remove(self, id: str) -> Request:
         """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
         request = self._requests.pop(id)
+        del self._sequence_of[id]
         self._order.discard(id)
         self._arrivals.discard(id)
         self._deadlines.discard(id)
@@ -76,6 +77,8 @@ class Group:
         """Iterate over keys and requests, in no order."""
         return ((key, self._requests[name]) for key, name in self._order.entries())
 
-    def change_keys(self, key_of: Callable[[Request], float]) -> None:
-        """Give every request the discipline's key that `key_of` returns; one rebuild."""
-        self._order.change_keys(lambda key, name: (key_of(self._requests[name]), key[1]))
+    def change_order(self, order: Order) -> None:
+        """Let everything wait in `order`, which is empty; one rebuild."""
+        self._order = order
+        for name, request in self._requests.items():
+            order.add(name, request, self._sequence_of[name])

@@ -5,9 +5,10 @@ from itertools import count
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.disciplines import order_key
-from penstock_runtime.waiting.group import Group, Key
+from penstock_runtime.waiting.group import Group
 from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.order import Key, order_of
+from penstock_runtime.waiting.tenants import TenantCounters
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
@@ -34,6 +35,7 @@ class WaitingRequests:
 
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
+        self._tenants = TenantCounters()
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -55,8 +57,8 @@ class WaitingRequests:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
         group = self._groups.get(request.group)
         if group is None:
-            group = self._groups[request.group] = Group()
-        group.add(request, (order_key(self._discipline, request), next(self._sequence)))
+            group = self._groups[request.group] = Group(order_of(self._discipline, self._tenants))
+        group.add(request, next(self._sequence))
         self._shape_of[request.id] = request.group
         self.rows += request.rows
         self._place(request.group, group)
@@ -77,6 +79,8 @@ class WaitingRequests:
             request = group.first()
             if taken and rows + request.rows > max_rows:
                 break
+            if self._discipline is Discipline.FAIR_SHARE:
+                self._tenants.charge(request.tenant, request.work)
             self._forget(group, request.id)
             taken.append(request)
             rows += request.rows
@@ -100,6 +104,7 @@ class WaitingRequests:
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        self._refresh_first()
         tops = (
             heap.head()
             for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
@@ -108,18 +113,26 @@ class WaitingRequests:
         return tuple(self._head(shape) for shape in shapes)
 
     def change_discipline(self, discipline: Discipline) -> None:
-        """Re-key everything that waits, once; ties keep the order of admission."""
+        """Re-key everything that waits, once; ties keep the order of admission, and counters begin anew."""
         if discipline == self._discipline:
             return
-        self._discipline = discipline
+        self._discipline, self._tenants = discipline, TenantCounters()
         for shape, group in self._groups.items():
-            group.change_keys(lambda request: order_key(discipline, request))
+            group.change_order(order_of(discipline, self._tenants))
             self._place(shape, group)
 
     def in_order(self) -> list[Request]:
         """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
+
+    def _refresh_first(self) -> None:
+        """Under FairShare a head's key grows with its tenant's counter: put right what surfaces stale."""
+        while (top := self._by_key.head()) is not None:
+            key = self._groups[top[1]].head()[0]
+            if key == top[0]:
+                return
+            self._by_key.put(top[1], key)
 
     def _head(self, shape: Shape) -> Head:
         group = self._groups[shape]
