@@ -50,3 +50,13 @@ class GenerationCurve:
     def previous(self) -> GenerationSums | None:
         """Return the last whole epoch's sums, if there is one."""
         return self._previous
+
+    def mean_seconds(self) -> float:
+        """Return the mean step of the running epoch, 0 before the first."""
+        return self._sums[4] / self._sums[0] if self._sums[0] else 0.0
+
+    def mean_tokens(self) -> float:
+        """Return the mean number of tokens a step, at least 1."""
+        if not self._sums[0]:
+            return 1.0
+        return max(1.0, (self._sums[1] * PREFILL_UNIT + self._sums[2]) / self._sums[0])

@@ -75,3 +75,5 @@ class StepResult:
     """Rows whose sequence cannot go on, with the reason in words fit for a client."""
     seconds: float
     """Device time."""
+    began: float = 0.0
+    """Of the monotonic clock."""

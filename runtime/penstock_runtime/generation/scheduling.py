@@ -1,6 +1,7 @@
 """What the engine needs of a scheduler, and a scheduler of its ledger. Both are pure: `now` is an argument."""
 
-from collections.abc import Iterable, Sequence as Items
+from collections.abc import Container, Iterable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,11 +49,13 @@ class Scheduler(Protocol):
         A sequence `at_last_token` gets no row. The first row of a sequence sets `first_step_at`.
         """
 
-    def settle(self, plan: StepPlan) -> None:
-        """Note that the step has run. Sampled tokens are already in their sequences' `ids`.
+    def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
+        """Note that the step has run: tokens are in their sequences' `ids`, who ended has been removed.
 
-        Publishes full blocks to the prefix cache and frees what waited for this step. Called for every
-        plan, in order of number, also for one that failed as a whole.
+        Clears `unknown` where this plan was to sample it, publishes full blocks to the prefix cache and
+        frees what waited for this step. Called for every plan, in order of number, before the next is
+        planned; `failed` are the rows whose keys and values must not be published, all of them where the
+        plan failed as a whole.
         """
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:

@@ -80,9 +80,9 @@ class Sequence:
     def append(self, token: int) -> FinishReason | None:
         """Take in the sampled `token` and return why the choice ends with it, or None if it goes on.
 
-        A stop id is not appended. With a complete grammar the choice ends too.
+        A stop id is not appended. With a complete grammar the choice ends too. `unknown` is the
+        scheduler's: it may by now name a token of the step after this one.
         """
-        self.unknown = None
         if token in self.params.stop_ids and self.output_tokens >= self.params.min_tokens:
             self.finished, self.stop_id = FinishReason.STOP, token
             return self.finished
