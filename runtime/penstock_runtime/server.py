@@ -15,7 +15,8 @@ from penstock_runtime.health import stuck
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.control import Control
-from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.doors import routes_of, who_is_calling
+from penstock_runtime.protocols.marks import LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     error_reply,
@@ -51,8 +52,13 @@ class ClientServer:
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._around])
-        app.add_routes(OpenInference(self._pod).routes())
+        doors = (
+            []
+            if self._pod.callers.open
+            else [who_is_calling(self._pod.callers, self._pod.counters)]
+        )
+        app = web.Application(middlewares=[self._around, *doors])
+        app.add_routes(routes_of(self._pod))
         if self._pod.config.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
         return app
@@ -110,6 +116,7 @@ class ClientServer:
                 "seconds": round(seconds, 6),
                 "request_id": request[REQUEST_ID],
                 "remote": request.remote,
+                **request.get(LOGGED, {}),
             },
         )
 
