@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock_api.limits import Discipline
+from penstock_api.limits import Discipline, Preemption
 from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.pool import PoolSpec
 from penstock_api.status import BoundedField, PolicyReference
@@ -30,6 +30,7 @@ class EffectiveSpec:
     """`spec.replicas`, bounded: the count in modes Manual and Recommend."""
     max_queue_depth: int
     discipline: Discipline
+    preemption: Preemption
     bounded: tuple[BoundedField, ...]
     policies: tuple[PolicyReference, ...]
     replicas_bound: int | None = None
@@ -66,6 +67,7 @@ def effective(
         replicas=int(granted["replicas"]),
         max_queue_depth=int(granted[fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(granted[fields.DISCIPLINE])),
+        preemption=Preemption(str(granted[fields.PREEMPTION])),
         bounded=bounded,
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
         replicas_bound=tightest(selected, "replicas"),

@@ -30,6 +30,7 @@ SIZE_MAX = "batching.size.max"
 MAX_QUEUE_DELAY = "batching.maxQueueDelayMilliseconds"
 MAX_QUEUE_DEPTH = "batching.maxQueueDepth"
 DISCIPLINE = "batching.discipline"
+PREEMPTION = "batching.preemption"
 
 BUILT_IN: Fields = {
     MIN_REPLICAS: 1,
@@ -45,6 +46,7 @@ BUILT_IN: Fields = {
     MAX_QUEUE_DELAY: 5,
     MAX_QUEUE_DEPTH: 2048,
     DISCIPLINE: "Priority",
+    PREEMPTION: "LowerPriority",
 }
 """DESIGN, section 2: the sample's live values, without an objective."""
 

@@ -58,7 +58,7 @@ class Families:
 
     def released(self, sequence: Sequence) -> list[Slot]:
         """Return who was held for `sequence`, if its prompt is computed by now; they are held no more."""
-        family = self._leading.get(sequence.uid)
+        family = self._leading.get(sequence.uid) if self._leading else None
         if family is None or family.leader.settled < sequence.prompt_tokens:
             return []
         del self._leading[sequence.uid]

@@ -2,7 +2,7 @@
 
 A sequence joins at the first level whose quantum its prompt fits in, and sinks by one level whenever it has
 fed that level's quantum of positions. Levels are served in order, but one level is worth no more than
-PATIENCE_SECONDS of waiting, so that nobody starves.
+PATIENCE_SECONDS since arrival, so that nobody starves.
 """
 
 from typing import Final

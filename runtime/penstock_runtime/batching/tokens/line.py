@@ -1,11 +1,16 @@
 """The waiting line of sequences: one order a level, one level unless time is sliced."""
 
+from typing import Final
+
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.levels import PATIENCE_SECONDS
 from penstock_runtime.batching.tokens.slot import Slot
 from penstock_runtime.waiting.disciplines import order_key
 from penstock_runtime.waiting.order import Order, order_of
 from penstock_runtime.waiting.tenants import TenantCounters
+
+TENANT_CREDIT: Final = 2048.0
+"""Positions: a handful of chat turns. Of ten seconds of a backlogged device it is a few percent at most."""
 
 
 class Line:
@@ -14,7 +19,7 @@ class Line:
     def __init__(self, discipline: Discipline, *, sliced: bool) -> None:
         self.discipline = discipline
         self.sliced = sliced
-        self._tenants = TenantCounters()
+        self._tenants = TenantCounters(TENANT_CREDIT)
         self._slots: dict[str, Slot] = {}
         self._orders: dict[int, Order] = {}
         self.preempted = 0
@@ -26,9 +31,8 @@ class Line:
     def __contains__(self, slot: object) -> bool:
         return isinstance(slot, Slot) and slot.name in self._slots
 
-    def add(self, slot: Slot, now: float) -> None:
-        """Let `slot` wait from `now` on."""
-        slot.entered = now
+    def add(self, slot: Slot) -> None:
+        """Let `slot` wait."""
         self._slots[slot.name] = slot
         self.preempted += slot.sequence.preemptions > 0
         self._place(slot)
@@ -46,7 +50,7 @@ class Line:
         if len(slots) <= 1:
             return slots[0] if slots else None
         return min(
-            slots, key=lambda slot: (slot.entered + slot.level * PATIENCE_SECONDS, slot.level)
+            slots, key=lambda slot: (slot.arrived + slot.level * PATIENCE_SECONDS, slot.level)
         )
 
     def change(self, discipline: Discipline, *, sliced: bool) -> None:
@@ -54,7 +58,7 @@ class Line:
         if (discipline, sliced) == (self.discipline, self.sliced):
             return
         self.discipline, self.sliced = discipline, sliced
-        self._tenants, self._orders = TenantCounters(), {}
+        self._tenants, self._orders = TenantCounters(TENANT_CREDIT), {}
         for slot in self._slots.values():
             self._place(slot)
 
@@ -66,12 +70,21 @@ class Line:
         """Return the tenant's virtual counter."""
         return self._tenants.served(tenant)
 
-    def key(self, slot: Slot) -> tuple[float, float, int]:
+    def rank(self, slot: Slot) -> float:
+        """Return the discipline's key of `slot`, waiting or running, as of now."""
+        discipline = self.discipline
+        if slot.ranked_by is discipline:
+            return slot.rank
+        if discipline is Discipline.FAIR_SHARE:
+            return self._tenants.served(slot.tenant)
+        if discipline is Discipline.SHORTEST_JOB_FIRST:
+            return slot.work  # what is left of a running one, not what it was
+        slot.rank, slot.ranked_by = order_key(discipline, slot), discipline
+        return slot.rank
+
+    def key(self, slot: Slot) -> tuple[int, float, int]:
         """Return what ranks `slot`, waiting or running, as of now; the smaller goes first."""
-        level = slot.level if self.sliced else 0
-        if self.discipline is Discipline.FAIR_SHARE:
-            return (level, self._tenants.served(slot.tenant), slot.number)
-        return (level, order_key(self.discipline, slot), slot.number)
+        return (self._level(slot), self.rank(slot), slot.number)
 
     def in_order(self) -> list[Slot]:
         """Return everybody who waits, the next first; O(n log n), for a drain's one look."""

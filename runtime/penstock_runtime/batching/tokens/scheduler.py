@@ -45,6 +45,8 @@ class TokenScheduler:
         self._line = Line(limits.discipline, sliced=_sliced(limits))
         self._slots: dict[int, Slot] = {}
         self._running: dict[int, Slot] = {}
+        self._filling: dict[int, Slot] = {}
+        """Of those that run: whose next row is a chunk of what is known."""
         self._families = Families()
         self._deadlines: LazyHeap[float, int] = LazyHeap()
         self._added = 0
@@ -54,7 +56,7 @@ class TokenScheduler:
 
     # -- what the engine tells
 
-    def add(self, sequence: Sequence, now: float) -> None:
+    def add(self, sequence: Sequence, now: float) -> None:  # noqa: ARG002  the protocol's
         """As `Scheduler.add`; a later choice of a request waits for the first one's prompt."""
         slot = Slot(sequence, self._added, self.memory.chain(sequence.salt))
         self._added += 1
@@ -63,17 +65,20 @@ class TokenScheduler:
             self._deadlines.put(sequence.uid, sequence.deadline)
         levels.join(slot)
         if not self._families.join(slot):
-            self._line.add(slot, now)
+            self._line.add(slot)
 
     def remove(self, sequence: Sequence) -> None:
-        """As `Scheduler.remove`."""
-        slot = self._slots.pop(sequence.uid)
+        """As `Scheduler.remove`; what was never added is ignored."""
+        slot = self._slots.pop(sequence.uid, None)
+        if slot is None:
+            return
         self._deadlines.discard(sequence.uid)
         self._running.pop(sequence.uid, None)
+        self._filling.pop(sequence.uid, None)
         self._line.discard(slot)
         self.memory.give_up(slot)
         for follower in self._families.leave(slot):
-            self._line.add(follower, follower.arrived)
+            self._line.add(follower)
 
     def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
         """As `Scheduler.settle`; nothing that the rows with indices `failed` computed is published."""
@@ -83,7 +88,7 @@ class TokenScheduler:
             if sequence.unknown is not None and sequence.unknown.step == plan.number:
                 sequence.unknown = None
             for follower in self._families.released(sequence):
-                self._line.add(follower, follower.arrived)
+                self._line.add(follower)
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:  # noqa: ARG002  the protocol's
         """As `Scheduler.set_limits`."""
@@ -137,10 +142,10 @@ class TokenScheduler:
             draft = _Draft(
                 StepPlan(self._plans, []), max(self._limits.max_batched_tokens, self.cap)
             )
-            flight = self.memory.begin(draft.plan)
-            self._evict(draft, now)
+            flight, before = self.memory.begin(draft.plan), self._preemptions
+            self._evict(draft)
             self._admit(draft, now)
-            self._decode(draft, now)
+            self._decode(draft)
             self._prefill(draft)
             if not draft.empty:
                 flight.slots = draft.slots
@@ -148,10 +153,14 @@ class TokenScheduler:
                 self._charge(draft.plan)
                 return draft.plan
             self.memory.withdraw()
-            if not draft.stalled or self.memory.flights:
+            if self.memory.flights:
+                return Idle(self._next_deadline())  # their end brings blocks and tokens
+            if self._preemptions > before:
+                continue  # who yielded has made room for another draft
+            if not draft.stalled:
                 return Idle(self._next_deadline())
             # nobody can go on and nothing will come back by itself: the last in order yields, immune or not
-            self._preempt(victims.last(self._line, self._running.values()), None, now)
+            self._preempt(victims.last(self._line, self._running.values()), None)
 
     def _charge(self, plan: StepPlan) -> None:
         if self._limits.discipline is Discipline.FAIR_SHARE:
@@ -162,40 +171,46 @@ class TokenScheduler:
         head = self._deadlines.head()
         return None if head is None else head[0]
 
-    def _evict(self, draft: "_Draft", now: float) -> None:
+    def _evict(self, draft: "_Draft") -> None:
         if self._limits.lowering is not Lowering.EVICT:
             return
         while len(self._running) > self.cap:
-            self._preempt(victims.last(self._line, self._running.values()), draft.plan, now)
+            self._preempt(victims.last(self._line, self._running.values()), draft.plan)
 
     def _admit(self, draft: "_Draft", now: float) -> None:
         """Give places to the head of the line, and to the next, as long as each gets what it needs."""
-        room = draft.left - len(self._running)
-        room -= sum(max(0, slot.known_left - 1) for slot in self._running.values())
-        spare = self._spare()
-        while (head := self._line.head()) is not None:
+        free = draft.left - len(self._running) + len(self._filling)
+        room = free - sum(slot.known_left for slot in self._filling.values())
+        while free > 0 and (head := self._line.head()) is not None:
             if room <= 0 and not self._beaten(head):
                 return
-            if len(self._running) >= self.cap and not self._take_a_place(head, draft, now):
+            if len(self._running) >= self.cap and not self._take_a_place(head, draft):
                 return
+            spare = self._spare(head)
             if not self.memory.admit(head, draft.plan, self._families.sibling(head), spare):
-                if not self._take_blocks(head, draft, now, spare):
+                if not self._take_blocks(head, draft, spare):
                     return
                 continue
             self._start(head, now)
             room -= head.known_left
-            spare = self._spare()
+            free -= head.known_left
 
-    def _spare(self) -> int:
+    def _spare(self, arrival: Slot) -> int:
         """Return the blocks that running sequences will soon need: a newcomer must leave them."""
-        growth = sum(self.memory.growth(slot) > 0 for slot in self._running.values())
-        return max(growth, self.memory.ledger.total // 100) if self._running else 0
+        running, memory = len(self._running), self.memory
+        spare = max(running, memory.ledger.total // 100) if running else 0
+        if memory.ledger.available - memory.needed(arrival) >= spare:
+            return spare
+        growth = sum(memory.growth(slot) > 0 for slot in self._running.values())
+        return max(growth, memory.ledger.total // 100) if running else 0
 
     def _start(self, slot: Slot, now: float) -> None:
         self._line.discard(slot)
-        self._running[slot.sequence.uid] = slot
-        slot.ran = 0
         sequence = slot.sequence
+        self._running[sequence.uid] = slot
+        if slot.fills:
+            self._filling[sequence.uid] = slot
+        slot.ran = 0
         if sequence.first_step_at is None:
             sequence.first_step_at = now
             sequence.cached_tokens = min(sequence.computed, sequence.prompt_tokens)
@@ -205,13 +220,13 @@ class TokenScheduler:
     def _beaten(self, arrival: Slot) -> list[Slot]:
         return victims.beaten(self._line, self._limits.preemption, arrival, self._running.values())
 
-    def _take_a_place(self, arrival: Slot, draft: "_Draft", now: float) -> bool:
+    def _take_a_place(self, arrival: Slot, draft: "_Draft") -> bool:
         if len(self._running) > self.cap:
             return False  # a lowered cap is being finished down to
         beaten = self._beaten(arrival)
         if not beaten or self._missing(arrival, 0) > sum(len(slot.blocks) for slot in beaten):
             return False
-        self._preempt(victims.choose(self._line, self.memory.ledger, beaten), draft.plan, now)
+        self._preempt(victims.choose(self._line, self.memory.ledger, beaten), draft.plan)
         return True
 
     def _missing(self, arrival: Slot, spare: int) -> int:
@@ -219,7 +234,7 @@ class TokenScheduler:
         coming = self.memory.ledger.available + self.memory.pending
         return self.memory.needed(arrival) + spare - coming
 
-    def _take_blocks(self, arrival: Slot, draft: "_Draft", now: float, spare: int) -> bool:
+    def _take_blocks(self, arrival: Slot, draft: "_Draft", spare: int) -> bool:
         """Preempt for the blocks that `arrival` lacks; return whether it may be tried again in this plan."""
         missing = self._missing(arrival, spare)
         if missing <= 0:
@@ -227,24 +242,29 @@ class TokenScheduler:
         beaten = [slot for slot in self._beaten(arrival) if slot.blocks]
         if missing > sum(len(slot.blocks) for slot in beaten):
             return False
-        self._preempt(victims.choose(self._line, self.memory.ledger, beaten), draft.plan, now)
+        self._preempt(victims.choose(self._line, self.memory.ledger, beaten), draft.plan)
         return True
 
-    def _decode(self, draft: "_Draft", now: float) -> None:
+    def _decode(self, draft: "_Draft") -> None:
         """Plan one token for each running sequence that has only that to feed."""
-        decoding = [slot for slot in self._running.values() if slot.decodes]
-        if self.memory.ledger.available < len(decoding):
-            decoding.sort(key=self._line.key)
-        for slot in decoding:
-            if slot.sequence.uid not in self._running:
+        slots = list(self._running.values())
+        if self.memory.ledger.available < len(slots):
+            slots.sort(key=self._line.key)  # blocks may not do for all: the best first
+        size = self.memory.ledger.block_tokens
+        for slot in slots:
+            sequence = slot.sequence
+            left = len(sequence.ids) - sequence.computed
+            waits = left == 0 and sequence.unknown is not None
+            if not (left == 1 or waits) or sequence.finished is not None or sequence.at_last_token:
+                continue
+            if sequence.uid not in self._running:
                 continue  # it yielded to one before it
-            if self.memory.grow(slot) or self._make_room(slot, draft, now):
-                if draft.left > 0:
-                    self._feed(slot, 1, draft)
-            else:
+            if len(slot.blocks) * size < sequence.length and not self._make_room(slot, draft):
                 draft.stalled += 1
+            elif draft.left > 0:
+                self._feed(slot, 1, draft)
 
-    def _make_room(self, slot: Slot, draft: "_Draft", now: float) -> bool:
+    def _make_room(self, slot: Slot, draft: "_Draft") -> bool:
         """Let somebody behind `slot` yield, unless enough comes back anyway; return whether it has its block."""
         while not self.memory.grow(slot):
             if self.memory.pending > draft.stalled:
@@ -255,35 +275,36 @@ class TokenScheduler:
             behind = victims.behind(self._line, slot, others)
             if not behind:
                 return False
-            self._preempt(victims.choose(self._line, self.memory.ledger, behind), draft.plan, now)
+            self._preempt(victims.choose(self._line, self.memory.ledger, behind), draft.plan)
         return True
 
     def _prefill(self, draft: "_Draft") -> None:
-        filling = [slot for slot in self._running.values() if slot.fills]
-        for slot in sorted(filling, key=self._line.key):
+        for slot in sorted(self._filling.values(), key=self._line.key):
             if draft.left <= 0:
                 return
-            self._feed(slot, min(draft.left, slot.known_left), draft)
+            if slot.sequence.finished is None:
+                self._feed(slot, min(draft.left, slot.known_left), draft)
+                if not slot.fills:
+                    del self._filling[slot.sequence.uid]
 
     def _feed(self, slot: Slot, count: int, draft: "_Draft") -> None:
-        sequence, plan = slot.sequence, draft.plan
-        known = slot.known_left
-        unknown = sequence.unknown if known == 0 else None
-        samples = sequence.computed + count == sequence.length
-        row = Row(sequence, sequence.computed, count, slot.blocks, samples, unknown)
-        sequence.computed += count
+        sequence, plan, start = slot.sequence, draft.plan, slot.sequence.computed
+        unknown = sequence.unknown if start == len(sequence.ids) else None
+        end = sequence.computed = start + count
+        samples = end == sequence.length
         if samples:
             sequence.unknown = TokenRef(plan.number, len(plan.rows))
-        plan.rows.append(row)
+        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown))
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number
         levels.note(slot, count)
 
-    def _preempt(self, slot: Slot, plan: StepPlan | None, now: float) -> None:
+    def _preempt(self, slot: Slot, plan: StepPlan | None) -> None:
         """Take a running sequence's place and memory: swapped out within `plan`, or to be computed again."""
         sequence, ledger = slot.sequence, self.memory.ledger
         del self._running[sequence.uid]
+        self._filling.pop(sequence.uid, None)
         sequence.preemptions += 1
         self._preemptions += 1
         slot.lost = sequence.computed
@@ -293,7 +314,7 @@ class TokenScheduler:
         if not (swap and plan is not None and self.memory.swap_out(slot, plan)):
             self.memory.give_up(slot)
             sequence.computed = 0
-        self._line.add(slot, now)
+        self._line.add(slot)
 
 
 class _Draft:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from penstock_api.limits import Discipline
 from penstock_runtime.batching.hashes import HashChain
 from penstock_runtime.generation.sequence import Sequence
 
@@ -33,8 +34,9 @@ class Slot:
     ran_in_level: int = 0
     lost: int = 0
     """Positions that were computed when it was last preempted."""
-    entered: float = 0.0
-    """When it last began to wait."""
+    rank: float = 0.0
+    """The key of `ranked_by`, where that stands still."""
+    ranked_by: Discipline | None = None
 
     def __post_init__(self) -> None:
         self.name = str(self.sequence.uid)
@@ -72,14 +74,6 @@ class Slot:
         return len(self.sequence.ids) - self.sequence.computed
 
     @property
-    def decodes(self) -> bool:
-        """Return whether its next row feeds one position, known or in flight, towards a token it may have."""
-        left, sequence = self.known_left, self.sequence
-        feeds = left == 1 or (left == 0 and sequence.unknown is not None)
-        return feeds and sequence.finished is None and not sequence.at_last_token
-
-    @property
     def fills(self) -> bool:
         """Return whether its next row feeds a chunk of what is known."""
-        sequence = self.sequence
-        return self.known_left > 1 and sequence.finished is None and not sequence.at_last_token
+        return len(self.sequence.ids) - self.sequence.computed > 1

@@ -1,6 +1,7 @@
 """Who yields: to a better arrival, to a lowered cap, or because blocks ran out; and how."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +16,8 @@ QUANTUM: Final = 16
 """Positions that a sequence feeds before an arrival may take its place again: one block's worth."""
 MOST_PREEMPTIONS: Final = 3
 """Afterwards a sequence is no victim, except of a lowered cap: nobody is recomputed for ever."""
-FAIR_MARGIN: Final = 64.0
-"""Under FairShare an arrival's tenant must be so many positions behind: counters move with every step."""
+MOST_SLICES: Final = 6
+"""The same where time is sliced: there a preemption is the rule, and nearly free, for full blocks stay cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +34,33 @@ class PreemptionCosts:
 
 
 def beaten(
-    line: Line, preemption: Preemption, arrival: Slot, running: Iterable[Slot]
+    line: Line, preemption: Preemption, arrival: Slot, running: Collection[Slot]
 ) -> list[Slot]:
     """Return those of `running` whose place `arrival` may take."""
     if preemption is Preemption.NEVER:
         return []
     if preemption is Preemption.TIME_SLICE:
-        return [slot for slot in running if _yields(slot) and arrival.level < slot.level]
+        sunk = (slot for slot in running if arrival.level < slot.level)
+        return [slot for slot in sunk if _yields(slot, MOST_SLICES)]
+    bar = line.rank(arrival)
     if line.discipline is Discipline.FAIR_SHARE:
-        bar = line.served(arrival.tenant) + FAIR_MARGIN
-        return [slot for slot in running if _yields(slot) and bar < line.served(slot.tenant)]
-    key = line.key(arrival)
-    return [slot for slot in running if _yields(slot) and key[:2] < line.key(slot)[:2]]
+        rich = _tenants_with_more_places(arrival, running)
+        return [
+            slot
+            for slot in running
+            if slot.tenant in rich and bar <= line.rank(slot) and _yields(slot)
+        ]
+    return [slot for slot in running if bar < line.rank(slot) and _yields(slot)]
 
 
-def _yields(slot: Slot) -> bool:
-    return slot.ran >= QUANTUM and slot.sequence.preemptions < MOST_PREEMPTIONS
+def _tenants_with_more_places(arrival: Slot, running: Iterable[Slot]) -> set[str]:
+    """Return who holds two places more than the arrival's tenant: one that changes hands is worth its price."""
+    places = Counter(slot.tenant for slot in running)
+    return {tenant for tenant, held in places.items() if held >= places[arrival.tenant] + 2}
+
+
+def _yields(slot: Slot, most: int = MOST_PREEMPTIONS) -> bool:
+    return slot.ran >= QUANTUM and slot.sequence.preemptions < most
 
 
 def behind(line: Line, slot: Slot, others: Iterable[Slot]) -> list[Slot]:
@@ -62,11 +74,15 @@ def behind(line: Line, slot: Slot, others: Iterable[Slot]) -> list[Slot]:
 
 
 def choose(line: Line, ledger: BlockLedger, candidates: list[Slot]) -> Slot:
-    """Return the candidate to preempt: of the lowest class, tenant or level, the one that loses least.
+    """Return the candidate to preempt: of the worst class, or the most served tenant, the one that loses least.
 
-    What it loses are blocks that nobody shares and no name finds: only those must be computed again.
+    What it loses are blocks that nobody shares and no name finds: only those must be computed again. Where
+    time is sliced, those who yielded least often come first.
     """
-    return min(candidates, key=lambda slot: (-_band(line, slot), _cost(ledger, slot), -slot.number))
+    bands = [_band(line, slot) for slot in candidates]
+    worst = max(bands)
+    tied = [slot for slot, band in zip(candidates, bands, strict=True) if band == worst]
+    return min(tied, key=lambda slot: (ledger.lost_if_released(slot.blocks), -slot.number))
 
 
 def last(line: Line, running: Iterable[Slot]) -> Slot:
@@ -74,13 +90,9 @@ def last(line: Line, running: Iterable[Slot]) -> Slot:
     return max(running, key=line.key)
 
 
-def _cost(ledger: BlockLedger, slot: Slot) -> int:
-    return ledger.lost_if_released(slot.blocks)
-
-
 def _band(line: Line, slot: Slot) -> float:
     if line.sliced:
-        return slot.level
+        return -slot.sequence.preemptions
     if line.discipline is Discipline.PRIORITY:
         return priority_class(slot.priority)
     if line.discipline is Discipline.FAIR_SHARE:

@@ -4,6 +4,8 @@ So a block that was overwritten, shared too early, forgotten or restored wrongly
 the whole of scheduler, ledger and swap is checked by comparing outputs with a walk through an empty machine.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
@@ -116,7 +118,10 @@ class Machine:
     info: GenerationInfo
     depth: int = 1
     now: float = 0.0
-    step_seconds: float = 0.01
+    seconds: Callable[[StepPlan], float] = lambda _: 0.01
+    """How long a step takes."""
+    exact: bool = True
+    """Whether ids are really kept and read: slow where sequences are long."""
     steps: int = 0
     plans: list[StepPlan] = field(default_factory=list)
     finished: dict[int, float] = field(default_factory=dict)
@@ -124,9 +129,8 @@ class Machine:
     first_token: dict[int, float] = field(default_factory=dict)
     prompts: dict[int, list[int]] = field(default_factory=dict)
     live: dict[int, Sequence] = field(default_factory=dict)
-    log: list[StepPlan] = field(default_factory=list)
-    """The settled plans."""
-    drop: set[int] = field(default_factory=set)
+    fed: Counter[str] = field(default_factory=Counter)
+    """Positions a tenant was served."""
 
     def __post_init__(self) -> None:
         spec = self.info.kv
@@ -141,14 +145,14 @@ class Machine:
             self.scheduler.add(sequence, self.now)
 
     def cancel(self, uid: int) -> None:
-        self.drop.add(uid)
         self.scheduler.remove(self.live.pop(uid))
 
     def step(self) -> bool:
         """Plan ahead as far as `depth` allows, run and settle one plan; return whether anything ran."""
         while len(self.plans) <= self.depth:
             plan = self.scheduler.plan(self.now)
-            self.scheduler.memory.check()
+            if self.exact:
+                self.scheduler.memory.check()
             if isinstance(plan, Idle):
                 break
             assert plan.tokens <= max(self.scheduler._limits.max_batched_tokens, self.scheduler.cap)
@@ -157,10 +161,11 @@ class Machine:
             return False
         plan = self.plans.pop(0)
         tokens = self._run(plan)
-        self.now += self.step_seconds
+        self.now += self.seconds(plan)
         self.steps += 1
+        for row in plan.rows:
+            self.fed[row.sequence.tenant] += row.count
         self._settle(plan, tokens)
-        self.log.append(plan)
         return True
 
     def run(self, most_steps: int = 10_000) -> None:
@@ -172,6 +177,8 @@ class Machine:
         raise AssertionError(f"not done after {most_steps} steps")
 
     def _run(self, plan: StepPlan) -> list[int | None]:
+        if not self.exact:
+            return [0 if row.samples else None for row in plan.rows]
         for copy in plan.swap_out:
             self._host[copy.target] = list(self._device[copy.source])
         for copy in plan.swap_in:
@@ -205,18 +212,17 @@ class Machine:
             sequence = row.sequence
             if token is None or sequence.uid not in self.live or sequence.finished is not None:
                 continue
-            unknown = sequence.unknown
             self.first_token.setdefault(sequence.uid, self.now)
             if sequence.append(token) is not None:
                 ended.append(sequence)
-            sequence.unknown = unknown
         self.scheduler.settle(plan)
         for sequence in ended:
             self.finished[sequence.uid] = self.now
             del self.live[sequence.uid]
-            assert sequence.ids == alone(sequence, self.prompts[sequence.uid])
+            assert not self.exact or sequence.ids == alone(sequence, self.prompts[sequence.uid])
             self.scheduler.remove(sequence)
-        self.scheduler.memory.check()
+        if self.exact:
+            self.scheduler.memory.check()
 
 
 def a_machine(
