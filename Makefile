@@ -68,6 +68,12 @@ format: setup ## Format and sort what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# SECONDS of one core's time, at most; it stops when it knows its text by heart
+DEMO_SECONDS ?= 90
+.PHONY: demo-model
+demo-model: setup ## Train the tiny model of the project's own text, into build/demo-model
+	@OMP_NUM_THREADS=1 $(BIN)/python -m penstock_runtime.demo_model build/demo-model --seconds $(DEMO_SECONDS)
+
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types
 	$(BIN)/penstock-crdgen

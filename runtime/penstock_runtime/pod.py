@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.admission import Admission
+from penstock_runtime.callers.callers import Callers
+from penstock_runtime.callers.keys import KeyRing
 from penstock_runtime.config import Config
 from penstock_runtime.counters import Counters
 from penstock_runtime.health import Health, Stage
@@ -44,10 +46,17 @@ class Pod:
             now=now,
             most_bytes=config.max_held_bytes,
         )
+        ring = KeyRing(config.api_keys_file) if config.api_keys_file else None
+        self.callers = Callers(ring, config.trusted_proxies, now)
         self.model: ModelInfo | None = None
         self.texts: Tokenizing | None = None
         """Of a pool whose model reads texts."""
         self.died = asyncio.Event()
+
+    @property
+    def has_plain_lane(self) -> bool:
+        """Whether plain requests may pass beside aiohttp: where nobody is asked who he is."""
+        return self.callers.open
 
     async def load(self) -> None:
         """Load and warm the model, then serve.

@@ -1,18 +1,13 @@
 """The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from penstock_runtime.request import Request
-
-Key = tuple[float, int]
-"""A discipline's key, then the order of admission: no two are equal."""
+from penstock_runtime.waiting.order import STALE_ALLOWED, Key, Order
 
 _Entry = tuple[float, int, Request]
-"""A time or key, the order of admission, the request; the first two tell entries apart."""
-
-_STALE_ALLOWED = 64
-"""Below this a rebuild costs more than the memory it frees."""
+"""A time, the order of admission, the request; the first two tell entries apart."""
 
 
 class Group:
@@ -22,11 +17,11 @@ class Group:
     those who wait; so adding, removing and reading heads cost O(log n), amortised.
     """
 
-    __slots__ = ("_by_arrival", "_by_deadline", "_by_key", "_waiting", "rows")
+    __slots__ = ("_by_arrival", "_by_deadline", "_order", "_waiting", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order) -> None:
+        self._order = order
         self._waiting: dict[str, _Entry] = {}
-        self._by_key: list[_Entry] = []
         self._by_arrival: list[_Entry] = []
         self._by_deadline: list[_Entry] = []
         self.rows = 0
@@ -34,12 +29,12 @@ class Group:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, request: Request, key: float, sequence: int) -> None:
-        """Let `request` wait under `key`."""
-        entry = (key, sequence, request)
+    def add(self, request: Request, sequence: int) -> None:
+        """Let `request` wait; `sequence` is its place in the order of admission."""
+        entry = (request.arrived, sequence, request)
         self._waiting[request.id] = entry
-        heappush(self._by_key, entry)
-        heappush(self._by_arrival, (request.arrived, sequence, request))
+        self._order.add(request.id, request, sequence)
+        heappush(self._by_arrival, entry)
         if request.deadline is not None:
             heappush(self._by_deadline, (request.deadline, sequence, request))
         self.rows += request.rows
@@ -47,6 +42,7 @@ class Group:
     def remove(self, id: str) -> Request:
         """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
         request = self._waiting.pop(id)[2]
+        self._order.discard(id)
         self.rows -= request.rows
         self._compact()
         return request
@@ -58,22 +54,26 @@ class Group:
             IndexError: the group is empty.
         """
         taken, rows = list[Request](), 0
-        waiting, heap = self._waiting, self._by_key
+        waiting, order = self._waiting, self._order
         while waiting:
-            request = self._head(heap)[2]
+            name = self.head()[1]
+            request = waiting[name][2]
             rows += request.rows
             if taken and rows > max_rows:
                 break
-            heappop(heap)
-            del waiting[request.id]
+            order.serve(name, request)
+            del waiting[name]
             self.rows -= request.rows
             taken.append(request)
         self._compact()
         return taken
 
-    def head(self) -> Key:
-        """Return the next request's key; raise IndexError when empty."""
-        return self._head(self._by_key)[:2]
+    def head(self) -> tuple[Key, str]:
+        """Return the next request's key and id; raise IndexError when empty."""
+        head = self._order.head()
+        if head is None:
+            raise IndexError("the group is empty")
+        return head
 
     def opened(self) -> float:
         """Return when the first of those still waiting arrived; raise IndexError when empty."""
@@ -92,28 +92,24 @@ class Group:
 
     def entries(self) -> Iterator[tuple[Key, Request]]:
         """Iterate over keys and requests, in no order."""
-        return (((key, sequence), request) for key, sequence, request in self._waiting.values())
+        return ((key, self._waiting[name][2]) for key, name in self._order.entries())
 
-    def change_keys(self, key_of: Callable[[Request], float]) -> None:
-        """Give every request the discipline's key that `key_of` returns; one rebuild."""
-        self._waiting = {
-            request.id: (key_of(request), sequence, request)
-            for _, sequence, request in self._waiting.values()
-        }
-        self._by_key = list(self._waiting.values())
-        heapify(self._by_key)
+    def change_order(self, order: Order) -> None:
+        """Let everything wait in `order`, which is empty; one rebuild."""
+        self._order = order
+        for _, sequence, request in self._waiting.values():
+            order.add(request.id, request, sequence)
 
     def _head(self, heap: list[_Entry]) -> _Entry:
         while True:
             entry = heap[0]
-            held = self._waiting.get(entry[2].id)
-            if held is not None and held[1] == entry[1]:
+            if self._waits(entry):
                 return entry
             heappop(heap)
 
     def _compact(self) -> None:
-        allowed = 2 * len(self._waiting) + _STALE_ALLOWED
-        for heap in (self._by_key, self._by_arrival, self._by_deadline):
+        allowed = 2 * len(self._waiting) + STALE_ALLOWED
+        for heap in (self._by_arrival, self._by_deadline):
             if len(heap) > allowed:
                 heap[:] = [entry for entry in heap if self._waits(entry)]
                 heapify(heap)

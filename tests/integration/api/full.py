@@ -12,6 +12,7 @@ LIVE: Object = {
         "maxQueueDelayMilliseconds": 5,
         "maxQueueDepth": 2048,
         "discipline": "EarliestDeadlineFirst",
+        "preemption": "TimeSlice",
     },
     "scaling": {
         "mode": "Hold",

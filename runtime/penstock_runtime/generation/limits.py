@@ -1,0 +1,82 @@
+"""The live limits of generation, and what a model's KV cache holds."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import Discipline, LimitsUpdate, Lowering, Preemption
+
+__all__ = ["GenerationInfo", "GenerationLimits", "KVSpec", "Lowering", "Preemption"]
+
+
+DEFAULT_BATCHED_TOKENS = 2048
+"""Tokens of a step where nobody says: enough prefill to keep a device busy, little enough not to stall decodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationLimits:
+    """What the engine obeys from the next plan on, under one generation."""
+
+    generation: int
+    max_batch_size: int
+    """Running sequences."""
+    max_batched_tokens: int
+    """Tokens a step; at least `max_batch_size`, so that every running sequence can decode."""
+    max_queue_depth: int
+    discipline: Discipline
+    preemption: Preemption
+    lowering: Lowering = Lowering.FINISH
+
+    @classmethod
+    def of(cls, update: LimitsUpdate) -> "GenerationLimits":
+        """Return the accepted `update` as the engine obeys it."""
+        tokens = update.max_batched_tokens or DEFAULT_BATCHED_TOKENS
+        return cls(
+            generation=update.generation,
+            max_batch_size=update.max_batch_size,
+            max_batched_tokens=max(tokens, update.max_batch_size),
+            max_queue_depth=update.max_queue_depth,
+            discipline=update.discipline,
+            preemption=update.preemption,
+            lowering=update.drain,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KVSpec:
+    """The paged cache as the step laid it out at load. Sizes are counts unless they say bytes."""
+
+    block_tokens: int
+    """Positions a block holds, in every layer."""
+    blocks: int
+    """On the device."""
+    host_blocks: int
+    """On the host, for swap; 0: none, so preemption recomputes."""
+    block_bytes: int
+    sliding_windows: tuple[int, ...] = ()
+    """Windows of the sliding layer groups; full layers have none. All groups share one block table."""
+
+    @property
+    def tokens(self) -> int:
+        """Return how many positions the device holds."""
+        return self.blocks * self.block_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationInfo:
+    """What a loaded generative model says of itself."""
+
+    name: str
+    backend: str
+    """What computes: `cpu`, `cuda:NVIDIA H200`."""
+    attention: str
+    """The attention backend that the start-up probe chose."""
+    dtype: str
+    vocabulary: int
+    max_model_len: int
+    """Positions that one sequence may have: the model's own bound, or what the cache holds if that is less."""
+    kv: KVSpec
+    stop_ids: tuple[int, ...]
+    """The model's own (generation_config.json, else config.json)."""
+    max_running: int
+    """The most sequences that any limit may allow."""
+    revision: str
+    """Of the weights: part of every prefix hash."""
