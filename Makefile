@@ -48,7 +48,7 @@ test: lint test-unit cluster images ## Lint, then unit, integration and end-to-e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto --dist loadfile tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
