@@ -89,3 +89,7 @@ bench-control: setup ## Print how good the laws are on four traces: make bench-c
 .PHONY: bench-http
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
+
+.PHONY: bench-encoders
+bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
+	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)

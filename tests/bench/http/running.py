@@ -72,8 +72,10 @@ def load(running: Running, connections: int, seconds: float, rate: float = 0.0) 
 
 
 @contextlib.contextmanager
-def serving(contender: Contender) -> Iterator[Running]:
+def serving(contender: Contender, requests: Path | None = None) -> Iterator[Running]:
     """Run a contender in its own process group; killed at the end with all that it started.
+
+    `requests` is a file for the load generator; none: the network's, written for it.
 
     Raises:
         DoesNotServeError: it did not answer rightly within START_SECONDS.
@@ -96,7 +98,8 @@ def serving(contender: Contender) -> Iterator[Running]:
             cwd=PEERS, env=environment, stdout=stream, stderr=stream, start_new_session=True,
         )  # fmt: skip
     try:
-        running = Running(contender, port, process, bodies.write(contender, port, BUILD))
+        file = requests or bodies.write(contender, port, BUILD)
+        running = Running(contender, port, process, file)
         _wait(running, log)
         yield running
     finally:
