@@ -33,7 +33,7 @@ def write(contender: Contender, port: int, folder: Path) -> Path:
 
 def samples() -> Iterator[tuple[list[float], Floats]]:
     """Yield rows and the outputs that the network gives them."""
-    model, draw = network(), random.Random(1)
+    model, draw = network(), random.Random(1)  # noqa: S311 - inputs of a bench
     for _ in range(NUMBER):
         row = [round(draw.uniform(-1, 1), 4) for _ in range(64)]
         with torch.inference_mode():
@@ -53,7 +53,7 @@ def network() -> torch.nn.Module:
 
 def _request(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]:
     headers = ""
-    tensor = {"name": "X", "datatype": "FP32", "shape": [1, 64]}
+    tensor: dict[str, object] = {"name": "X", "datatype": "FP32", "shape": [1, 64]}
     match contender.body:
         case "json":
             body = _compact({"inputs": [{**tensor, "data": row}]})

@@ -11,10 +11,10 @@ mpl.use("Agg")
 
 def draw(found: Figures, folder: Path) -> Path:
     """Write the chart below `folder` and return its file."""
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     numbers = found.connections()
-    figure, (rates, costs) = pyplot.subplots(1, 2, figsize=(13, 5))
+    figure, (rates, costs) = plt.subplots(1, 2, figsize=(13, 5))
     for name in found.names():
         style = {"linewidth": 2.5} if name.startswith("penstock") else {"linewidth": 1.0}
         rates.plot(numbers, [found.rate(name, c) for c in numbers], marker="o", label=name, **style)
@@ -26,5 +26,5 @@ def draw(found: Figures, folder: Path) -> Path:
     figure.tight_layout()
     file = folder / "http.png"
     figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+    plt.close(figure)
     return file

@@ -24,7 +24,7 @@ def test_an_exact_line_is_found_again(fixed: float, per_row: float, sizes: list[
 
 
 def test_nothing_measured_predicts_nothing() -> None:
-    assert fit(CurveSums()) == UNKNOWN
+    assert fit(Sums()) == UNKNOWN
 
 
 def test_batches_of_one_size_predict_their_mean() -> None:
