@@ -1,15 +1,12 @@
 """The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
 
 from penstock_runtime.request import Request
+from penstock_runtime.waiting.line import Entry, Line
 
 Key = tuple[float, int]
 """A discipline's key, then the order of admission: no two are equal."""
-
-_Entry = tuple[float, int, Request]
-"""A time or key, the order of admission, the request; the first two tell entries apart."""
 
 _STALE_ALLOWED = 64
 """Below this a rebuild costs more than the memory it frees."""
@@ -18,17 +15,18 @@ _STALE_ALLOWED = 64
 class Group:
     """Requests of one shape, seen from three sides: by order, by arrival, by deadline.
 
-    Each side is a heap in which those who have left stay until they surface, or until they outnumber
-    those who wait; so adding, removing and reading heads cost O(log n), amortised.
+    Each side is a line in which those who have left stay until they surface, or until they outnumber
+    those who wait; so adding, removing and reading heads cost O(1), amortised, for what comes in order,
+    and O(log n) for the rest.
     """
 
     __slots__ = ("_by_arrival", "_by_deadline", "_by_key", "_waiting", "rows")
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Entry] = {}
-        self._by_key: list[_Entry] = []
-        self._by_arrival: list[_Entry] = []
-        self._by_deadline: list[_Entry] = []
+        self._waiting: dict[str, Entry] = {}
+        self._by_key: Line = Line()
+        self._by_arrival: Line = Line()
+        self._by_deadline: Line = Line()
         self.rows = 0
 
     def __len__(self) -> int:
@@ -38,10 +36,10 @@ class Group:
         """Let `request` wait under `key`."""
         entry = (key, sequence, request)
         self._waiting[request.id] = entry
-        heappush(self._by_key, entry)
-        heappush(self._by_arrival, (request.arrived, sequence, request))
+        self._by_key.push(entry)
+        self._by_arrival.push((request.arrived, sequence, request))
         if request.deadline is not None:
-            heappush(self._by_deadline, (request.deadline, sequence, request))
+            self._by_deadline.push((request.deadline, sequence, request))
         self.rows += request.rows
 
     def remove(self, id: str) -> Request:
@@ -58,13 +56,13 @@ class Group:
             IndexError: the group is empty.
         """
         taken, rows = list[Request](), 0
-        waiting, heap = self._waiting, self._by_key
+        waiting, line = self._waiting, self._by_key
         while waiting:
-            request = self._head(heap)[2]
+            request = self._head(line)[2]
             rows += request.rows
             if taken and rows > max_rows:
                 break
-            heappop(heap)
+            line.pop()
             del waiting[request.id]
             self.rows -= request.rows
             taken.append(request)
@@ -100,24 +98,21 @@ class Group:
             request.id: (key_of(request), sequence, request)
             for _, sequence, request in self._waiting.values()
         }
-        self._by_key = list(self._waiting.values())
-        heapify(self._by_key)
+        self._by_key.replace(self._waiting.values())
 
-    def _head(self, heap: list[_Entry]) -> _Entry:
+    def _head(self, line: Line) -> Entry:
         while True:
-            entry = heap[0]
-            held = self._waiting.get(entry[2].id)
-            if held is not None and held[1] == entry[1]:
+            entry = line.head()
+            if self._waits(entry):
                 return entry
-            heappop(heap)
+            line.pop()
 
     def _compact(self) -> None:
         allowed = 2 * len(self._waiting) + _STALE_ALLOWED
-        for heap in (self._by_key, self._by_arrival, self._by_deadline):
-            if len(heap) > allowed:
-                heap[:] = [entry for entry in heap if self._waits(entry)]
-                heapify(heap)
+        for line in (self._by_key, self._by_arrival, self._by_deadline):
+            if len(line) > allowed:
+                line.keep(self._waits)
 
-    def _waits(self, entry: _Entry) -> bool:
+    def _waits(self, entry: Entry) -> bool:
         held = self._waiting.get(entry[2].id)
         return held is not None and held[1] == entry[1]

@@ -12,6 +12,7 @@ from tests.bench.http import chart, show
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
 from tests.bench.http.figures import Figures
+from tests.bench.http.forming import forming_microseconds
 from tests.bench.http.overload import overload
 from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
@@ -27,6 +28,7 @@ def main() -> None:
     ]
     found = Figures(calibration())
     contenders = [one for one in contenders if _installed(one, found)]
+    found.forming = forming_microseconds()
     for number in range(options.rounds):
         for one in contenders:
             if one.name not in found.absent:

@@ -18,6 +18,8 @@ def everything(console: Console, found: Figures) -> None:
         console.print(_opened(found))
     if found.overload:
         console.print(_overload(found))
+    if found.forming:
+        console.print(f"microseconds to form a batch of 64, by requests waiting: {found.forming}")
     console.print(_ratios(found))
     for name, why in found.absent.items():
         console.print(f"[yellow]took no part: {name}: {why}[/]")
