@@ -64,6 +64,7 @@ def _request(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]
             head = _compact({"inputs": [tensor], "parameters": {"binary_data_output": True}})
             body = head + np.array(row, "<f4").tobytes()
             headers = f"Inference-Header-Content-Length: {len(head)}\r\n"
+    headers += contender.headers
     start = (
         f"POST {contender.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"{headers}Content-Length: {len(body)}\r\n\r\n"

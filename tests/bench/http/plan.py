@@ -27,6 +27,8 @@ class Contender:
     body: str = "json"
     """`json` and `binary` are KServe v2's; `bento` is BentoML's own."""
     environment: dict[str, str] = field(default_factory=dict)
+    headers: str = ""
+    """More header lines of every request, each with its line end."""
     quick: bool = False
     """Whether it takes part with `--quick`."""
 

@@ -54,14 +54,25 @@ def generator() -> Path:
     return program
 
 
-def load(running: Running, connections: int, seconds: float, rate: float = 0.0) -> dict[str, Any]:
-    """Return what the load generator saw."""
+def load(
+    running: Running,
+    connections: int,
+    seconds: float,
+    rate: float = 0.0,
+    patience: float = 0.0,
+) -> dict[str, Any]:
+    """Return what the load generator saw; `patience` as its LOAD_PATIENCE."""
     argv = [
         "taskset", "-c", str(CLIENT_CORE), str(generator()), "127.0.0.1", str(running.port),
         str(connections), str(seconds), str(rate), str(running.bodies), *map(str, running.pids()),
     ]  # fmt: skip
     done = subprocess.run(
-        argv, check=False, capture_output=True, text=True, timeout=60 + 3 * seconds
+        argv,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60 + 3 * seconds,
+        env={**os.environ, "LOAD_PATIENCE": str(patience)},
     )
     if done.returncode:
         raise DoesNotServeError(f"{running.contender.name}: {done.stderr.strip()}")

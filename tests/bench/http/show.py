@@ -81,6 +81,9 @@ def _overload(found: Figures) -> Table:
         f"<= {seen['deadline_milliseconds']:.0f}",
     )
     table.add_row("memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", "flat")
+    table.add_row(
+        "unsent/s (no free connection for 0.1 s)", f"{seen['unsent_per_second']:,.0f}", ""
+    )
     table.add_row("refused/s", f"{seen['refused_per_second']:,.0f}", "")
     return table
 

@@ -85,10 +85,10 @@ async def test_a_model_that_kills_the_engine_in_the_loop_is_told_like_any_other(
 
 async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
     model = Watched()
-    client = await served(model, brief_seconds=0.02)
+    client = await served(model, brief_seconds=0.2)
     model.threads.clear()
-    model.seconds = 0.06
-    for n in range(4):
+    model.seconds = 0.3
+    for n in range(3):
         client.submit(a_request(f"slow {n}"))
         await client.ends_of(f"slow {n}")
     assert [one is threading.current_thread() for one in model.threads] == [
