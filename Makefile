@@ -103,3 +103,7 @@ bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey 
 .PHONY: bench-http
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
+
+.PHONY: bench-encoders
+bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
+	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
