@@ -38,7 +38,7 @@ def prompts() -> list[tuple[int, ...]]:
     made = []
     for n in range(16):
         own = [chance.randrange(VOCABULARY) for _ in range(chance.randint(1, 12))]
-        made.append(tuple([*stems[n % 2][: chance.choice([0, 8, 13, 20])], *own]))
+        made.append((*stems[n % 2][: chance.choice([0, 8, 13, 20])], *own))
     return made
 
 

@@ -52,6 +52,11 @@ def open_step(
         if options.surgery
         else GenericDecoder(model, backend, store.layers)
     )
+    if options.batch_invariant and not isinstance(decoder, NativeDecoder):
+        raise ModelLoadFailed(
+            "batchInvariant holds only for known families in float32 on a CPU, on the native decoder:"
+            f" here {type(decoder).__name__} runs on {backend.name}; unset it, or see the log for why"
+        )
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
