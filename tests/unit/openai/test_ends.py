@@ -142,9 +142,7 @@ def test_a_reader_that_falls_too_far_behind_is_given_up(
     served = serve()
     with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
         threading.Timer(0.3, served.step.gate.set).start()
-        blocked = threading.Timer(
-            0.25, lambda: served.loop.call_soon_threadsafe(time.sleep, 0.6)
-        )
+        blocked = threading.Timer(0.25, lambda: served.loop.call_soon_threadsafe(time.sleep, 0.6))
         blocked.start()
         answer = http.post(PATH, json=LONG)
     assert answer.status_code == 499
