@@ -91,3 +91,15 @@ TRACES ?= ../shared/traces
 .PHONY: bench-control
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)
+
+.PHONY: bench-decide
+bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 pools, and count its questions to Prometheus
+	@$(BIN)/python -m tests.bench.decide $(OPTIONS)
+
+.PHONY: bench-edits
+bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey them, on the test cluster
+	@$(BIN)/python -m tests.bench.edits $(OPTIONS)
+
+.PHONY: bench-http
+bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
+	@$(BIN)/python -m tests.bench.http $(OPTIONS)

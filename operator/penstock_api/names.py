@@ -16,6 +16,8 @@ POLICY_SHORT: Final = "pspolicy"
 FIELD_MANAGER: Final = "penstock"
 CHILD_SUFFIX: Final = "-penstock"
 """Children are called `<pool>-penstock`, except the Service, which is called `<pool>`."""
+MEMORY_SUFFIX: Final = "-penstock-memory"
+"""Of the ConfigMap in which the control law's memory outlives the operator; no pod mounts it."""
 
 # Labels and annotations.
 LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"
@@ -81,6 +83,10 @@ METRIC_REQUESTS_RECEIVED: Final = "penstock_requests_received_total"
 METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
 METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
 METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
+CLIENT_FAULTS: Final = frozenset(
+    {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding"}
+)
+"""Reasons of refusals that no capacity would have avoided: they count in no objective."""
 METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"
 METRIC_TIME_IN_QUEUE: Final = "penstock_time_in_queue_seconds"
 METRIC_BATCH_SIZE: Final = "penstock_batch_size"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock_operator import metrics, telling
+from penstock_operator import metrics, policy_metrics, telling
 from penstock_operator.act.limits import PodControl
 from penstock_operator.act.pools import Acted, PoolActs
 from penstock_operator.act.signing_key import KeyRing
@@ -143,7 +143,12 @@ class Operation:
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}
-        plan = make_plan(observed, states, self.config, now)
+        with metrics.DECIDE_SECONDS.time():
+            plan = make_plan(observed, states, self.config, now, memory.ledger)
+        memory.ledger = plan.ledger
+        policy_metrics.tell_plan(plan)
+        if plan.disturbed:
+            self.wake(plan.disturbed)
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"
             log.error("%s could not be planned", name, exc_info=failure.error)
@@ -206,7 +211,10 @@ class Operation:
 
     def _forget(self, uid: str) -> None:
         self.due.forget(uid)
-        telling.forget_pool(self.observer.memory.of(uid))
+        memory = self.observer.memory.of(uid)
+        telling.forget_pool(memory)
+        if memory.labels:
+            policy_metrics.forget_pool(memory.labels["namespace"], memory.labels["pool"])
         self.observer.memory.forget(uid)
         self.observer.confirmations.forget(uid)
         self.acts.statuses.forget(uid)

@@ -8,8 +8,8 @@ from penstock_runtime.config import Config
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.grammar.source import SharedGrammars
 from penstock_runtime.link.generation_thread import GenerationThreadLink
-from penstock_runtime.link.thread import ThreadLink
-from penstock_runtime.models.base import Model, ModelLoadFailed
+from penstock_runtime.loading import engine_link
+from penstock_runtime.models.base import ModelLoadFailed
 from penstock_runtime.pod import Pod
 from penstock_runtime.streams.face import generation_limits
 from penstock_runtime.streams.pod import GenerationPod
@@ -19,7 +19,7 @@ def make_pod(config: Config, first: LimitsUpdate) -> Pod:
     """Return the pod that serves `config.model`; nothing is loaded yet."""
     if config.model.task is Task.TEXT_GENERATION:
         return _generation_pod(config, first)
-    return Pod(config, ThreadLink(lambda: _load(config), first), first)
+    return Pod(config, engine_link(config, first), first)
 
 
 def _generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
@@ -39,20 +39,13 @@ def _folder(config: Config) -> Path:
     return config.model_folder / (claim.path if claim is not None else ".")
 
 
-def _load(config: Config) -> Model:
-    """Load a one-shot model, in the engine's thread."""
-    from penstock_runtime.models.load import load  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-
-    return load(config.model, config.model_name, config.model_folder)
-
-
 def _open_step(config: Config, folder: Path) -> Step:
     """Load a generative model, in the thread that will run it."""
     if config.model.source.persistent_volume_claim is None:
         raise ModelLoadFailed(
             "spec.model.source has no persistentVolumeClaim: task TextGeneration needs a model's folder"
         )
-    from penstock_runtime.generation.step.open import open_step  # noqa: PLC0415 - as above
+    from penstock_runtime.generation.step.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
     from penstock_runtime.models.device import pin_threads  # noqa: PLC0415
 
     pin_threads()

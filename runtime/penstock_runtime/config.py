@@ -19,6 +19,7 @@ from penstock_api.model import ModelSpec
 from penstock_runtime.callers.callers import Network
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.link.placement import Placement
 
 _SERVICE_LINK: Final = re.compile(
     r"^PENSTOCK(_.*)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
@@ -40,6 +41,10 @@ class Config:
     """What control tokens must be addressed to; empty outside a cluster."""
     model_folder: Path = field(default_factory=lambda: Path(names.MODEL_FOLDER))
     """Where a claim is mounted; a source's path is relative to it."""
+    placement: Placement | None = None
+    """Where the engine runs; None: by cores and devices (RUNTIME, Topology)."""
+    compile: bool = False
+    """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
     settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
     """Holds the limits and the public keys of the control API; both may be absent."""
     host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
@@ -59,6 +64,8 @@ class Config:
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""
     connection_requests: int = 1000
+    fast_lane: bool = True
+    """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
     insecure_control: bool = False
@@ -170,6 +177,11 @@ def _one_of(*known: str) -> Callable[[str], str]:
     return parse
 
 
+def _placement(value: str) -> Placement | None:
+    found = _one_of("Auto", *Placement)(value)
+    return None if found == "Auto" else Placement(found)
+
+
 def _networks(value: str) -> tuple[Network, ...]:
     return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
 
@@ -196,6 +208,8 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_POD_UID: ("pod_uid", str),
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
     "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
+    "PENSTOCK_PLACEMENT": ("placement", _placement),
+    "PENSTOCK_COMPILE": ("compile", _boolean),
     "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),
     "PENSTOCK_HOST": ("host", str),
     "PENSTOCK_CLIENT_PORT": ("client_port", _whole(0, 65_535)),
@@ -207,6 +221,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
     "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),
     "PENSTOCK_CONNECTION_REQUESTS": ("connection_requests", _whole(1, 2**31)),
+    "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
     "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),

@@ -19,6 +19,7 @@ from penstock_runtime.link.messages import EngineDied, FromEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
+from penstock_runtime.tokenizing import Tokenizing, tokenizing
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,14 @@ class Pod:
         ring = KeyRing(config.api_keys_file) if config.api_keys_file else None
         self.callers = Callers(ring, config.trusted_proxies, now)
         self.model: ModelInfo | None = None
+        self.texts: Tokenizing | None = None
+        """Of a pool whose model reads texts."""
         self.died = asyncio.Event()
+
+    @property
+    def has_plain_lane(self) -> bool:
+        """Whether plain requests may pass beside aiohttp: where nobody is asked who he is."""
+        return self.callers.open
 
     async def load(self) -> None:
         """Load and warm the model, then serve.
@@ -58,7 +66,11 @@ class Pod:
         Raises:
             ModelLoadFailed: with a one-line reason.
         """
-        self.model = await self.link.start(self.deliver)
+        loading = asyncio.ensure_future(self.link.start(self.deliver))
+        try:
+            self.texts = await asyncio.to_thread(tokenizing, self.config)
+        finally:
+            self.model = await loading
         if self.health.stage is Stage.LOADING:
             self.health.stage = Stage.SERVING
         log.info(

@@ -55,12 +55,21 @@ class PoolActs:
             self._children(plan, view, acted, may_try),
             control.push(plan.pushes),
         )
+        if plan.checkpoint is not None:
+            await self._keep(plan, view, plan.checkpoint)
         for note in plan.events:
             try:
                 await self.events.post(view.pool, note, now)
             except ClusterError as error:
                 log.warning("an Event was lost: %s", error, extra=_about(plan, reason=note.reason))
         return acted
+
+    async def _keep(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
+        """Keep the law's memory if it can be kept: without it a restart begins anew, and that is all."""
+        try:
+            await self.children.write(view, write)
+        except ClusterError as error:
+            log.info("the law's memory was not kept: %s", error, extra=_about(plan))
 
     async def _status(self, plan: PoolPlan, acted: Acted, now: float) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 
 from penstock_api.limits import Discipline, Preemption
@@ -14,6 +15,7 @@ from penstock_operator.decide.defaults import Tie, policy_defaults
 from penstock_operator.decide.fields import Fields, Value
 from penstock_operator.decide.ranges import Layers, reconcile
 from penstock_operator.decide.scaling.law import Guards, LawSettings
+from penstock_operator.decide.schedules import Opening, highest
 from penstock_operator.decide.selectors import matching, priority
 from penstock_operator.observed import PolicyObject, PoolObject
 
@@ -33,6 +35,8 @@ class EffectiveSpec:
     preemption: Preemption
     bounded: tuple[BoundedField, ...]
     policies: tuple[PolicyReference, ...]
+    weight: int = 100
+    """The pool's share where devices are short."""
     replicas_bound: int | None = None
     """The tightest policy's bound on replicas: no mode exceeds it, Hold neither."""
     ties: tuple[Tie, ...] = ()
@@ -50,8 +54,12 @@ def effective(
     namespace_labels: Mapping[str, str],
     policies: Iterable[PolicyObject],
     held: Fields | None = None,
+    open_now: dict[str, Opening] | None = None,
 ) -> EffectiveSpec:
-    """Return what is in force; `held` are the policy defaults in force before (see `defaults.py`)."""
+    """Return what is in force.
+
+    `held` are the policy defaults in force before (see `defaults.py`), `open_now` the schedules' open windows.
+    """
     selected = matching(pool.labels, namespace_labels, policies)
     defaults = policy_defaults(selected, held or {})
     spec = live_fields_of(pool.spec, defaults.values)
@@ -59,6 +67,7 @@ def effective(
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     wishes = {"replicas": pool.spec.replicas, **asked}
     granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
+    granted, told = _scheduled(granted, highest(open_now or {}, selected))
     return EffectiveSpec(
         law=_law(granted, {**spec.defaults, **spec.spec}),
         algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
@@ -70,12 +79,28 @@ def effective(
         preemption=Preemption(str(granted[fields.PREEMPTION])),
         bounded=bounded,
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
+        weight=int(granted[fields.WEIGHT]),
         replicas_bound=tightest(selected, "replicas"),
         ties=defaults.ties,
         felt_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
-        notes=notes,
+        notes=(*notes, *told),
         policy_defaults=dict(defaults.values),
     )
+
+
+def _scheduled(
+    granted: dict[str, Value], opening: Opening | None
+) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """Return the fields with the floor of an open window, which never goes above the maximum."""
+    least, most = int(granted[fields.MIN_REPLICAS]), int(granted[fields.MAX_REPLICAS])
+    if opening is None or opening.min_replicas <= least:
+        return granted, ()
+    floor = min(opening.min_replicas, most)
+    until = datetime.fromtimestamp(opening.until, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    note = f"schedule {opening.schedule} of policy {opening.policy}: at least {floor} replicas until {until}"
+    if floor < opening.min_replicas:
+        note += f", for {opening.min_replicas} are above scaling.maxReplicas"
+    return {**granted, fields.MIN_REPLICAS: floor}, (note,)
 
 
 def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:

@@ -26,6 +26,7 @@ class BadExposition(ValueError):
 
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
+_REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
 _SUMS = {
     "batches": names.METRIC_CURVE_BATCHES,
     "cost_units": names.METRIC_CURVE_COST,
@@ -47,10 +48,14 @@ WANTED = (
     names.METRIC_LIMITS_GENERATION,
     names.METRIC_POD_INFO,
     names.METRIC_GPU_UTILIZATION,
+    names.METRIC_REQUESTS,
+    names.METRIC_REQUESTS_REFUSED,
     _BUCKET,
     *_SUMS.values(),
 )
-"""Every series that a sample is made from, and no other: the rest is for people."""
+"""What every sample is made from: the rest is for people, and for `DURATIONS`."""
+DURATIONS = _REQUEST_BUCKET
+"""What requests on time are counted from: as many series again, so it is asked for by itself."""
 
 
 def parse(text: str) -> tuple[Reading, ...]:
@@ -58,7 +63,7 @@ def parse(text: str) -> tuple[Reading, ...]:
 
     Only wanted lines are parsed, which is most of the cost; types and help change no value.
     """
-    lines = "\n".join(line for line in text.split("\n") if line.startswith(WANTED))
+    lines = "\n".join(line for line in text.split("\n") if line.startswith((*WANTED, DURATIONS)))
     try:
         return tuple(
             Reading(sample.name, sample.labels, float(sample.value))
@@ -101,7 +106,20 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         limits_generation=value(names.METRIC_LIMITS_GENERATION),
         gpu_utilization=duty,
         duty_source=source,
+        requests_settled=_settled(by_name),
+        request_duration_buckets=_buckets(by_name.get(_REQUEST_BUCKET, [])),
     )
+
+
+def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
+    """Return ended requests and refusals, those by the client's own fault left out; None where no end is told."""
+    ended = by_name.get(names.METRIC_REQUESTS, [])
+    refused = [
+        one
+        for one in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
+        if one.labels.get("reason") not in names.CLIENT_FAULTS
+    ]
+    return measured(sum(one.value for one in [*ended, *refused])) if ended else None
 
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:

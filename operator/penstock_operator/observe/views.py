@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock_api import names
 from penstock_operator import kinds
 from penstock_operator.kinds import Kind, child_name
 from penstock_operator.memory import ChildKey
@@ -53,6 +54,10 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
         child = store.by_name(kind, pool.namespace, name)
         if child is not None:
             found[kind.kind, name] = child
+    # its absence need not be confirmed: a pool without a memory learns anew
+    memory = store.by_name(kinds.CONFIG_MAP, pool.namespace, pool.name + names.MEMORY_SUFFIX)
+    if memory is not None:
+        found[kinds.CONFIG_MAP.kind, memory.name] = memory
     return found
 
 

@@ -105,14 +105,22 @@ class Engine:
 
     def plan(self, now: float) -> Placement:
         """Expire what is overdue, then form the next batch, which from now on runs."""
-        for request in self._waiting.expire(now):
-            self._ledger.end(request.id, Expired(now - request.arrived))
+        self.expire(now)
         self._shed(now)
         placement = form(self._waiting, self._forming_limits(), self._outlook(now), now)
         if isinstance(placement, Batch):
             self._running = placement
             self._running_generation = self._limits.generation
         return placement
+
+    def expire(self, now: float) -> None:
+        """End those whose deadline has passed."""
+        for request in self._waiting.expire(now):
+            self._ledger.end(request.id, Expired(now - request.arrived))
+
+    def next_expiry(self) -> float | None:
+        """Return the earliest deadline of those that wait."""
+        return self._waiting.next_expiry()
 
     def _forming_limits(self) -> FormingLimits:
         """Nothing is held for company that will not come: a draining engine has no window."""
@@ -121,6 +129,11 @@ class Engine:
 
     def _outlook(self, now: float) -> Outlook:
         return Outlook(self._curve.service_time(), self._arrivals.rows_per_second(now))
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
 
     def predicted_seconds(self, batch: Batch) -> float:
         """Return how long `batch` should take by the service curve."""

@@ -5,12 +5,14 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from penstock_api.model import Task
 from penstock_runtime.callers.callers import Callers
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.marks import CALLER
 from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.openai.embeddings import Embeddings
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.openai.generate import GenerateExtension
 from penstock_runtime.protocols.openai.routes import OpenAI
@@ -27,6 +29,8 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
     routes = OpenInference(pod).routes()
     if isinstance(pod, GenerationPod):
         routes += OpenAI(pod).routes() + GenerateExtension(pod).routes()
+    if pod.config.model.task is Task.EMBEDDING:
+        routes += Embeddings(pod).routes()
     return routes
 
 

@@ -54,6 +54,11 @@ class GenerationPod(Pod):
         self._face = face
         self._grammars = grammars
 
+    @property
+    def has_plain_lane(self) -> bool:
+        """As `Pod.has_plain_lane`; a generation is no plain request."""
+        return False
+
     async def load(self) -> None:
         """As `Pod.load`: first the tokenizer, which is small and often what is missing."""
         try:

@@ -8,6 +8,7 @@ work may wait as long as shorter work keeps coming. `FairShare` orders tenants, 
 """
 
 import math
+from collections.abc import Callable
 from typing import Protocol, assert_never
 
 from penstock_api.limits import Discipline
@@ -53,16 +54,41 @@ def order_key(discipline: Discipline, ordered: Ordered) -> float:
     Raises:
         ValueError: the discipline is FairShare, which has no key that stands still.
     """
+    return key_function(discipline)(ordered)
+
+
+def key_function(discipline: Discipline) -> Callable[[Ordered], float]:
+    """Return what gives a request its key: asked once a discipline, called once a request.
+
+    Raises:
+        ValueError: as `order_key`.
+    """
     match discipline:
         case Discipline.FIRST_IN_FIRST_OUT:
-            return ordered.arrived
+            return _arrival
         case Discipline.PRIORITY:
-            return ordered.arrived + priority_class(ordered.priority) * AGING_SECONDS
+            return _aged_priority
         case Discipline.EARLIEST_DEADLINE_FIRST:
-            return math.inf if ordered.deadline is None else ordered.deadline
+            return _deadline
         case Discipline.SHORTEST_JOB_FIRST:
-            return ordered.work
+            return _work
         case Discipline.FAIR_SHARE:
             raise ValueError("FairShare orders tenants: its requests have no key of their own")
         case _:
             assert_never(discipline)
+
+
+def _arrival(ordered: Ordered) -> float:
+    return ordered.arrived
+
+
+def _aged_priority(ordered: Ordered) -> float:
+    return ordered.arrived + priority_class(ordered.priority) * AGING_SECONDS
+
+
+def _deadline(ordered: Ordered) -> float:
+    return math.inf if ordered.deadline is None else ordered.deadline
+
+
+def _work(ordered: Ordered) -> float:
+    return ordered.work

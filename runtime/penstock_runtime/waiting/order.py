@@ -5,15 +5,21 @@ a tenant's counter does, but it only grows, so a stale entry is put right when i
 """
 
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from penstock_api.limits import Discipline
-from penstock_runtime.waiting.disciplines import Ordered, order_key
+from penstock_runtime.waiting.disciplines import Ordered, key_function, order_key
 from penstock_runtime.waiting.heap import LazyHeap
 from penstock_runtime.waiting.tenants import TenantCounters
 
 Key = tuple[float, int]
 """A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""
+
+_Entry = tuple[Key, str]
+
+STALE_ALLOWED = 64
+"""Below this a rebuild of a heap costs more than the memory it frees."""
 
 
 class Order(Protocol):
@@ -24,6 +30,9 @@ class Order(Protocol):
 
     def discard(self, id: str) -> None:
         """Let `id` wait no longer, if it did."""
+
+    def serve(self, id: str, ordered: Ordered) -> None:
+        """Let `id` wait no longer, because it is served: a tenant pays for its work."""
 
     def head(self) -> tuple[Key, str] | None:
         """Return the key and id of who is next, or None when nobody waits."""
@@ -40,29 +49,49 @@ def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
 
 
 class KeyedOrder:
-    """The order of a discipline whose keys stand still."""
+    """The order of a discipline whose keys stand still.
 
-    __slots__ = ("_discipline", "_heap")
+    Who has left stays in the heap until it surfaces, or until such entries outnumber those that wait.
+    """
+
+    __slots__ = ("_heap", "_key_of", "_waiting")
 
     def __init__(self, discipline: Discipline) -> None:
-        self._discipline = discipline
-        self._heap: LazyHeap[Key, str] = LazyHeap()
+        self._key_of = key_function(discipline)
+        self._waiting: dict[str, _Entry] = {}
+        self._heap: list[_Entry] = []
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
         """As `Order.add`."""
-        self._heap.put(id, (order_key(self._discipline, ordered), sequence))
+        entry = ((self._key_of(ordered), sequence), id)
+        self._waiting[id] = entry
+        heappush(self._heap, entry)
 
     def discard(self, id: str) -> None:
         """As `Order.discard`."""
-        self._heap.discard(id)
+        if self._waiting.pop(id, None) is None:
+            return
+        if len(self._heap) > 2 * len(self._waiting) + STALE_ALLOWED:
+            self._heap = list(self._waiting.values())
+            heapify(self._heap)
+
+    def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - nobody pays
+        """As `Order.serve`."""
+        self.discard(id)
 
     def head(self) -> tuple[Key, str] | None:
         """As `Order.head`."""
-        return self._heap.head()
+        heap, waiting = self._heap, self._waiting
+        while heap:
+            entry = heap[0]
+            if waiting.get(entry[1]) is entry:
+                return entry
+            heappop(heap)
+        return None
 
     def entries(self) -> Iterator[tuple[Key, str]]:
         """As `Order.entries`."""
-        return self._heap.entries()
+        return iter(self._waiting.values())
 
 
 class FairOrder:
@@ -100,6 +129,11 @@ class FairOrder:
             self._tops.discard(tenant)
             del self._by_tenant[tenant]
         self._tenants.leave(tenant)
+
+    def serve(self, id: str, ordered: Ordered) -> None:
+        """As `Order.serve`."""
+        self._tenants.charge(ordered.tenant, ordered.work)
+        self.discard(id)
 
     def head(self) -> tuple[Key, str] | None:
         """As `Order.head`."""

@@ -43,6 +43,8 @@ class WaitingRequests:
         self._by_opening: LazyHeap[float, Shape] = LazyHeap()
         self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
         self._by_rows: LazyHeap[int, Shape] = LazyHeap()
+        self._changed: set[Shape] = set()
+        """Groups whose places in the heaps of groups are to be brought up to date before these are read."""
         self.rows = 0
 
     def __len__(self) -> int:
@@ -55,13 +57,17 @@ class WaitingRequests:
         """Let `request` wait; its id must not be waiting already (ValueError)."""
         if request.id in self._shape_of:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
-        group = self._groups.get(request.group)
+        shape = request.group
+        group = self._groups.get(shape)
         if group is None:
-            group = self._groups[request.group] = Group(order_of(self._discipline, self._tenants))
+            group = self._groups[shape] = Group(order_of(self._discipline, self._tenants))
         group.add(request, next(self._sequence))
-        self._shape_of[request.id] = request.group
+        self._shape_of[request.id] = shape
         self.rows += request.rows
-        self._place(request.group, group)
+        if len(group) == 1:
+            self._place(shape, group)
+        else:
+            self._changed.add(shape)
 
     def remove(self, id: str) -> Request | None:
         """Return the request called `id`, which no longer waits, or None if it did not wait."""
@@ -74,21 +80,17 @@ class WaitingRequests:
         Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
         larger than `max_rows` is returned alone.
         """
-        group, taken, rows = self._groups[shape], list[Request](), 0
-        while len(group):
-            request = group.first()
-            if taken and rows + request.rows > max_rows:
-                break
-            if self._discipline is Discipline.FAIR_SHARE:
-                self._tenants.charge(request.tenant, request.work)
-            self._forget(group, request.id)
-            taken.append(request)
-            rows += request.rows
+        group = self._groups[shape]
+        taken = group.take(max_rows)
+        for request in taken:
+            del self._shape_of[request.id]
+            self.rows -= request.rows
         self._place(shape, group)
         return tuple(taken)
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
+        self._place_changed()
         expired = []
         while (head := self._by_deadline.head()) is not None and head[0] <= now:
             expired.append(self._take(head[1], self._groups[head[1]].first_to_expire()))
@@ -96,6 +98,7 @@ class WaitingRequests:
 
     def next_expiry(self) -> float | None:
         """Return the earliest deadline of all, or None when nobody has one."""
+        self._place_changed()
         head = self._by_deadline.head()
         return None if head is None else head[0]
 
@@ -104,6 +107,7 @@ class WaitingRequests:
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        self._place_changed()
         self._refresh_first()
         tops = (
             heap.head()
@@ -146,15 +150,18 @@ class WaitingRequests:
 
     def _take(self, shape: Shape, id: str) -> Request:
         group = self._groups[shape]
-        request = self._forget(group, id)
-        self._place(shape, group)
-        return request
-
-    def _forget(self, group: Group, id: str) -> Request:
         request = group.remove(id)
         del self._shape_of[id]
         self.rows -= request.rows
+        self._place(shape, group)
         return request
+
+    def _place_changed(self) -> None:
+        for shape in self._changed:
+            group = self._groups.get(shape)
+            if group is not None:
+                self._place(shape, group)
+        self._changed.clear()
 
     def _place(self, shape: Shape, group: Group) -> None:
         """Bring the heaps of groups up to date with one group."""

@@ -40,7 +40,22 @@ BY_SCHEMA = [
                 }
             }
         },
-        ("persistentVolumeClaim.path", '"m.onnx"'),
+        (
+            "persistentVolumeClaim.path",
+            "m.onnx",
+            "task Tensor",
+            "a .pt2 program is for task Tensor",
+        ),
+    ),
+    Bad(
+        "program-of-a-text-task",
+        {"model": {"task": "Embedding", "source": {**CLAIM, "module": None}}},
+        ("persistentVolumeClaim.path", "resnet/model.pt2", "task Embedding", "a directory"),
+    ),
+    Bad(
+        "text-task-without-a-directory",
+        {"model": {"task": "Classification"}},
+        ("spec.model.task", "Classification", "set source.type to PersistentVolumeClaim"),
     ),
     Bad("bad-model-name", {"model": {"name": "a b"}}, ("spec.model.name", '"a b"')),
     Bad("replicas-below-zero", {"replicas": -1}, ("spec.replicas", "-1")),

@@ -77,10 +77,11 @@ MODULE_SPEC: Object = {
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
     "template": TEMPLATE,
+    "weight": 100,
     **LIVE,
 }
 
-CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"source": CLAIM}}
+CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM}}
 
 CONDITION: Object = {
     "type": "Ready",
@@ -128,6 +129,17 @@ POOL_STATUS: Object = {
     },
 }
 
+POOL_STATUS["candidate"] = {
+    "policy": "prod",
+    "generation": 3,
+    "cap": 24,
+    "replicas": 2,
+    "actualReplicas": 3,
+    "replicasTerm": "Forecast",
+    "replicaHours": "4.25",
+    "actualReplicaHours": "6.50",
+}
+
 POLICY_SPEC: Object = {
     "priority": 100,
     "namespaceSelector": {
@@ -143,12 +155,27 @@ POLICY_SPEC: Object = {
         "replicas": {"max": 32},
         "batchSize": {"max": 256},
         "queueDepth": {"max": 8192},
+        "weight": {"max": 200},
         "template": {
             "allowedImages": ["registry.example/"],
             "serviceAccountNames": [],
             "priorityClassNames": ["inference"],
         },
     },
+    "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
+    "candidate": {
+        "defaults": {"scaling": {"algorithm": "CapacityAtObjective"}},
+        "bounds": {"replicas": {"max": 16}, "batchSize": {"max": 128}},
+    },
+    "schedules": [
+        {
+            "name": "morning",
+            "cron": "30 8 * * MON-FRI",
+            "durationMinutes": 90,
+            "timeZone": "Europe/Berlin",
+            "minReplicas": 4,
+        }
+    ],
     "metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}},
 }
 
@@ -163,5 +190,6 @@ NARROW_POLICY_SPEC: Object = {
 POLICY_STATUS: Object = {
     "observedGeneration": 1,
     "matchedPools": 3,
+    "budgets": [{"resourceName": "nvidia.com/gpu", "wanted": 7, "granted": 4, "used": 5}],
     "conditions": [{**CONDITION, "type": "Accepted"}],
 }
