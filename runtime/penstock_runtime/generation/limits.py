@@ -62,3 +62,7 @@ class GenerationInfo:
     """The most sequences that any limit may allow."""
     revision: str
     """Of the weights: part of every prefix hash."""
+    prefill_token_seconds: float = 50e-6
+    """Measured at load, as is the next: what decides between swapping and computing again."""
+    copied_block_seconds: float = 20e-6
+    """One block, one way."""
