@@ -31,7 +31,8 @@ def shares(logits: list[float], **wishes: Any) -> list[float]:
     """How often each id is drawn over many positions."""
     rows = torch.tensor(logits).repeat(DRAWS, 1)
     found = tokens(rows, *(draw(row, position=row, **wishes) for row in range(DRAWS)))
-    return (np.bincount(found, minlength=len(logits)) / DRAWS).tolist()
+    drawn: list[float] = (np.bincount(found, minlength=len(logits)) / DRAWS).tolist()
+    return drawn
 
 
 def test_greedy_takes_the_largest_and_the_lower_id_of_equals() -> None:
