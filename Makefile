@@ -103,3 +103,11 @@ bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey 
 .PHONY: bench-http
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
+
+.PHONY: bench-generation-peers
+bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
+	@$(BIN)/python -m tests.bench.generation.environments
+
+.PHONY: bench-generation
+bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)
