@@ -107,3 +107,11 @@ bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: O
 .PHONY: bench-encoders
 bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
 	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
+
+.PHONY: bench-generation-peers
+bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
+	@$(BIN)/python -m tests.bench.generation.environments
+
+.PHONY: bench-generation
+bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)

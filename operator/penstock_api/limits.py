@@ -126,6 +126,17 @@ class CurveSums(WireModel):
     seconds_squared: float = 0.0
 
 
+class GenerationCurve(WireModel):
+    """Sums over steps of the products of x = (1, p/256, d, k/4096, t): the upper triangle, row by row.
+
+    p are prefill tokens, d decode rows, k tokens read from the cache, t seconds; any least squares of t on the
+    others follows from the difference of two reports of one epoch.
+    """
+
+    epoch: int
+    sums: Annotated[tuple[float, ...], Field(min_length=15, max_length=15)]
+
+
 class State(WireModel):
     """The answer to `GET /control/v1/state`, and to an accepted `PATCH /control/v1/limits`."""
 
@@ -138,6 +149,12 @@ class State(WireModel):
     """Whether a batch formed under an older generation still runs."""
     load: Load
     curve: CurveSums
+    generation_curve: GenerationCurve | None = None
+    """Where a pod generates text."""
+    previous_generation_curve: GenerationCurve | None = None
+    """Of the epoch before."""
     model: str
     backend: str
     """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
+    attention: str | None = None
+    """The attention backend that was chosen by trying it, where a pod generates text."""

@@ -5,7 +5,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from penstock_api.limits import LimitsUpdate
+from prometheus_client.registry import Collector
+
+from penstock_api.limits import LimitsUpdate, State
 from penstock_runtime.admission import Admission
 from penstock_runtime.callers.callers import Callers
 from penstock_runtime.callers.keys import KeyRing
@@ -84,6 +86,18 @@ class Pod:
         if message.batch is not None:
             self.counters.count_batch(message.batch)
         self.admission.deliver(message.ends)
+
+    def state(self, model: ModelInfo) -> State:
+        """Return the answer to `GET /control/v1/state`."""
+        return self.live.state(self.admission.load(), model)
+
+    def cache_usage(self) -> float:
+        """Return the share of the KV cache that is in use; a one-shot model has none."""
+        return 0.0
+
+    def collectors(self) -> list[Collector]:
+        """Return what else is scraped from this pod."""
+        return []
 
     def model_on_cuda(self) -> bool:
         """Return whether NVML's figures are about what this pod computes on."""

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-from penstock_api.limits import Discipline, LimitsUpdate, Lowering, Preemption
+from penstock_api.limits import Discipline, Lowering, Preemption
 
 __all__ = ["GenerationInfo", "GenerationLimits", "KVSpec", "Lowering", "Preemption"]
-
-
-DEFAULT_BATCHED_TOKENS = 2048
-"""Tokens of a step where nobody says: enough prefill to keep a device busy, little enough not to stall decodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +20,6 @@ class GenerationLimits:
     discipline: Discipline
     preemption: Preemption
     lowering: Lowering = Lowering.FINISH
-
-    @classmethod
-    def of(cls, update: LimitsUpdate) -> "GenerationLimits":
-        """Return the accepted `update` as the engine obeys it."""
-        tokens = update.max_batched_tokens or DEFAULT_BATCHED_TOKENS
-        return cls(
-            generation=update.generation,
-            max_batch_size=update.max_batch_size,
-            max_batched_tokens=max(tokens, update.max_batch_size),
-            max_queue_depth=update.max_queue_depth,
-            discipline=update.discipline,
-            preemption=update.preemption,
-            lowering=update.drain,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +62,7 @@ class GenerationInfo:
     """The most sequences that any limit may allow."""
     revision: str
     """Of the weights: part of every prefix hash."""
+    prefill_token_seconds: float = 50e-6
+    """Measured at load, as is the next: what decides between swapping and computing again."""
+    copied_block_seconds: float = 20e-6
+    """One block, one way."""

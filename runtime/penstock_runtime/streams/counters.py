@@ -14,6 +14,8 @@ class GenerationCounters:
     prompt_tokens: int = 0
     """Of completed requests; those found in the prefix cache included."""
     cached_prompt_tokens: int = 0
+    prefill_tokens: int = 0
+    """That steps computed."""
     generated_tokens: int = 0
     """Told or not, as they were emitted."""
     slow_readers: int = 0

@@ -27,21 +27,25 @@ class Mailbox:
             if self._tokens > self._most:
                 return False
         self._events.append(event)
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        _wake(self._waiter)
         return True
 
     async def take(self, seconds: float) -> list[Event]:
         """Return all that came since the last call; wait for it, but after `seconds` return nothing."""
         if not self._events:
-            self._waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            # a timer rather than asyncio.timeout: this is run for every token of every stream
+            timer = loop.call_later(seconds, _wake, self._waiter)
             try:
-                async with asyncio.timeout(seconds):
-                    await self._waiter
-            except TimeoutError:
-                return []
+                await self._waiter
             finally:
+                timer.cancel()
                 self._waiter = None
         events, self._events, self._tokens = self._events, [], 0
         return events
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

@@ -4,16 +4,20 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from penstock_api.limits import LimitsUpdate
+from prometheus_client.registry import Collector
+
+from penstock_api.limits import MAX_BATCHED_TOKENS, GenerationCurve, LimitsUpdate, Range, State
 from penstock_runtime.config import Config
 from penstock_runtime.errors import NotServing, UnknownModel
+from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.messages import GenerationReport, Stepped
 from penstock_runtime.grammar.source import SharedGrammars
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.models.base import ModelInfo, ModelLoadFailed
 from penstock_runtime.pod import Pod
 from penstock_runtime.streams.admission import GenerationAdmission
 from penstock_runtime.streams.counters import GenerationCounters
 from penstock_runtime.streams.face import Face, GenerationLink
+from penstock_runtime.streams.metrics import GenerationCollector
 from penstock_runtime.streams.serving import Serving
 from penstock_runtime.text.tokenizer import TokenizerRefused
 
@@ -76,6 +80,32 @@ class GenerationPod(Pod):
             raise NotServing("Loading", "the model is being loaded: try again soon")
         return self.serving
 
+    def state(self, model: ModelInfo) -> State:
+        """As `Pod.state`, with what only a generative model has."""
+        plain, report, serving = super().state(model), self.report, self.serving
+        if report is None or serving is None:
+            return plain
+        most = min(serving.info.kv.tokens, MAX_BATCHED_TOKENS)
+        tokens = Range(min=1, max=most)
+        return plain.model_copy(
+            update={
+                "envelope": plain.envelope.model_copy(update={"max_batched_tokens": tokens}),
+                "generation_curve": _wire_curve(report.curve),
+                "previous_generation_curve": _wire_curve(report.previous_curve),
+                "attention": serving.info.attention,
+            }
+        )
+
+    def cache_usage(self) -> float:
+        """As `Pod.cache_usage`: what could be given up at once is not in use."""
+        if self.report is None or self.serving is None:
+            return 0.0
+        return self.report.used_blocks / self.serving.info.kv.blocks
+
+    def collectors(self) -> list[Collector]:
+        """As `Pod.collectors`."""
+        return [GenerationCollector(self)]
+
     def check_model(self, asked: str | None) -> None:
         """Return if `asked` is the model of this pod, or nothing.
 
@@ -90,4 +120,10 @@ class GenerationPod(Pod):
 
     def _step(self, stepped: Stepped) -> None:
         self.report = stepped.report
+        if stepped.step is not None:
+            self.tokens.prefill_tokens += stepped.step.prefill_tokens
         self.admission.deliver_events(stepped.events)
+
+
+def _wire_curve(sums: GenerationSums | None) -> GenerationCurve | None:
+    return None if sums is None else GenerationCurve(epoch=sums.epoch, sums=sums.sums)

@@ -1,6 +1,7 @@
 """Small random models of each family, as transformers saves them."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -17,8 +18,11 @@ from transformers import (
 )
 from transformers.utils import logging
 
+quiet: Any = logging
+auto: Any = AutoModelForCausalLM
+
 VOCABULARY = 128
-_COMMON = {
+_COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -54,7 +58,7 @@ CONFIGS: dict[str, PreTrainedConfig] = {
 
 def save(family: str, folder: Path, seed: int = 0) -> Path:
     """Write a random model of `family` into `folder`."""
-    logging.disable_progress_bar()
+    quiet.disable_progress_bar()
     torch.manual_seed(seed)
-    AutoModelForCausalLM.from_config(CONFIGS[family]).save_pretrained(folder)
+    auto.from_config(CONFIGS[family]).save_pretrained(folder)
     return folder

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,17 +38,18 @@ def step(folder: Path) -> TorchStep:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> list[list[int]]:
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
-    ).eval()
+    )
     return [_alone(model, prompt, 20) for prompt in PROMPTS]
 
 
-def _alone(model: torch.nn.Module, prompt: list[int], tokens: int) -> list[int]:
-    ids = model.generate(  # type: ignore[operator]
+def _alone(model: Any, prompt: list[int], tokens: int) -> list[int]:
+    ids = model.generate(
         torch.tensor([prompt]), max_new_tokens=tokens, do_sample=False, pad_token_id=0
     )
-    return ids[0, len(prompt) :].tolist()
+    alone: list[int] = ids[0, len(prompt) :].tolist()
+    return alone
 
 
 @pytest.mark.parametrize("depth", [0, 1])

@@ -37,7 +37,7 @@ class TokenScheduler:
         limits: GenerationLimits,
         costs: PreemptionCosts | None = None,
     ) -> None:
-        self.costs = costs or PreemptionCosts()
+        self.costs = costs or PreemptionCosts(info.prefill_token_seconds, info.copied_block_seconds)
         self.memory = KvMemory(info)
         self._most_running = max(1, min(info.max_running, info.kv.blocks))
         self._limits = limits

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.generation.step.generic import Decoder
-from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.generation.step.packed import positions_of
 from penstock_runtime.models.base import ModelLoadFailed
 
 _CHUNKS = ((6, 1, 1), (3, 4, 1))
@@ -55,7 +55,13 @@ def check(decoder: Decoder, expected: Expected, block_tokens: int, dtype: torch.
     tables = np.array([[1], [0]], np.int32)
     done = np.zeros(len(_CHUNKS), np.int64)
     for counts in zip(*_CHUNKS, strict=True):
-        packed = _packed(expected.ids, tables, done, np.array(counts), block_tokens)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        fed = [
+            expected.ids[row, at : at + n]
+            for row, (at, n) in enumerate(zip(done, counts, strict=True))
+        ]
+        ids = torch.from_numpy(np.concatenate(fed))
+        packed = positions_of(ids, tables, done.copy(), starts, block_tokens)
         with torch.inference_mode():
             got = decoder.forward(packed)
         done += counts
@@ -64,24 +70,5 @@ def check(decoder: Decoder, expected: Expected, block_tokens: int, dtype: torch.
         if not wrong <= _TOLERANCE.get(dtype, _COARSE):
             raise ModelLoadFailed(
                 f"the paged model differs from transformers' own by {wrong:.2g} of the largest logit:"
-                " serve it with surgery off, or report its model type"
+                " this model type is not served correctly, report it"
             )
-
-
-def _packed(
-    ids: np.ndarray, tables: np.ndarray, done: np.ndarray, counts: np.ndarray, block_tokens: int
-) -> Packed:
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    owner = np.repeat(np.arange(len(counts)), counts)
-    positions = np.arange(starts[-1]) - starts[owner] + done[owner]
-    return Packed(
-        ids=torch.from_numpy(ids[owner, positions].copy()),
-        positions=positions,
-        starts=starts,
-        contexts=done + counts,
-        tables=tables,
-        last=starts[1:] - 1,
-        slots=tables[owner, positions // block_tokens].astype(np.int64) * block_tokens
-        + positions % block_tokens,
-        owners=owner,
-    )

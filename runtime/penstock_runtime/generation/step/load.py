@@ -23,7 +23,8 @@ def load_model(folder: Path, dtype: DType, device: torch.device) -> PreTrainedMo
     Raises:
         ModelLoadFailed: no model there, or not one that generation serves.
     """
-    transformers_logging.disable_progress_bar()
+    quiet: Any = transformers_logging
+    quiet.disable_progress_bar()
     config = _config(folder)
     refuse_other_layers(config)
     try:

@@ -1,6 +1,7 @@
 """From a folder to a step that runs: load, measure, lay out the cache, choose attention, operate, check."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -11,15 +12,17 @@ from penstock_runtime.generation.options import StepOptions
 from penstock_runtime.generation.step import load, probe
 from penstock_runtime.generation.step.attention.base import AttentionBackend, Geometry
 from penstock_runtime.generation.step.blueprint import UnknownFamily, take_apart
-from penstock_runtime.generation.step.check import check, reference
+from penstock_runtime.generation.step.check import Expected, check, reference
 from penstock_runtime.generation.step.generic import Decoder, GenericDecoder, heads
+from penstock_runtime.generation.step.measure import measure
 from penstock_runtime.generation.step.native.attention import NativeAttention
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.store import Store
+from penstock_runtime.generation.step.surgery import merge_projections
 from penstock_runtime.generation.step.torch_step import TorchStep
 from penstock_runtime.models.base import ModelLoadFailed
 from penstock_runtime.models.cgroup import free_memory_bytes
-from penstock_runtime.models.device import backend_of, choose_device
+from penstock_runtime.models.device import backend_of, choose_device, pin_threads
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ def open_step(
     Raises:
         ModelLoadFailed: with one line that says what does not fit and the remedy.
     """
+    pin_threads()
     device = device or choose_device()
     model = load.load_model(folder, options.dtype, device)
     geometry = Geometry(heads(model), options.block_tokens, model.dtype, device)
@@ -47,11 +51,18 @@ def open_step(
     layers = model.config.get_text_config().num_hidden_layers
     store = Store(layers, kv.blocks, kv.host_blocks, backend.allocate)
     expected = reference(model)
-    decoder = (
-        _decoder(model, backend, geometry, store, longest)
+    made = (
+        _decoders(model, backend, geometry, store.layers, longest)
         if options.surgery
-        else GenericDecoder(model, backend, store.layers)
+        else iter([GenericDecoder(model, backend, store.layers)])
     )
+    decoder = _checked(made, expected, geometry)
+    if options.batch_invariant and not isinstance(decoder, NativeDecoder):
+        raise ModelLoadFailed(
+            "batchInvariant holds only for known families in float32 on a CPU, on the native decoder:"
+            f" here {type(decoder).__name__} runs on {backend.name}; unset it, or see the log for why"
+        )
+    costs = measure(decoder, store, kv, longest)
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
@@ -63,26 +74,46 @@ def open_step(
         stop_ids=load.stop_ids(model),
         max_running=options.max_running,
         revision=load.revision(folder),
+        prefill_token_seconds=costs.prefill_token,
+        copied_block_seconds=costs.copied_block,
     )
-    check(decoder, expected, kv.block_tokens, model.dtype)
     return TorchStep(info, decoder, store)
 
 
-def _decoder(
+def _decoders(
     model: PreTrainedModel,
     backend: AttentionBackend,
     geometry: Geometry,
-    store: Store,
+    caches: list[torch.Tensor],
     longest: int,
-) -> Decoder:
-    """Return the fastest decoder that can be made of `model`; who cannot be taken apart runs as it is."""
+) -> Iterator[Decoder]:
+    """Make the decoders that there are for `model`, the fastest first, each when it is asked for."""
     if isinstance(backend, NativeAttention):
         try:
             parts = take_apart(model, longest)
-            return NativeDecoder(backend.library, parts, geometry, store.layers, longest)
+            yield NativeDecoder(backend.library, parts, geometry, caches, longest)
         except UnknownFamily as error:
             _log.info("the model runs on its own modules: %s", error)
-    return GenericDecoder(model, backend, store.layers)
+    merge_projections(model)
+    yield GenericDecoder(model, backend, caches)
+
+
+def _checked(decoders: Iterator[Decoder], expected: Expected, geometry: Geometry) -> Decoder:
+    """Return the first that answers as the untouched model does.
+
+    Raises:
+        ModelLoadFailed: none does; what the last was wrong by.
+    """
+    wrong = ModelLoadFailed("unreachable: there is always one")
+    for decoder in decoders:
+        try:
+            check(decoder, expected, geometry.block_tokens, geometry.dtype)
+        except ModelLoadFailed as error:
+            _log.warning("%s is not used: %s", type(decoder).__name__, error)
+            wrong = error
+        else:
+            return decoder
+    raise wrong
 
 
 def _layout(

@@ -44,6 +44,26 @@ class Packed:
         return len(self.positions)
 
 
+def positions_of(
+    ids: torch.Tensor, tables: Table, first: Ints, starts: Ints, block_tokens: int
+) -> Packed:
+    """Return the step that feeds `ids`, row r from position `first[r]` on; every row samples."""
+    counts = np.diff(starts)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    positions = np.arange(starts[-1]) - starts[owners] + first[owners]
+    blocks = tables[owners, positions // block_tokens].astype(np.int64)
+    return Packed(
+        ids=ids,
+        positions=positions,
+        starts=starts,
+        contexts=first + counts,
+        tables=tables,
+        last=starts[1:] - 1,
+        slots=blocks * block_tokens + positions % block_tokens,
+        owners=owners,
+    )
+
+
 class Packer:
     """Turns plans into arrays. A row's table is rewritten only where its sequence's table changed."""
 
@@ -60,25 +80,13 @@ class Packer:
         first = np.fromiter((row.start for row in rows), np.int64, len(rows))
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(counts, out=starts[1:])
-        contexts = first + counts
-        widest = int(-(-contexts.max() // self._block_tokens))
+        widest = int(-(-(first + counts).max() // self._block_tokens))
         tables = self._tables[self._places(rows), :widest]
-        owner = np.repeat(np.arange(len(rows)), counts)
-        positions = np.arange(starts[-1]) - starts[owner] + first[owner]
-        blocks = tables[owner, positions // self._block_tokens]
-        return Packed(
-            ids=torch.from_numpy(_ids(rows, unknown_ids, int(starts[-1]))),
-            positions=positions,
-            starts=starts,
-            contexts=contexts,
-            tables=tables,
-            last=np.fromiter(
-                (end - 1 for row, end in zip(rows, starts[1:], strict=True) if row.samples),
-                np.int64,
-            ),
-            slots=blocks.astype(np.int64) * self._block_tokens + positions % self._block_tokens,
-            owners=owner,
-        )
+        ids = torch.from_numpy(_ids(rows, unknown_ids, int(starts[-1])))
+        packed = positions_of(ids, tables, first, starts, self._block_tokens)
+        samples = np.fromiter((row.samples for row in rows), np.bool_, len(rows))
+        packed.last = packed.last[samples]
+        return packed
 
     def _places(self, rows: list[Row]) -> Ints:
         if len(rows) > len(self._free) + len(self._place):

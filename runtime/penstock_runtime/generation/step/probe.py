@@ -14,7 +14,7 @@ from penstock_runtime.generation.step.attention.base import (
 )
 from penstock_runtime.generation.step.attention.gather import GatherAttention
 from penstock_runtime.generation.step.native.attention import NativeAttention
-from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.generation.step.packed import Packed, positions_of
 from penstock_runtime.models.base import ModelLoadFailed, describe
 
 Make = Callable[[Geometry], AttentionBackend]
@@ -85,19 +85,8 @@ def _spans(before: list[int], fed: list[int]) -> list[tuple[int, int, int]]:
 
 def _packed(tables: np.ndarray, first: list[int], counts: list[int], block_tokens: int) -> Packed:
     starts = np.concatenate([[0], np.cumsum(counts)])
-    owner = np.repeat(np.arange(len(counts)), counts)
-    positions = np.arange(starts[-1]) - starts[owner] + np.array(first)[owner]
-    slots = tables[owner, positions // block_tokens].astype(np.int64) * block_tokens
-    return Packed(
-        ids=torch.zeros(len(positions), dtype=torch.int64),
-        positions=positions,
-        starts=starts,
-        contexts=np.array(first) + np.array(counts),
-        tables=tables,
-        last=starts[1:] - 1,
-        slots=slots + positions % block_tokens,
-        owners=owner,
-    )
+    ids = torch.zeros(int(starts[-1]), dtype=torch.int64)
+    return positions_of(ids, tables, np.array(first), starts, block_tokens)
 
 
 def _plain(

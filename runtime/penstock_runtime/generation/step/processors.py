@@ -24,13 +24,13 @@ def penalize(row: torch.Tensor, draw: Draw) -> None:
         row[torch.tensor(ids)] += torch.tensor(bias, dtype=row.dtype, device=row.device)
     if draw.prompt_ids is not None and params.repetition_penalty != 1.0:
         seen = [ids for ids in (draw.prompt_ids, draw.output_ids) if ids is not None]
-        ids = torch.from_numpy(np.unique(np.concatenate(seen))).to(row.device)
-        held, penalty = row[ids], params.repetition_penalty
-        row[ids] = torch.where(held > 0, held / penalty, held * penalty)
+        at = torch.from_numpy(np.unique(np.concatenate(seen))).to(row.device)
+        held, penalty = row[at], params.repetition_penalty
+        row[at] = torch.where(held > 0, held / penalty, held * penalty)
     if draw.output_ids is not None and draw.output_counts is not None and len(draw.output_ids):
-        ids = torch.from_numpy(draw.output_ids).to(row.device)
+        at = torch.from_numpy(draw.output_ids).to(row.device)
         counts = torch.from_numpy(draw.output_counts).to(row)
-        row[ids] -= params.frequency_penalty * counts + params.presence_penalty
+        row[at] -= params.frequency_penalty * counts + params.presence_penalty
     if draw.mask is not None:
         row.masked_fill_(~_allowed(draw.mask, len(row)).to(row.device), -math.inf)
     if draw.output_tokens < params.min_tokens and params.stop_ids:
@@ -55,25 +55,37 @@ def touches_logits(draw: Draw) -> bool:
 def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
     """Return [rows, vocabulary] weights, not normalised, after stages 6 to 9; `logits` are left as they are.
 
-    Ties at the edge of top-k and top-p are all kept by top-k, and go to the lower id first by top-p.
+    Whoever ties with the last that top-k keeps is kept too; of those that tie with the last of top-p's, the
+    lowest ids are.
     """
     heat = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
-    scaled = logits / heat[:, None].to(logits.device)
+    weights = (logits / heat[:, None].to(logits.device)).softmax(-1)
     for row, draw in enumerate(draws):
-        if 0 < draw.params.top_k < scaled.shape[1]:
-            least = scaled[row].topk(draw.params.top_k).values[-1]
-            scaled[row].masked_fill_(scaled[row] < least, -math.inf)
-    weights = scaled.softmax(-1)
-    for row, draw in enumerate(draws):
-        if draw.params.top_p < 1.0:
-            _keep_nucleus(weights[row], draw.params.top_p)
-        if draw.params.min_p > 0.0:
-            kept = weights[row]
-            kept.masked_fill_(kept < draw.params.min_p * kept.max(), 0.0)
+        params, kept = draw.params, weights[row]
+        if 0 < params.top_k < len(kept):
+            kept.masked_fill_(kept < kept.topk(params.top_k).values[-1], 0.0)
+        if params.top_p < 1.0:
+            keep_nucleus(kept, params.top_p)
+        if params.min_p > 0.0:
+            kept.masked_fill_(kept < params.min_p * kept.max(), 0.0)
     return weights
 
 
-def _keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
-    ordered, ids = weights.sort(descending=True, stable=True)
-    before = ordered.to(torch.float64).cumsum(0) - ordered
-    weights[ids[before >= top_p]] = 0.0
+_LIKELY = 128
+"""Of this many, the nucleus is a part nearly always; sorting a whole vocabulary costs twenty times more."""
+
+
+def keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
+    """Zero, in place, all but the fewest weights that hold `top_p` of their sum; lower ids win ties."""
+    share = top_p * weights.sum(dtype=torch.float64)
+    for count in (min(_LIKELY, len(weights)), len(weights)):
+        largest = weights.topk(count).values
+        before = largest.to(torch.float64).cumsum(0) - largest
+        needed = int((before < share).sum())
+        if needed < count:
+            break
+    least = largest[max(0, needed - 1)]
+    ties = torch.nonzero(weights == least).flatten()
+    spare = int((largest[:needed] == least).sum())
+    weights.masked_fill_(weights < least, 0.0)
+    weights[ties[spare:]] = 0.0

@@ -32,6 +32,13 @@ class Store:
         """Return the bytes of one block in all layers, keys and values."""
         return sum(layer.nbytes for layer in self.layers) // self._blocks
 
+    def copy_one(self) -> None:
+        """Copy a block out to the host, or to its neighbour where there is no room on the host: to be timed."""
+        for device, host in zip(self.layers, self._host, strict=True):
+            target = host if len(host) else device
+            target[0].copy_(device[1])
+            target[-1].copy_(device[-1])
+
     def move(self, plan: StepPlan) -> None:
         """Swap out, swap in and copy, in this order: bit for bit."""
         for device, host in zip(self.layers, self._host, strict=True):

@@ -13,6 +13,7 @@ from penstock_runtime.generation.step.generic import Decoder
 from penstock_runtime.generation.step.packed import Packer
 from penstock_runtime.generation.step.sampler import sample
 from penstock_runtime.generation.step.store import Store
+from penstock_runtime.models.device import device_errors
 
 
 class TorchStep:
@@ -30,7 +31,7 @@ class TorchStep:
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `Step.run`."""
         began = time.monotonic()
-        with torch.inference_mode():
+        with device_errors(), torch.inference_mode():
             self._store.move(plan)
             sampled, failed = self._rows(plan, inputs) if plan.rows else ([], {})
         self._last = (plan.number, sampled)

@@ -59,10 +59,14 @@ class EventStream:
     async def _write(self, data: bytes) -> None:
         if not self.response.prepared:
             await self.response.prepare(self._request)
+        transport = self._request.transport
+        if transport is not None and transport.get_write_buffer_size() == 0:
+            await self.response.write(data)  # it is taken at once
+            return
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self.response.write(data)
         except TimeoutError as error:
-            if self._request.transport is not None:
-                self._request.transport.abort()
+            if transport is not None:
+                transport.abort()
             raise ConnectionError("the client takes nothing") from error

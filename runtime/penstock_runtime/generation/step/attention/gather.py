@@ -70,7 +70,8 @@ class GatherAttention:
         keys = np.arange(contexts.max())
         blocks = packed.tables[np.ix_(rows, keys // self._block_tokens)].astype(np.int64)
         slots = blocks * self._block_tokens + keys % self._block_tokens
-        slots[keys >= contexts[:, None]] = 0
+        # Padding looks at the row's own first position: another's could hold NaN, and 0 times NaN is NaN.
+        slots = np.where(keys < contexts[:, None], slots, slots[:, :1])
         at = contexts[:, None] - queries + np.arange(queries)
         tokens = packed.starts[rows][:, None] + np.arange(queries)
         return _Part(

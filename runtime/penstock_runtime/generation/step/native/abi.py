@@ -51,7 +51,10 @@ class Batch(ctypes.Structure):
     _fields_ = [
         *((name, _INT) for name in ("tokens", "picks", "table_stride", "heads", "kv_heads")),
         *((name, _INT) for name in ("size", "block_tokens", "threads", "scores_stride")),
-        *((name, ctypes.c_void_p) for name in ("ids", "positions", "slots", "owners", "picked")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("ids", "positions", "slots", "starts", "owners", "picked")
+        ),
         ("tables", ctypes.c_void_p),
         ("scores", ctypes.c_void_p),
     ]

@@ -11,6 +11,10 @@ from penstock_runtime.generation.step.native.build import NoNativeCode, library
 from penstock_runtime.generation.step.packed import Packed
 
 _LONGEST_AT_FIRST = 1024
+_TALL = 4
+"""As decoder.c's `TALL`."""
+_MOST_QUERIES = 256
+"""As decoder.c's `MOST_QUERIES`."""
 
 
 class NativeBatch(Batch):
@@ -25,13 +29,15 @@ class NativeBatch(Batch):
         self.threads = torch.get_num_threads()
         self.ids, self.positions = ids.ctypes.data, packed.positions.ctypes.data
         self.slots, self.owners = packed.slots.ctypes.data, packed.owners.ctypes.data
+        self.starts = packed.starts.ctypes.data
         self.picked, self.tables = packed.last.ctypes.data, tables.ctypes.data
         return [tables, ids]
 
 
 def batch_of(heads: Heads, block_tokens: int, longest: int) -> tuple[NativeBatch, torch.Tensor]:
     """Return a batch with room for scores over so many positions, and that room, to be kept."""
-    per_thread = heads.query // heads.kv * (longest + 2 * block_tokens)
+    queries = max(heads.query, _TALL * heads.query // heads.kv)
+    per_thread = queries * (longest + 2 * block_tokens)
     scores = torch.empty((torch.get_num_threads(), per_thread))
     batch = NativeBatch(
         heads=heads.query,
@@ -62,6 +68,8 @@ class NativeAttention:
             raise NoNativeCode(
                 f"head size {heads.size} or block {block_tokens} is no multiple of 8"
             )
+        if _TALL * heads.query // heads.kv > _MOST_QUERIES:
+            raise NoNativeCode(f"{heads.query} heads on {heads.kv} are more than it groups")
         self.library = library()
         self._attend = self.library.penstock_attend
         self._attend.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -83,7 +91,13 @@ class NativeAttention:
         if longest > self._longest:
             self._longest = 2 * longest
             self._batch, self._scores = batch_of(self._heads, self._block_tokens, self._longest)
-        self._held = [*self._batch.fill(packed), packed.positions, packed.slots, packed.owners]
+        self._held = [
+            *self._batch.fill(packed),
+            packed.positions,
+            packed.slots,
+            packed.owners,
+            packed.starts,
+        ]
 
     def attend(
         self,

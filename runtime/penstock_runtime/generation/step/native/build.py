@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("decoder.c")
-FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-fPIC", "-shared", "-fopenmp")
+FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-fopenmp", "-c")
+"""No contraction: what is fused is said in the source, so that every copy of a loop rounds alike."""
 _PORTABLE = {"x86_64": "-march=x86-64-v3"}
 """What an image is built for; a machine without it does not load that library."""
 _NEEDED = {"x86_64": {"avx2", "fma", "bmi2"}}
@@ -32,6 +33,7 @@ def library() -> ctypes.CDLL:
     ahead = built_ahead()
     path = ahead if ahead.is_file() else _made_here()
     try:
+        ctypes.CDLL(_threads_of_torch(), mode=ctypes.RTLD_GLOBAL)
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise NoNativeCode(f"{path} does not load: {error}") from error
@@ -50,6 +52,15 @@ def _refuse_old_processors() -> None:
         return
     if flags and not needed <= flags:
         raise NoNativeCode(f"this processor lacks {' '.join(sorted(needed - flags))}")
+
+
+def _threads_of_torch() -> str:
+    """Return the OpenMP runtime that this process has loaded with torch: two would fight for the cores."""
+    try:
+        mapped = Path("/proc/self/maps").read_text().split()
+    except OSError:
+        mapped = []
+    return next((word for word in mapped if "/libgomp" in word), "libgomp.so.1")
 
 
 def _made_here() -> Path:
@@ -75,17 +86,18 @@ def compile_to(target: Path, architecture: str) -> None:
         raise NoNativeCode("there is no C compiler, and the image was built without the library")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
-        ran = subprocess.run(  # noqa: S603  a compiler from PATH, our own source
-            [compiler, *FLAGS, architecture, str(SOURCE), "-o", str(made), "-lm"],
-            capture_output=True,
-            text=True,
-            timeout=_COMPILE_SECONDS,
-            check=False,
-        )
-        if ran.returncode != 0:
-            raise NoNativeCode(f"{compiler} failed: {(ran.stderr.splitlines() or ['?'])[0]}")
+        part, made = Path(folder) / "decoder.o", Path(folder) / target.name
+        _ran(compiler, *FLAGS, architecture, str(SOURCE), "-o", str(part))
+        _ran(compiler, "-shared", str(part), "-o", str(made), "-lm")  # OpenMP is torch's own
         made.replace(target)
+
+
+def _ran(*command: str) -> None:
+    ran = subprocess.run(  # noqa: S603  a compiler from PATH, our own source
+        command, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
+    )
+    if ran.returncode != 0:
+        raise NoNativeCode(f"{command[0]} failed: {(ran.stderr.splitlines() or ['?'])[0]}")
 
 
 def _digest(*words: str) -> str:

@@ -36,14 +36,22 @@ typedef struct {
 
 typedef struct {
     int64_t tokens, picks, table_stride, heads, kv_heads, size, block_tokens, threads, scores_stride;
-    const int64_t *ids, *positions, *slots, *owners, *picked;
+    const int64_t *ids, *positions, *slots, *starts, *owners, *picked;
     const int32_t *tables;
     float *scores; /* [threads][scores_stride] */
 } Batch;
 
+/* One rounding, said aloud: left to itself the compiler fuses in one copy of a loop and not in another. */
+#ifdef __FMA__
+#include <immintrin.h>
+INLINE v8 madd(v8 a, v8 b, v8 sum) { return (v8)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum); }
+#else
+INLINE v8 madd(v8 a, v8 b, v8 sum) { return a * b + sum; }
+#endif
+
 INLINE v8 load(const float *from) { return *(const v8 *)from; }
 INLINE void store(float *to, v8 value) { *(v8 *)to = value; }
-INLINE v8 all(float value) { return (v8){0} + value; }
+INLINE v8 all(float x) { return (v8){x, x, x, x, x, x, x, x}; }
 INLINE v8 larger(v8 a, v8 b) { i8 mask = a > b; return (v8)(((i8)a & mask) | ((i8)b & ~mask)); }
 INLINE v8 smaller(v8 a, v8 b) { i8 mask = a < b; return (v8)(((i8)a & mask) | ((i8)b & ~mask)); }
 
@@ -55,18 +63,16 @@ INLINE float total(v8 v) {
 INLINE v8 exponential(v8 x) {
     i8 vanishes = x < all(-87.0f);
     x = larger(smaller(x, all(88.0f)), all(-87.0f));
-    v8 n = x * 1.44269504088896341f + 12582912.0f; /* rounds to an integer in the low bits */
+    v8 n = madd(x, all(1.44269504088896341f), all(12582912.0f)); /* rounds to an integer in the low bits */
     i8 power = ((i8)n) << 23;
     n = n - 12582912.0f;
-    v8 r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    v8 p = all(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
+    v8 r = madd(n, all(2.12194440e-4f), madd(n, all(-0.693359375f), x));
+    v8 p = madd(all(1.9875691500e-4f), r, all(1.3981999507e-3f));
+    p = madd(p, r, all(8.3334519073e-3f));
+    p = madd(p, r, all(4.1665795894e-2f));
+    p = madd(p, r, all(1.6666665459e-1f));
+    p = madd(p, r, all(5.0000001201e-1f));
+    p = madd(p * r, r, r) + 1.0f;
     return (v8)(((i8)p + power) & ~vanishes);
 }
 
@@ -88,7 +94,7 @@ INLINE v8 hyperbolic_tangent(v8 x) { return 1.0f - 2.0f / (exponential(x * 2.0f)
             }                                                                                                          \
             _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {                                                     \
                 v8 x = all(in[r * in_stride + i]);                                                                     \
-                _Pragma("GCC unroll 16") for (int c = 0; c < 2 * P; c++) sum[r][c] += x * w[c];                        \
+                _Pragma("GCC unroll 16") for (int c = 0; c < 2 * P; c++) sum[r][c] = madd(x, w[c], sum[r][c]);         \
             }                                                                                                          \
         }                                                                                                              \
         _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)                                                           \
@@ -224,17 +230,34 @@ static void place(const Op *op, const Batch *batch, int64_t token) {
     }
 }
 
+/* Q queries against one block of keys, 16 (else 8) positions at a time. */
 #define SCORE(Q)                                                                                                       \
-    static void score_##Q(const float *query, int64_t size, const float *keys, int64_t bt, float *out,                 \
-                          int64_t out_stride) {                                                                        \
-        for (int64_t at = 0; at < bt; at += 8) {                                                                       \
+    static void score_##Q(const float *const *query, int64_t size, const float *keys, int64_t bt, float *const *out) { \
+        int64_t at = 0;                                                                                                \
+        for (; at + 16 <= bt; at += 16) {                                                                              \
+            v8 low[Q], high[Q];                                                                                        \
+            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) low[q] = high[q] = (v8){0};                            \
+            for (int64_t i = 0; i < size; i++) {                                                                       \
+                v8 first = load(keys + i * bt + at), second = load(keys + i * bt + at + 8);                            \
+                _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                  \
+                    v8 x = all(query[q][i]);                                                                           \
+                    low[q] = madd(first, x, low[q]);                                                                   \
+                    high[q] = madd(second, x, high[q]);                                                                \
+                }                                                                                                      \
+            }                                                                                                          \
+            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                      \
+                store(out[q] + at, low[q]);                                                                            \
+                store(out[q] + at + 8, high[q]);                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; at < bt; at += 8) {                                                                                     \
             v8 sum[Q];                                                                                                 \
             _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) sum[q] = (v8){0};                                      \
             for (int64_t i = 0; i < size; i++) {                                                                       \
                 v8 key = load(keys + i * bt + at);                                                                     \
-                _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) sum[q] += key * query[q * size + i];               \
+                _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) sum[q] = madd(key, all(query[q][i]), sum[q]);      \
             }                                                                                                          \
-            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) store(out + q * out_stride + at, sum[q]);              \
+            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) store(out[q] + at, sum[q]);                            \
         }                                                                                                              \
     }
 SCORE(1) SCORE(2) SCORE(4)
@@ -264,52 +287,121 @@ static float soften(const Op *op, float *scores, int64_t first, int64_t begin, i
     return total(sum);
 }
 
-#define MIX(W)                                                                                                         \
-    static void mix_##W(const float *weights, const float *values, int64_t bt, int64_t size, float *out) {             \
-        v8 sum[W];                                                                                                     \
-        _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[c] = load(out + 8 * c);                                \
-        for (int64_t at = 0; at < bt; at++) {                                                                          \
-            v8 weight = all(weights[at]);                                                                              \
-            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[c] += weight * load(values + at * size + 8 * c);   \
+/* Add one block of values, weighted, to the answers of Q queries; W vectors of 8 at a time. */
+#define MIX(Q, W)                                                                                                      \
+    static void mix_##Q##_##W(float *const *weights, const float *values, int64_t count, int64_t size, int64_t from,   \
+                              float *const *out) {                                                                     \
+        v8 sum[Q][W];                                                                                                  \
+        _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = load(out[q] + from + 8 * c);               \
+        for (int64_t at = 0; at < count; at++) {                                                                       \
+            v8 value[W];                                                                                               \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) value[c] = load(values + at * size + from + 8 * c);    \
+            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                      \
+                v8 weight = all(weights[q][at]);                                                                       \
+                _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = madd(weight, value[c], sum[q][c]);     \
+            }                                                                                                          \
         }                                                                                                              \
-        _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) store(out + 8 * c, sum[c]);                                \
+        _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) store(out[q] + from + 8 * c, sum[q][c]);               \
     }
-MIX(1) MIX(2) MIX(4) MIX(8)
+MIX(1, 1) MIX(2, 1) MIX(1, 4) MIX(2, 4)
 
-static void mix(const float *weights, const float *values, int64_t bt, int64_t size, float *out) {
+#define MIX_ALL(Q)                                                                                                     \
+    static void mix_##Q(float *const *weights, const float *values, int64_t count, int64_t size, float *const *out) {  \
+        int64_t from = 0;                                                                                              \
+        for (; from + 32 <= size; from += 32) mix_##Q##_4(weights, values, count, size, from, out);                    \
+        for (; from < size; from += 8) mix_##Q##_1(weights, values, count, size, from, out);                           \
+    }
+MIX_ALL(1) MIX_ALL(2)
+
+#define TALL 4      /* tokens of one prompt that share each look at a block */
+#define MOST_QUERIES 256
+
+/* What some tokens of one row ask of kv heads `head` to `heads_end`: blocks outside, heads inside, as they lie. */
+typedef struct {
+    int64_t token, tokens, head, heads_end, queries; /* queries: of one kv head, of all tokens */
+    int64_t first_block, last_block, stride;
+    const int32_t *table;
+    const float *query[MOST_QUERIES];
+    float *scores[MOST_QUERIES], *out[MOST_QUERIES];
+    float sum[MOST_QUERIES];
+} Ask;
+
+static int64_t seen_from(const Op *op, int64_t end) { return op->window && end > op->window ? end - op->window : 0; }
+
+static void prepare(const Op *op, const Batch *batch, Ask *ask, float *scratch) {
+    int64_t group = batch->heads / batch->kv_heads, bt = batch->block_tokens, size = batch->size;
+    ask->first_block = seen_from(op, batch->positions[ask->token] + 1) / bt;
+    ask->last_block = batch->positions[ask->token + ask->tokens - 1] / bt;
+    ask->stride = (ask->last_block - ask->first_block + 1) * bt;
+    ask->table = batch->tables + batch->owners[ask->token] * batch->table_stride;
+    ask->queries = group * ask->tokens;
     int64_t at = 0;
-    for (; at + 64 <= size; at += 64) mix_8(weights, values + at, bt, size, out + at);
-    for (; at + 32 <= size; at += 32) mix_4(weights, values + at, bt, size, out + at);
-    for (; at + 16 <= size; at += 16) mix_2(weights, values + at, bt, size, out + at);
-    for (; at + 8 <= size; at += 8) mix_1(weights, values + at, bt, size, out + at);
+    for (int64_t h = ask->head; h < ask->heads_end; h++)
+        for (int64_t t = ask->token; t < ask->token + ask->tokens; t++)
+            for (int64_t g = h * group; g < (h + 1) * group; g++, at++) {
+                ask->query[at] = op->in + t * op->in_stride + g * size;
+                ask->out[at] = op->out + t * op->out_stride + g * size;
+                ask->scores[at] = scratch + at * ask->stride;
+            }
 }
 
-/* All query heads of one token that share kv head `h`. */
-static void attend(const Op *op, const Batch *batch, int64_t token, int64_t h, float *scratch) {
-    int64_t size = batch->size, bt = batch->block_tokens, group = batch->heads / batch->kv_heads;
-    int64_t end = batch->positions[token] + 1;
-    int64_t begin = op->window && end > op->window ? end - op->window : 0;
-    int64_t first_block = begin / bt, last_block = (end - 1) / bt, first = first_block * bt;
-    int64_t padded = (last_block + 1) * bt - first;
-    const int32_t *table = batch->tables + batch->owners[token] * batch->table_stride;
-    const float *query = op->in + token * op->in_stride + h * group * size;
-    float *out = op->out + token * op->out_stride + h * group * size;
-    for (int64_t b = first_block; b <= last_block; b++) {
-        const float *keys = op->keys + ((int64_t)table[b] * batch->kv_heads + h) * size * bt;
-        float *scores = scratch + (b - first_block) * bt;
-        int64_t q = 0;
-        for (; q + 4 <= group; q += 4) score_4(query + q * size, size, keys, bt, scores + q * padded, padded);
-        for (; q + 2 <= group; q += 2) score_2(query + q * size, size, keys, bt, scores + q * padded, padded);
-        for (; q < group; q++) score_1(query + q * size, size, keys, bt, scores + q * padded, padded);
+static void score(const Op *op, const Batch *batch, const Ask *ask) {
+    int64_t bt = batch->block_tokens, size = batch->size;
+    for (int64_t b = ask->first_block; b <= ask->last_block; b++)
+        for (int64_t h = ask->head; h < ask->heads_end; h++) {
+            const float *keys = op->keys + (ask->table[b] * batch->kv_heads + h) * size * bt;
+            const float *const *query = ask->query + (h - ask->head) * ask->queries;
+            float *const *scores = ask->scores + (h - ask->head) * ask->queries;
+            int64_t shift = (b - ask->first_block) * bt;
+            for (int64_t q = 0; q < ask->queries;) {
+                float *out[4];
+                int64_t left = ask->queries - q, now = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+                for (int64_t i = 0; i < now; i++) out[i] = scores[q + i] + shift;
+                (now == 4 ? score_4 : now == 2 ? score_2 : score_1)(query + q, size, keys, bt, out);
+                q += now;
+            }
+        }
+}
+
+/* Stops where the last token stops: what lies beyond may be another sequence's, and 0 times NaN is NaN. */
+static void mix(const Op *op, const Batch *batch, const Ask *ask) {
+    int64_t bt = batch->block_tokens, size = batch->size;
+    int64_t end = batch->positions[ask->token + ask->tokens - 1] + 1;
+    for (int64_t b = ask->first_block; b <= ask->last_block; b++)
+        for (int64_t h = ask->head; h < ask->heads_end; h++) {
+            const float *values = op->values + (ask->table[b] * batch->kv_heads + h) * bt * size;
+            int64_t base = (h - ask->head) * ask->queries, shift = (b - ask->first_block) * bt;
+            int64_t count = end - b * bt < bt ? end - b * bt : bt;
+            for (int64_t q = 0; q < ask->queries;) {
+                float *weights[2];
+                int64_t now = ask->queries - q >= 2 ? 2 : 1;
+                for (int64_t i = 0; i < now; i++) weights[i] = ask->scores[base + q + i] + shift;
+                (now == 2 ? mix_2 : mix_1)(weights, values, count, size, ask->out + base + q);
+                q += now;
+            }
+        }
+}
+
+static void attend(const Op *op, const Batch *batch, Ask *ask, float *scratch) {
+    int64_t bt = batch->block_tokens, size = batch->size, group = batch->heads / batch->kv_heads;
+    int64_t all_queries = (ask->heads_end - ask->head) * group * ask->tokens;
+    prepare(op, batch, ask, scratch);
+    score(op, batch, ask);
+    for (int64_t q = 0; q < all_queries; q++) {
+        int64_t end = batch->positions[ask->token + q / group % ask->tokens] + 1, begin = seen_from(op, end);
+        int64_t own = begin / bt - ask->first_block, length = ((end - 1) / bt - begin / bt + 1) * bt;
+        float *scores = ask->scores[q];
+        memset(scores, 0, own * bt * sizeof(float)); /* what only its neighbours look at */
+        memset(scores + own * bt + length, 0, (ask->stride - own * bt - length) * sizeof(float));
+        ask->sum[q] = soften(op, scores + own * bt, begin / bt * bt, begin, end, length);
+        memset(ask->out[q], 0, size * sizeof(float));
     }
-    for (int64_t q = 0; q < group; q++) {
-        float sum = soften(op, scratch + q * padded, first, begin, end, padded);
-        memset(out + q * size, 0, size * sizeof(float));
-        for (int64_t b = first_block; b <= last_block; b++)
-            mix(scratch + q * padded + (b - first_block) * bt,
-                op->values + ((int64_t)table[b] * batch->kv_heads + h) * bt * size, bt, size, out + q * size);
-        v8 inverse = all(1.0f / sum);
-        for (int64_t i = 0; i < size; i += 8) store(out + q * size + i, load(out + q * size + i) * inverse);
+    mix(op, batch, ask);
+    for (int64_t q = 0; q < all_queries; q++) {
+        v8 inverse = all(1.0f / ask->sum[q]);
+        for (int64_t i = 0; i < size; i += 8) store(ask->out[q] + i, load(ask->out[q] + i) * inverse);
     }
 }
 
@@ -320,14 +412,27 @@ static void attend(const Op *op, const Batch *batch, int64_t token, int64_t h, f
 #define THREAD 0
 #endif
 
+/* One item is a token to decode with all its heads, or TALL tokens of a prompt, head by head. */
+static void attend_from(const Op *op, const Batch *batch, int64_t token, int64_t head, int64_t heads_end) {
+    const int64_t *row = batch->starts + batch->owners[token];
+    if ((token - row[0]) % TALL) return;
+    int64_t left = row[1] - token, tokens = left < TALL ? left : TALL;
+    int64_t at_once = tokens > 1 || batch->heads > MOST_QUERIES ? 1 : heads_end - head;
+    float *scratch = batch->scores + THREAD * batch->scores_stride;
+    for (; head < heads_end; head += at_once) {
+        Ask ask = {.token = token, .tokens = tokens, .head = head, .heads_end = head + at_once};
+        attend(op, batch, &ask, scratch);
+    }
+}
+
 static void attention(const Op *op, const Batch *batch) {
-    int64_t threads = batch->threads;
+    int64_t threads = batch->threads, parts = batch->tokens < 2 * threads ? batch->kv_heads : 1;
+    int64_t heads = batch->kv_heads / parts;
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int64_t token = 0; token < batch->tokens; token++) place(op, batch, token);
 #pragma omp parallel for schedule(dynamic, 4) num_threads(threads) if (threads > 1)
-    for (int64_t item = 0; item < batch->tokens * batch->kv_heads; item++)
-        attend(op, batch, item / batch->kv_heads, item % batch->kv_heads,
-               batch->scores + THREAD * batch->scores_stride);
+    for (int64_t item = 0; item < batch->tokens * parts; item++)
+        attend_from(op, batch, item / parts, item % parts * heads, (item % parts + 1) * heads);
 }
 
 static void each_token(const Op *op, const Batch *batch, int64_t token) {
