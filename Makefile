@@ -48,7 +48,7 @@ test: lint test-unit cluster images ## Lint, then unit, integration and end-to-e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto --dist loadfile tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
@@ -67,6 +67,12 @@ lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
 format: setup ## Format and sort what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# SECONDS of one core's time, at most; it stops when it knows its text by heart
+DEMO_SECONDS ?= 90
+.PHONY: demo-model
+demo-model: setup ## Train the tiny model of the project's own text, into build/demo-model
+	@OMP_NUM_THREADS=1 $(BIN)/python -m penstock_runtime.demo_model build/demo-model --seconds $(DEMO_SECONDS)
 
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types
@@ -97,3 +103,19 @@ bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 
 .PHONY: bench-edits
 bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey them, on the test cluster
 	@$(BIN)/python -m tests.bench.edits $(OPTIONS)
+
+.PHONY: bench-http
+bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
+	@$(BIN)/python -m tests.bench.http $(OPTIONS)
+
+.PHONY: bench-encoders
+bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
+	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
+
+.PHONY: bench-generation-peers
+bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
+	@$(BIN)/python -m tests.bench.generation.environments
+
+.PHONY: bench-generation
+bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)

@@ -7,7 +7,13 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.fields import list_map, rule, rules
-from penstock_api.limits import BatchSize, Discipline, QueueDelayMilliseconds, QueueDepth
+from penstock_api.limits import (
+    BatchSize,
+    Discipline,
+    Preemption,
+    QueueDelayMilliseconds,
+    QueueDepth,
+)
 
 MAX_REPLICAS = 1000
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
@@ -68,6 +74,8 @@ class BatchingDefaults(ApiModel):
     """Waiting requests a pod may hold before it answers 429; unset, 2048."""
     discipline: Discipline | None = None
     """The order in which waiting requests are served; unset, Priority."""
+    preemption: Preemption | None = None
+    """Whom a running generation yields to, TextGeneration only; unset, LowerPriority."""
 
 
 class Batching(BatchingDefaults):

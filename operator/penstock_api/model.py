@@ -18,17 +18,26 @@ class SourceType(StrEnum):
     MODULE = "Module"
 
 
+class Task(StrEnum):
+    """What a model does, and so which protocols serve it."""
+
+    TENSOR = "Tensor"
+    TEXT_GENERATION = "TextGeneration"
+    EMBEDDING = "Embedding"
+    CLASSIFICATION = "Classification"
+
+
 class ClaimSource(ApiModel):
-    """A `torch.export` program on a claim of the pool's namespace, mounted read-only."""
+    """A program or a model's directory on a claim of the pool's namespace, mounted read-only."""
 
     claim_name: Name
     """Name of the PersistentVolumeClaim."""
     path: Annotated[
         str,
         Field(
-            min_length=5,
+            min_length=1,
             max_length=512,
-            pattern=r"^[^/].*\.pt2$",
+            pattern=r"^[^/].*$",
             json_schema_extra=rules(
                 rule(
                     "!self.split('/').exists(p, p == '..')",
@@ -38,7 +47,8 @@ class ClaimSource(ApiModel):
             ),
         ),
     ]
-    """Relative path of the `.pt2` file inside the volume."""
+    """Relative path inside the volume: a `torch.export` program (`.pt2`), or for any task but Tensor a Hugging Face
+    directory (`config.json`, `tokenizer.json`, safetensors); `.` is the volume itself."""
 
 
 class ModuleSource(ApiModel):
@@ -107,9 +117,37 @@ class ModelSource(ApiModel):
     """For type Module."""
 
 
+_TASK = "(has({0}.task) ? {0}.task : 'Tensor')"
+_CLAIM = "self.source.persistentVolumeClaim"
+
+
 class ModelSpec(ApiModel):
     """The model that the pool serves."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"has({_CLAIM}) || {_TASK.format('self')} == 'Tensor'",
+                "task %s needs a model directory: set source.type to PersistentVolumeClaim, or leave task out",
+                _TASK.format("self"),
+                at=".task",
+            ),
+            rule(
+                f"!has({_CLAIM}) || {_CLAIM}.path.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
+                "path %s does not suit task %s: a .pt2 program is for task Tensor, a directory for any other",
+                f"{_CLAIM}.path",
+                _TASK.format("self"),
+                at=".source.persistentVolumeClaim.path",
+            ),
+            rule(
+                f"{_TASK.format('self')} == {_TASK.format('oldSelf')}",
+                "task is immutable: was %s, got %s; create another pool",
+                _TASK.format("oldSelf"),
+                _TASK.format("self"),
+                at=".task",
+            ),
+        )
+    )
     name: (
         Annotated[
             str,
@@ -120,5 +158,7 @@ class ModelSpec(ApiModel):
         | None
     ) = None
     """Served name; unset, the pool's own."""
+    task: Task | None = None
+    """What it does: rows of any tensors, text, embeddings or classes of texts; unset, Tensor; immutable."""
     source: ModelSource
     """Where it comes from."""

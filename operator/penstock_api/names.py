@@ -100,6 +100,16 @@ METRIC_POD_INFO: Final = "penstock_pod_info"  # label uid
 METRIC_GPU_UTILIZATION: Final = "penstock_gpu_utilization_ratio"
 """Label source: NVML | EngineBusyShare."""
 METRIC_GPU_MEMORY: Final = "penstock_gpu_memory_bytes"  # label kind: used | total
+METRIC_TIME_TO_FIRST_TOKEN: Final = "penstock_time_to_first_token_seconds"  # noqa: S105  a name
+METRIC_TIME_PER_OUTPUT_TOKEN: Final = "penstock_time_per_output_token_seconds"  # noqa: S105  a name
+METRIC_TOKENS: Final = "penstock_tokens_total"  # label phase: prefill | decode
+METRIC_PROMPT_TOKENS_RECEIVED: Final = "penstock_prompt_tokens_received_total"
+METRIC_PREFIX_CACHE_TOKENS: Final = "penstock_prefix_cache_tokens_total"
+"""Label result: asked | hit. Prompt tokens that were looked up, and those that were found."""
+METRIC_PREEMPTIONS: Final = "penstock_preemptions_total"
+METRIC_KV_CACHE_USAGE: Final = "penstock_kv_cache_usage_ratio"
+METRIC_GENERATION_CURVE: Final = "penstock_generation_curve_total"
+"""Labels epoch, term: sums over steps of the products of x = (1, p/256, d, k/4096, t), as `p*t`."""
 METRIC_CURVE_BATCHES: Final = "penstock_curve_batches_total"  # sum of 1
 METRIC_CURVE_COST: Final = "penstock_curve_cost_units_total"  # sum of b
 METRIC_CURVE_COST_SQUARED: Final = "penstock_curve_cost_units_squared_total"  # sum of b^2

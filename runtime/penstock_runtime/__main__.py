@@ -1,6 +1,7 @@
 """Start the pod's process: listen, load, serve, and on SIGTERM drain. Wiring only."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -9,16 +10,17 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+import uvloop
+
+from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import Config
 from penstock_runtime.drain import drain
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.gpu import DutyMeter, Nvml
 from penstock_runtime.health import Stage
 from penstock_runtime.link.base import ModelLoadFailed
-from penstock_runtime.link.thread import ThreadLink
 from penstock_runtime.logs import configure
 from penstock_runtime.metrics import Exposition
-from penstock_runtime.models.base import Model
 from penstock_runtime.pod import Pod
 from penstock_runtime.server import ClientServer, ClusterServer
 from penstock_runtime.settings import first_limits, watch_limits
@@ -36,7 +38,8 @@ def main() -> None:
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
     configure(config.log_format, config.log_level)
-    code = asyncio.run(run(config))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(run(config))
     logging.shutdown()
     # A model that still loads, or a hung driver call, must not keep a pod that is done.
     os._exit(code)
@@ -46,7 +49,7 @@ async def run(config: Config) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
     stop = _stop_event()
     first = await asyncio.to_thread(first_limits, config.limits_file)
-    pod = Pod(config, ThreadLink(lambda: _load(config), first), first)
+    pod = make_pod(config, first)
     exposition = Exposition(pod)
     clients, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
     async with AsyncExitStack() as stack:
@@ -57,10 +60,12 @@ async def run(config: Config) -> int:
         log.info("listening", extra={"client_port": client_port, "cluster_port": cluster_port})
         if not await _loaded(pod, stop):
             return 0 if stop.is_set() else 1
+        spare_the_collector()
         meter = DutyMeter(pod.busy_seconds, pod.now, Nvml().read if pod.model_on_cuda() else None)
         exposition.collector.meter = meter
         _in_background(stack, meter.run())
         _in_background(stack, watch_limits(config.limits_file, pod.live))
+        _in_background(stack, pod.callers.watch())
         return await _serve(pod, clients, stop)
 
 
@@ -96,11 +101,14 @@ async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
     return 0
 
 
-def _load(config: Config) -> Model:
-    """Load the model, in the engine's thread."""
-    from penstock_runtime.models.load import load  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+def spare_the_collector() -> None:
+    """Keep what was loaded out of garbage collection, and collect seldom.
 
-    return load(config.model, config.model_name)
+    A full pass over torch's objects takes 100 ms, and a request makes no cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def _stop_event() -> asyncio.Event:

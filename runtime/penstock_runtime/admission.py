@@ -8,11 +8,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import count
 
+from msgspec import Struct
+
 from penstock_api.limits import Discipline, Load
-from penstock_runtime.batching.service_time import fit
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
@@ -33,8 +33,7 @@ _OUTCOMES: dict[type[End], Outcome] = {
 }
 
 
-@dataclass(slots=True)
-class Ticket:
+class Ticket(Struct):
     """One request at the door: when it came, and whether its leaving was counted."""
 
     id: str
@@ -47,13 +46,16 @@ class Ticket:
     left: bool = False
 
 
-@dataclass(slots=True)
-class _Held:
+Hear = Callable[[End], bool]
+"""Told the end of a request; returns whether its client was still there to be told."""
+
+
+class _Held(Struct):
     """A submitted request that has not ended."""
 
     ticket: Ticket
     request: Request
-    end: asyncio.Future[End] = field(repr=False)
+    hear: Hear
 
 
 class Admission:
@@ -89,22 +91,52 @@ class Admission:
         A refusal raised inside is counted under its reason, a cancellation (the client went away) frees
         the slot, and any other error counts as Failed; all are raised again.
         """
-        self._counters.received += 1
-        ticket = Ticket(id=f"{next(self._ids):x}", arrived=self._now())
+        ticket = self.open()
         try:
             yield ticket
         except Refusal as refusal:
-            self._refuse(ticket, refusal)
+            self.refuse(ticket, refusal)
             raise
         except asyncio.CancelledError:
-            self._cancel(ticket)
+            self.cancel(ticket)
             raise
         except BaseException:
-            self._leave(ticket, Outcome.FAILED)
+            self.fail(ticket)
             raise
         finally:
-            self._stop_reading(ticket)
-            self._bytes -= ticket.bytes
+            self.depart(ticket)
+
+    # -- the same in steps, for a caller that is told the end by a call: `open`, then `submit`, or one of
+    # `refuse`, `cancel` and `fail`; at last `depart`
+
+    def open(self) -> Ticket:
+        """Count one request at the door."""
+        self._counters.received += 1
+        return Ticket(f"{next(self._ids):x}", self._now())
+
+    def refuse(self, ticket: Ticket, refusal: Refusal) -> None:
+        """Count a refusal under its reason."""
+        if not ticket.rows_counted and refusal.status in (429, 503):
+            self._counters.count_unread_rows()
+        if not ticket.left:
+            ticket.left = True
+            self._counters.refused[refusal.reason] += 1
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Free the place of a request whose client went away."""
+        if self._release(ticket.id) is not None:
+            self._send(Cancel((ticket.id,)))
+        self._leave(ticket, Outcome.CANCELLED)
+
+    def fail(self, ticket: Ticket) -> None:
+        """Count a request that met a defect of ours."""
+        self._leave(ticket, Outcome.FAILED)
+
+    def depart(self, ticket: Ticket) -> None:
+        """Give back what `ticket` still holds: its credit and its bytes."""
+        self._stop_reading(ticket)
+        self._bytes -= ticket.bytes
+        ticket.bytes = 0
 
     def check_door(self, ticket: Ticket) -> None:
         """Take a credit for `ticket` before its body is read.
@@ -120,14 +152,22 @@ class Admission:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if stage is Stage.DEAD:
             raise NotServing("EngineDied", "the engine of this pod has died: try again elsewhere")
-        depth = self._live.accepted.max_queue_depth
-        if self.load().waiting + self._reading >= depth:
-            raise QueueFull(
-                f"{depth} requests wait already, as many as maxQueueDepth allows: try again later",
-                retry_after_seconds=self.retry_after_seconds(),
-            )
+        if self.full():
+            raise self.queue_full()
         self._reading += 1
         ticket.reading = True
+
+    def queue_full(self) -> QueueFull:
+        """Return the refusal that a full queue means now."""
+        depth = self._live.accepted.max_queue_depth
+        return QueueFull(
+            f"{depth} requests wait already, as many as maxQueueDepth allows: try again later",
+            retry_after_seconds=self.retry_after_seconds(),
+        )
+
+    def full(self) -> bool:
+        """Return whether as many wait, or are being read, as the limits allow."""
+        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.
@@ -155,26 +195,53 @@ class Admission:
             TooLate: it could not begin before its deadline even if all goes well.
             NotServing: the pod stopped serving while the body was read.
         """
+        future: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+
+        def hear(end: End) -> bool:
+            if future.done():  # cancelled, and its task not yet woken to say so
+                return False
+            future.set_result(end)
+            return True
+
+        self.submit(ticket, request, hear)
+        return await future
+
+    def submit(self, ticket: Ticket, request: Request, hear: Hear) -> None:
+        """Submit `request`; `hear` is told its end, once, unless it is cancelled before.
+
+        Raises:
+            As `serve`.
+        """
         if self._health.stage in (Stage.DRAINING, Stage.DEAD):
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
-        self._check_deadline(request)
-        self._stop_reading(ticket)
-        held = _Held(ticket, request, asyncio.get_running_loop().create_future())
-        self._hold(held)
+        if request.deadline is not None:
+            self._check_deadline(request, request.deadline)
+        if ticket.reading:
+            self._stop_reading(ticket)
+        self._held[request.id] = _Held(ticket, request, hear)
+        self._add_rows(request, request.rows)
         self._send(Submit((request,)))
-        return await held.end
 
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
+        now, ended = self._now(), self._counters.ended
+        durations, waits = [], []
         for name, end in ends:
             held = self._release(name)
             if held is None:
                 continue
-            if held.end.done():  # cancelled, and its task not yet woken to say so
-                self._leave(held.ticket, Outcome.CANCELLED)
+            heard, ticket = held.hear(end), held.ticket
+            self._bytes -= ticket.bytes
+            ticket.bytes = 0
+            if ticket.left:
                 continue
-            self._count_end(held, end)
-            held.end.set_result(end)
+            ticket.left = True
+            ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
+            if heard and type(end) is Completed:
+                durations.append(now - ticket.arrived)
+                waits.append(end.queue_seconds)
+        self._counters.request_seconds.observe_all(durations)
+        self._counters.queue_seconds.observe_all(waits)
 
     def fail_all(self, failed: Failed) -> None:
         """End everything that is still held, because nothing else will."""
@@ -182,9 +249,13 @@ class Admission:
 
     def load(self) -> Load:
         """Return what waits and what runs, in requests, by the engine's last word and our own book."""
-        running = self._live.report.running if self._live.report else 0
-        running = min(running, len(self._held))
-        return Load(waiting=len(self._held) - running, running=running)
+        waiting = self._waiting()
+        return Load(waiting=waiting, running=len(self._held) - waiting)
+
+    def _waiting(self) -> int:
+        report = self._live.report
+        running = report.running if report else 0
+        return max(0, len(self._held) - running)
 
     def empty(self) -> bool:
         """Return whether nothing is held and no body is being read."""
@@ -192,19 +263,16 @@ class Admission:
 
     def retry_after_seconds(self) -> float:
         """Return when the queue of now will have been served."""
-        curve = fit(self._live.curve)
+        curve = self._live.service_time
         return retry_after_seconds(curve, self._rows_waiting(), self._live.effective_cap)
 
     def _rows_waiting(self) -> float:
-        load = self.load()
-        return self._rows_held * load.waiting / max(1, load.waiting + load.running)
+        return self._rows_held * self._waiting() / max(1, len(self._held))
 
-    def _check_deadline(self, request: Request) -> None:
-        if request.deadline is None:
-            return
-        curve = fit(self._live.curve)
+    def _check_deadline(self, request: Request, deadline: float) -> None:
+        curve = self._live.service_time
         wait = least_wait_seconds(curve, self._rows_ahead(request), self._live.effective_cap)
-        left = request.deadline - self._now()
+        left = deadline - self._now()
         if wait > left:
             raise TooLate(
                 f"the predicted wait of {wait:.3f} s exceeds the {max(left, 0):.3f} s that the deadline"
@@ -214,18 +282,14 @@ class Admission:
             )
 
     def _rows_ahead(self, request: Request) -> float:
-        """Rows that are surely served first: none are under EarliestDeadlineFirst, which may reorder."""
+        """Rows that are surely served first: by deadline, by size or by tenant, none are."""
         discipline = self._live.accepted.discipline
-        if discipline is Discipline.EARLIEST_DEADLINE_FIRST:
-            return 0.0
         share = self._rows_waiting() / max(1, self._rows_held)
         if discipline is Discipline.FIRST_IN_FIRST_OUT:
             return self._rows_held * share
-        return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
-
-    def _hold(self, held: _Held) -> None:
-        self._held[held.request.id] = held
-        self._add_rows(held.request, held.request.rows)
+        if discipline is Discipline.PRIORITY:
+            return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
+        return 0.0
 
     def _release(self, id: str) -> _Held | None:
         held = self._held.pop(id, None)
@@ -235,25 +299,8 @@ class Admission:
 
     def _add_rows(self, request: Request, rows: int) -> None:
         self._rows_held += rows
-        self._rows_by_class[priority_class(request.priority)] += rows
-
-    def _count_end(self, held: _Held, end: End) -> None:
-        self._leave(held.ticket, _OUTCOMES[type(end)])
-        if isinstance(end, Completed):
-            self._counters.request_seconds.observe(self._now() - held.ticket.arrived)
-            self._counters.queue_seconds.observe(end.queue_seconds)
-
-    def _refuse(self, ticket: Ticket, refusal: Refusal) -> None:
-        if not ticket.rows_counted and refusal.status in (429, 503):
-            self._counters.count_unread_rows()
-        if not ticket.left:
-            ticket.left = True
-            self._counters.refused[refusal.reason] += 1
-
-    def _cancel(self, ticket: Ticket) -> None:
-        if self._release(ticket.id) is not None:
-            self._send(Cancel((ticket.id,)))
-        self._leave(ticket, Outcome.CANCELLED)
+        priority = request.priority
+        self._rows_by_class[priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS] += rows
 
     def _leave(self, ticket: Ticket, outcome: Outcome) -> None:
         if not ticket.left:

@@ -7,14 +7,19 @@ In a pod the operator sets the names of `penstock_api.names`; the others are for
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from penstock_api import names
+from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.model import ModelSpec
+from penstock_runtime.callers.callers import Network
 from penstock_runtime.errors import ConfigError
+from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.link.placement import Placement
 
 _SERVICE_LINK: Final = re.compile(
     r"^PENSTOCK(_.*)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
@@ -34,6 +39,12 @@ class Config:
     """Sent back in `X-Penstock-Pod`."""
     pod_uid: str = ""
     """What control tokens must be addressed to; empty outside a cluster."""
+    model_folder: Path = field(default_factory=lambda: Path(names.MODEL_FOLDER))
+    """Where a claim is mounted; a source's path is relative to it."""
+    placement: Placement | None = None
+    """Where the engine runs; None: by cores and devices (RUNTIME, Topology)."""
+    compile: bool = False
+    """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
     settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
     """Holds the limits and the public keys of the control API; both may be absent."""
     host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
@@ -53,10 +64,18 @@ class Config:
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""
     connection_requests: int = 1000
+    fast_lane: bool = True
+    """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
+    api_keys_file: Path | None = None
+    """`ApiKeys` in JSON, from a Secret, read again when it changes; None: no key is asked for."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Who may name a tenant and a priority in headers where no keys are asked for."""
+    generation: StepOptions = field(default_factory=StepOptions)
+    """How a generative model is loaded."""
     access_log: bool = False
     log_format: str = "text"
     """In a pod `json`, unless the environment says otherwise."""
@@ -99,7 +118,9 @@ class Config:
         if names.ENV_MODEL not in ours:
             raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
         ours.setdefault("PENSTOCK_LOG_FORMAT", "json" if names.ENV_POD_UID in ours else "text")
-        return cls(**dict(_read(name, value) for name, value in ours.items()))
+        read = dict(_read(name, value) for name, value in ours.items())
+        options = {name: read.pop(name) for name in _STEP_OPTIONS & read.keys()}
+        return cls(**read, generation=StepOptions(**options))
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -156,6 +177,29 @@ def _one_of(*known: str) -> Callable[[str], str]:
     return parse
 
 
+def _placement(value: str) -> Placement | None:
+    found = _one_of("Auto", *Placement)(value)
+    return None if found == "Auto" else Placement(found)
+
+
+def _networks(value: str) -> tuple[Network, ...]:
+    return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
+
+
+_STEP_OPTIONS: Final = frozenset(
+    {
+        "dtype",
+        "cache_bytes",
+        "host_cache_bytes",
+        "max_model_len",
+        "max_running",
+        "attention",
+        "batch_invariant",
+        "depth",
+    }
+)
+"""Attributes of `StepOptions`; the readers below fill them by their names."""
+
 _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_MODEL: ("model", ModelSpec.model_validate_json),
     names.ENV_POOL: ("pool", str),
@@ -163,6 +207,9 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_POD_NAME: ("pod_name", str),
     names.ENV_POD_UID: ("pod_uid", str),
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
+    "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
+    "PENSTOCK_PLACEMENT": ("placement", _placement),
+    "PENSTOCK_COMPILE": ("compile", _boolean),
     "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),
     "PENSTOCK_HOST": ("host", str),
     "PENSTOCK_CLIENT_PORT": ("client_port", _whole(0, 65_535)),
@@ -174,8 +221,19 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
     "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),
     "PENSTOCK_CONNECTION_REQUESTS": ("connection_requests", _whole(1, 2**31)),
+    "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
+    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
+    "PENSTOCK_DTYPE": ("dtype", DType),
+    "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
+    "PENSTOCK_HOST_CACHE_BYTES": ("host_cache_bytes", _whole(0, 2**50)),
+    "PENSTOCK_MAX_MODEL_LEN": ("max_model_len", _whole(2, 2**31)),
+    "PENSTOCK_MAX_RUNNING": ("max_running", _whole(1, MAX_BATCH_SIZE)),
+    "PENSTOCK_ATTENTION": ("attention", str),
+    "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
+    "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
     "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
     "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
     "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -13,9 +13,16 @@ from weakref import WeakKeyDictionary
 
 
 @dataclass(slots=True)
-class _Connection:
+class Age:
+    """When one connection is to close."""
+
     ends_at: float
-    requests: int = 0
+    requests_left: int
+
+    def note(self, now: float) -> bool:
+        """Count one request; return whether its answer is to be the connection's last."""
+        self.requests_left -= 1
+        return now >= self.ends_at or self.requests_left <= 0
 
 
 class Connections:
@@ -30,7 +37,7 @@ class Connections:
         self._age_seconds = age_seconds
         self._most_requests = most_requests
         self._draw = draw
-        self._open: WeakKeyDictionary[asyncio.BaseTransport, _Connection] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[asyncio.BaseTransport, Age] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -39,9 +46,12 @@ class Connections:
         """Count one request; return whether its answer is to be the connection's last."""
         if transport is None:
             return True
-        connection = self._open.get(transport)
-        if connection is None:
-            connection = _Connection(now + self._age_seconds * (0.5 + self._draw()))
-            self._open[transport] = connection
-        connection.requests += 1
-        return now >= connection.ends_at or connection.requests >= self._most_requests
+        return self.age_of(transport, now).note(now)
+
+    def age_of(self, transport: asyncio.BaseTransport, now: float) -> Age:
+        """Return the age of a connection, which begins with the first call for it."""
+        age = self._open.get(transport)
+        if age is None:
+            ends_at = now + self._age_seconds * (0.5 + self._draw())
+            age = self._open[transport] = Age(ends_at, self._most_requests)
+        return age

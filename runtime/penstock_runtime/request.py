@@ -1,16 +1,17 @@
 """A request, its deadline, its order, and its four possible ends. Times are seconds of one monotonic clock."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Tensor = NDArray[np.generic]
+Group = tuple[tuple[str, str, tuple[int, ...]], ...]
+"""What must agree for requests to share a batch: names, dtypes and shapes past the first axis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, gc=False):
     """What one client asked for: named tensors whose first axis is rows.
 
     Every input has the same number of rows (>= 1); `group` is what must agree for requests to share a
@@ -21,7 +22,7 @@ class Request:
     """Unique among the requests an engine holds: made by the HTTP side, never the client's own."""
     inputs: dict[str, Tensor]
     rows: int
-    group: tuple[tuple[str, str, tuple[int, ...]], ...]
+    group: Group
     arrived: float
     deadline: float | None = None
     """None: it may wait for ever."""
@@ -29,9 +30,13 @@ class Request:
     """1 is the highest; 0 is unset and counts as the lowest served class (Triton's convention)."""
     tenant: str = ""
 
+    @property
+    def work(self) -> float:
+        """Predicted work: its rows."""
+        return self.rows
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+
+class Completed(Struct, frozen=True, gc=False):
     """Served."""
 
     outputs: dict[str, Tensor]
@@ -39,8 +44,7 @@ class Completed:
     """From arrival to the start of its batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True, gc=False):
     """The model, the engine or the drain failed it; the reason is told to the client."""
 
     reason: str
@@ -48,15 +52,13 @@ class Failed:
     """Set: the client may try elsewhere (503); None: it is an error of the model (500)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Struct, frozen=True, gc=False):
     """Its deadline passed before its batch began."""
 
     waited_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True, gc=False):
     """Its client went away."""
 
 

@@ -1,10 +1,8 @@
 """The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
 
 import logging
-import re
-import uuid
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 
@@ -15,20 +13,23 @@ from penstock_runtime.health import stuck
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.control import Control
-from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.doors import routes_of, who_is_calling
+from penstock_runtime.protocols.fast_lane.lane import FastLane
+from penstock_runtime.protocols.fast_lane.runner import LaneRunner
+from penstock_runtime.protocols.marks import LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
-    error_reply,
     http_error_reply,
+    of_defect,
     refusal_reply,
+    response_of,
 )
+from penstock_runtime.protocols.request_ids import HEADER_REQUEST_ID, RequestIds
 from penstock_runtime.protocols.tokens import TokenVerifier
+from penstock_runtime.traffic import Traffic
 
 log = logging.getLogger(__name__)
-access_log = logging.getLogger("penstock_runtime.access")
 
-HEADER_REQUEST_ID: Final = "X-Request-Id"
-_REQUEST_ID: Final = re.compile(r"^[\x21-\x7e]{1,128}$")
 CONTROL_BODY_BYTES: Final = 64 * 2**10
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -43,16 +44,19 @@ class ClientServer:
         self._connections = Connections(
             pod.config.connection_age_seconds, pod.config.connection_requests
         )
-        self.answering = 0
-        """Requests whose answer is not yet handed to the socket."""
-        self.heard = float("-inf")
-        """When a client last spoke."""
+        self._ids = RequestIds()
+        self.traffic = Traffic()
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._around])
-        app.add_routes(OpenInference(self._pod).routes())
+        doors = (
+            []
+            if self._pod.callers.open
+            else [who_is_calling(self._pod.callers, self._pod.counters)]
+        )
+        app = web.Application(middlewares=[self._around, *doors])
+        app.add_routes(routes_of(self._pod))
         if self._pod.config.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
         return app
@@ -60,13 +64,17 @@ class ClientServer:
     async def start(self) -> int:
         """Listen; return the port."""
         config = self._pod.config
-        self._runner = web.AppRunner(
-            self.app(),
-            handler_cancellation=True,  # else a client that goes away leaves its request running
-            keepalive_timeout=config.keep_alive_seconds,  # aiohttp's default is an hour
-            access_log=None,
-            shutdown_timeout=2.0,  # drain.py has waited already
-        )
+        settings: dict[str, Any] = {
+            "handler_cancellation": True,  # else a client that goes away leaves its request running
+            "keepalive_timeout": config.keep_alive_seconds,  # aiohttp's default is an hour
+            "access_log": None,
+            "shutdown_timeout": 2.0,  # drain.py has waited already
+        }
+        if config.fast_lane and self._pod.has_plain_lane:
+            lane = FastLane(self._pod, self._connections, self.traffic, self._ids)
+            self._runner = LaneRunner(self.app(), lane, **settings)
+        else:
+            self._runner = web.AppRunner(self.app(), **settings)
         return await listen(self._runner, config.host, config.client_port)
 
     def open_connections(self) -> int:
@@ -81,15 +89,14 @@ class ClientServer:
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        began = self.heard = self._pod.now()
-        given = request.headers.get(HEADER_REQUEST_ID, "")
-        request_id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        began = self._pod.now()
+        request_id = self._ids.choose(request.headers.get(HEADER_REQUEST_ID, ""))
         request[REQUEST_ID] = request_id
-        self.answering += 1
+        self.traffic.began(began)
         try:
             reply = await answer(request, handler)
         finally:
-            self.answering -= 1
+            self.traffic.ended()
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod_name
         reply.headers[hdrs.SERVER] = "penstock"
@@ -97,21 +104,16 @@ class ClientServer:
         if aged or self._pod.health.closing:
             reply.force_close()
         if self._pod.config.access_log:
-            self._log_access(request, reply, self._pod.now() - began)
+            self.traffic.log(
+                request.method,
+                request.path,
+                status=reply.status,
+                seconds=round(self._pod.now() - began, 6),
+                request_id=request_id,
+                remote=request.remote,
+                **request.get(LOGGED, {}),
+            )
         return reply
-
-    def _log_access(self, request: web.Request, reply: web.StreamResponse, seconds: float) -> None:
-        access_log.info(
-            "%s %s",
-            request.method,
-            request.path,
-            extra={
-                "status": reply.status,
-                "seconds": round(seconds, 6),
-                "request_id": request[REQUEST_ID],
-                "remote": request.remote,
-            },
-        )
 
 
 class ClusterServer:
@@ -209,4 +211,4 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise
     except Exception:  # the last line of defence: the client is told, the log has the trace
         log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
-        return error_reply(500, "internal error: the log of this pod has it under the X-Request-Id")
+        return response_of(of_defect())

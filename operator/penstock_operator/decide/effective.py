@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
-from penstock_api.limits import Discipline
+from penstock_api.limits import Discipline, Preemption
 from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.pool import PoolSpec
 from penstock_api.status import BoundedField, PolicyReference
@@ -42,6 +42,7 @@ class EffectiveSpec:
     """`spec.replicas`, bounded: the count in modes Manual and Recommend."""
     max_queue_depth: int
     discipline: Discipline
+    preemption: Preemption
     bounded: tuple[BoundedField, ...]
     policies: tuple[PolicyReference, ...]
     weight: int = 100
@@ -93,6 +94,7 @@ def effective(
         replicas=int(granted["replicas"]),
         max_queue_depth=int(granted[fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(granted[fields.DISCIPLINE])),
+        preemption=Preemption(str(granted[fields.PREEMPTION])),
         bounded=bounded,
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
         weight=int(granted[fields.WEIGHT]),

@@ -31,6 +31,7 @@ MAX_QUEUE_DELAY = "batching.maxQueueDelayMilliseconds"
 MAX_QUEUE_DEPTH = "batching.maxQueueDepth"
 DISCIPLINE = "batching.discipline"
 WEIGHT = "weight"
+PREEMPTION = "batching.preemption"
 
 BUILT_IN: Fields = {
     MIN_REPLICAS: 1,
@@ -47,6 +48,7 @@ BUILT_IN: Fields = {
     MAX_QUEUE_DEPTH: 2048,
     DISCIPLINE: "Priority",
     WEIGHT: 100,
+    PREEMPTION: "LowerPriority",
 }
 """DESIGN, section 2: the sample's live values, without an objective."""
 

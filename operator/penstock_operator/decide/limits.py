@@ -44,6 +44,7 @@ def wanted_limits(effective: EffectiveSpec, cap: int) -> Limits:
         max_queue_depth=effective.max_queue_depth,
         max_queue_delay_milliseconds=effective.law.max_queue_delay_milliseconds,
         discipline=effective.discipline,
+        preemption=effective.preemption,
     )
 
 

@@ -17,8 +17,10 @@ class ArrivalRate:
 
     def note(self, rows: int, now: float) -> None:
         """Count `rows` that arrived at `now`."""
-        self._counted = self._faded(now) + rows
-        self._time = now
+        if now > self._time:
+            self._counted = self._faded(now)
+            self._time = now
+        self._counted += rows
 
     def rows_per_second(self, now: float) -> float:
         """Return the rate as of `now`."""

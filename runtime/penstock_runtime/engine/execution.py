@@ -132,9 +132,23 @@ def assemble(requests: Sequence[Request]) -> Tensors:
     if len(requests) == 1:
         return requests[0].inputs
     return {
-        name: np.concatenate([request.inputs[name] for request in requests])
+        name: _stacked([request.inputs[name] for request in requests])
         for name in requests[0].inputs
     }
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    """Return `parts` under each other; where a group lets their lengths differ (axis 1), zeros fill up."""
+    if len({part.shape[1:] for part in parts}) == 1:
+        return np.concatenate(parts)
+    widest = max(part.shape[1] for part in parts)
+    rows = sum(part.shape[0] for part in parts)
+    stacked = np.zeros((rows, widest, *parts[0].shape[2:]), parts[0].dtype)
+    start = 0
+    for part in parts:
+        stacked[start : start + part.shape[0], : part.shape[1]] = part
+        start += part.shape[0]
+    return stacked
 
 
 def cut(tensors: Tensors, start: int, stop: int) -> Tensors:

@@ -4,35 +4,32 @@ HTTP side to engine: `Submit`, `Cancel`, `SetLimits`, `Drain`. Engine to HTTP si
 Every value is picklable, holds numpy arrays and plain data only, and never a callback or a torch tensor.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
-from penstock_api.limits import CurveSums, LimitsUpdate
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.request import End, Request
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """Admitted requests, in order of admission."""
 
     requests: tuple[Request, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Their clients went away; those already settled are ignored."""
 
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetLimits:
+class SetLimits(Struct, frozen=True):
     """Obey these from the next batch on. Older generations were refused before they got here."""
 
     update: LimitsUpdate
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """Serve what is predicted to finish by `deadline`, fail the rest with `retry_after_seconds`."""
 
     deadline: float
@@ -42,8 +39,7 @@ class Drain:
 ToEngine = Submit | Cancel | SetLimits | Drain
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
+class BatchReport(Struct, frozen=True):
     """One settled batch."""
 
     requests: int
@@ -53,8 +49,7 @@ class BatchReport:
     out_of_memory_splits: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EngineReport:
+class EngineReport(Struct, frozen=True):
     """The engine as it stands after a step."""
 
     waiting: int
@@ -65,11 +60,10 @@ class EngineReport:
     batch_cap_bound: int
     busy_seconds: float
     """Ever-growing; its rate is the engine's busy share."""
-    curve: CurveSums
+    curve: Sums
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What a step ended: request ids with their ends, the batch if one ran, and the engine's state."""
 
     ends: tuple[tuple[str, End], ...]
@@ -77,8 +71,7 @@ class Settled:
     report: EngineReport
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDied:
+class EngineDied(Struct, frozen=True):
     """The last message of an engine: nothing it held will be served."""
 
     reason: str

@@ -1,99 +1,65 @@
-"""The `thread` placement: the engine in a thread of this process (one-shot models with at most one core)."""
+"""The `thread` placement: the engine's book in the event loop, its batches in a thread of this process.
+
+The engine's book-keeping takes microseconds and belongs to the loop, so no lock guards it and a request
+is waiting the moment it is sent. Only running a batch blocks, so only that is handed to the thread. Handing
+over costs two switches of threads that both want the interpreter: a batch on a CPU that is predicted to be
+shorter than that runs in the loop itself, as long as the predictions hold.
+"""
 
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from queue import SimpleQueue
 
 from penstock_api.limits import LimitsUpdate
+from penstock_runtime.batching.former import Batch, WaitUntil
 from penstock_runtime.engine.engine import Engine
-from penstock_runtime.engine.loop import serve
-from penstock_runtime.engine.warm_up import warm_up
+from penstock_runtime.engine.execution import Ran
+from penstock_runtime.engine.warm_up import WarmUp, warm_up
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.link.messages import EngineDied, FromEngine, Settled, ToEngine
+from penstock_runtime.link.brevity import Brevity
+from penstock_runtime.link.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
+from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.models.base import Model, ModelInfo, describe
+from penstock_runtime.request import Request
 
 CLOSE_SECONDS = 30.0
 """How long `close` waits for a running batch; the thread is a daemon, so a stuck one cannot hold the process."""
 
 
-class ThreadInbox:
-    """Messages on their way in: a deque under a condition that neither side holds while it works."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._messages: deque[ToEngine] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def send(self, message: ToEngine) -> None:
-        """Add a message; ignored once closed."""
-        with self._changed:
-            if not self._closed:
-                self._messages.append(message)
-                self._changed.notify()
-
-    def close(self) -> None:
-        """Take no more; what was sent before is still received."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
-        """As `engine.loop.Inbox`."""
-        with self._changed:
-            while not self._messages and not self._closed:
-                left = None if until is None else until - self._clock()
-                if left is not None and left <= 0.0:
-                    return ()
-                self._changed.wait(left)
-            if not self._messages:
-                return None
-            messages, self._messages = self._messages, deque()
-            return messages
-
-
-class ThreadPulse:
-    """The engine's heartbeat: one reference, replaced whole, so that readers need no lock."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._predicted_seconds = 0.0
-        self.last = Heartbeat(clock(), busy=False, predicted_seconds=0.0)
-
-    def begin(self, predicted_seconds: float) -> None:
-        """As `engine.loop.Pulse`."""
-        self._predicted_seconds = predicted_seconds
-        self.beat()
-
-    def beat(self) -> None:
-        """As `engine.loop.Pulse`."""
-        self.last = Heartbeat(self._clock(), busy=True, predicted_seconds=self._predicted_seconds)
-
-    def end(self) -> None:
-        """As `engine.loop.Pulse`."""
-        self.last = Heartbeat(self._clock(), busy=False, predicted_seconds=0.0)
-
-
 class ThreadLink:
-    """An `EngineLink` whose engine loads and runs its model in one thread of its own."""
+    """An `EngineLink` whose model loads and runs in one thread of its own, brief batches aside."""
 
     def __init__(
         self,
         load: Callable[[], Model],
         limits: LimitsUpdate,
         clock: Callable[[], float] = time.monotonic,
+        brief_seconds: float = 0.0,
     ) -> None:
         self._load = load
         self._limits = limits
         self._clock = clock
-        self._inbox = ThreadInbox(clock)
+        self._brevity = Brevity(brief_seconds) if brief_seconds > 0.0 else None
+        """None: every batch is the thread's."""
         self._pulse = ThreadPulse(clock)
         self._thread = threading.Thread(target=self._live, name="penstock-engine", daemon=True)
+        self._work: SimpleQueue[Batch | None] = SimpleQueue()
+        """What the thread is to run; None ends it."""
+        self._inbox: list[ToEngine] = []
+        self._engine: Engine | None = None
+        self._running = False
+        """Whether the thread holds a batch."""
+        self._awake = False
+        """Whether a turn is scheduled."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[ModelInfo]
         """Done once the model serves or has failed to load."""
+        self._idle: asyncio.Future[None] | None = None
+        """Of a `close` that waits for the running batch."""
         self._deliver: Callable[[FromEngine], None]
 
     async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
@@ -105,8 +71,11 @@ class ThreadLink:
         return await self._ready
 
     def send(self, message: ToEngine) -> None:
-        """As `EngineLink.send`."""
-        self._inbox.send(message)
+        """As `EngineLink.send`: what is sent in one round of the loop is taken in together."""
+        if not self._closed:
+            self._inbox.append(message)
+            if not self._awake:
+                self._wake()
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
@@ -114,50 +83,172 @@ class ThreadLink:
 
     async def close(self) -> None:
         """As `EngineLink.close`."""
-        self._inbox.close()
+        if self._closed:
+            return
+        self._closed = True
+        if self._running:
+            self._idle = self._loop.create_future()
+            await asyncio.wait([self._idle], timeout=CLOSE_SECONDS)
+        if self._engine is not None:
+            self._take_in(self._engine)
+            self._engine.fail_all("the engine was closed", retry_after_seconds=1.0)
+            self._tell(self._engine)
+        self._work.put(None)
         if self._thread.ident is not None and self._ready.done():  # nobody waits for a load
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
-    # -- the engine's thread
+    # -- in the loop
+
+    def _wake(self) -> None:
+        if not self._awake and self._engine is not None:
+            self._awake = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._awake = False
+        if self._engine is None:  # it died, or was closed, since this was scheduled
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            self._turn(self._engine)
+        except BaseException as error:  # noqa: BLE001  a model may even call sys.exit
+            self._die(describe(error))
+
+    def _turn(self, engine: Engine) -> None:
+        """Take messages in; if the model is free, form the next batch and run it, or hand it over."""
+        self._take_in(engine)
+        if self._running or self._closed:
+            self._expire_meanwhile(engine)
+            self._tell(engine)
+            return
+        placement = engine.plan(self._clock())
+        if isinstance(placement, Batch):
+            if self._is_brief(engine, placement):
+                self._run_here(engine, placement)
+            else:
+                self._running = True
+                self._pulse.begin(engine.predicted_seconds(placement))
+                self._work.put(placement)
+                self._expire_meanwhile(engine)
+        elif isinstance(placement, WaitUntil):
+            self._wake_at(placement.time)
+        self._tell(engine)
+
+    def _expire_meanwhile(self, engine: Engine) -> None:
+        """While a batch runs, tell whose deadline passes without waiting for its end."""
+        engine.expire(self._clock())
+        expiry = engine.next_expiry()
+        if expiry is not None:
+            self._wake_at(expiry)
+
+    def _wake_at(self, time: float) -> None:
+        self._timer = self._loop.call_later(max(0.0, time - self._clock()), self._wake)
+
+    def _take_in(self, engine: Engine) -> None:
+        """Hand messages to the engine; new limits only between batches, which is when they are obeyed."""
+        messages, self._inbox = self._inbox, []
+        now = self._clock()
+        requests: list[Request] = []
+        for message in messages:
+            if type(message) is Submit:
+                requests += message.requests
+                continue
+            engine.admit(requests, now)
+            requests = []
+            if self._running and isinstance(message, SetLimits):
+                self._inbox.append(message)
+            else:
+                engine.take(message, now)
+        engine.admit(requests, now)
+
+    def _tell(self, engine: Engine) -> None:
+        settled = engine.settled()
+        if settled is not None:
+            self._deliver(settled)
+
+    def _is_brief(self, engine: Engine, batch: Batch) -> bool:
+        return self._brevity is not None and self._brevity.is_brief(
+            batch.rows, engine.predicted_seconds(batch)
+        )
+
+    def _run_here(self, engine: Engine, batch: Batch) -> None:
+        self._take_back(engine, engine.run(batch, self._clock, _nobody_looks))
+        if engine.waiting:
+            self._wake()
+
+    def _take_back(self, engine: Engine, ran: Ran) -> None:
+        engine.settle(ran)
+        if self._brevity is not None:
+            self._brevity.note(ran.runs)
+
+    def _accept(self, model: Model, warmed: WarmUp) -> None:
+        if _has_free_dimensions(model.info) or model.info.backend != "cpu":
+            self._brevity = None  # rows alone do not tell its time, or waiting for it blocks
+        self._engine = Engine(model, self._limits, warmed.bound_rows, warmed.curve)
+        self._tell(self._engine)
+        self._wake()
+        if not self._ready.done():
+            self._ready.set_result(model.info)
+
+    def _refuse(self, error: ModelLoadFailed) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+
+    def _settle(self, ran: Ran) -> None:
+        self._running = False
+        self._pulse.end()
+        if self._engine is not None:
+            self._take_back(self._engine, ran)
+            self._step()
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _die(self, reason: str) -> None:
+        self._running, self._engine, self._closed = False, None, True
+        self._pulse.end()
+        self._work.put(None)
+        self._deliver(EngineDied(reason))
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    # -- in the thread
 
     def _live(self) -> None:
         try:
-            model, engine = self._prepare()
+            model = self._load()
+            warmed = warm_up(model, self._clock)
         except ModelLoadFailed as error:
             self._in_loop(self._refuse, error)
             return
         except BaseException as error:  # noqa: BLE001  a model's code may even call sys.exit
-            self._in_loop(
-                self._refuse, ModelLoadFailed(f"the model did not load: {describe(error)}")
-            )
+            refusal = ModelLoadFailed(f"the model did not load: {describe(error)}")
+            self._in_loop(self._refuse, refusal)
             return
-        self._post(Settled((), None, engine.report()))
-        self._in_loop(self._accept, model.info)
+        self._in_loop(self._accept, model, warmed)
         try:
-            serve(engine, self._inbox, self._post, self._pulse, self._clock)
+            self._serve()
         except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
-            self._inbox.close()
-            self._post(EngineDied(describe(error)))
+            self._in_loop(self._die, describe(error))
 
-    def _prepare(self) -> tuple[Model, Engine]:
-        model = self._load()
-        warmed = warm_up(model, self._clock)
-        return model, Engine(model, self._limits, warmed.bound_rows, warmed.curve)
-
-    def _post(self, message: FromEngine) -> None:
-        self._in_loop(self._deliver, message)
+    def _serve(self) -> None:
+        while (batch := self._work.get()) is not None:
+            engine = self._engine
+            if engine is not None:
+                self._in_loop(self._settle, engine.run(batch, self._clock, self._pulse.beat))
 
     def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
         """Call in the event loop; a loop that has closed has nobody left to tell."""
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            self._inbox.close()
+            self._closed = True
 
-    def _accept(self, info: ModelInfo) -> None:
-        if not self._ready.done():
-            self._ready.set_result(info)
 
-    def _refuse(self, error: ModelLoadFailed) -> None:
-        if not self._ready.done():
-            self._ready.set_exception(error)
+def _nobody_looks() -> None:
+    """Beat for a batch in the loop: while it runs, nobody there can ask for the pulse."""
+
+
+def _has_free_dimensions(info: ModelInfo) -> bool:
+    return any(-1 in spec.shape[1:] for spec in info.inputs)

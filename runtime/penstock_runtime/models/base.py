@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock_runtime.request import Tensor
+from penstock_api.model import Task
+from penstock_runtime.batching.lengths import bucket_of
+from penstock_runtime.request import Group, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,8 @@ class TensorSpec:
     shape: tuple[int, ...]
     bounds: tuple[tuple[int, int], ...] = ()
     """Least and most of every dimension, as the program has them; empty: it does not say."""
+    ragged: bool = False
+    """Whether rows of one batch may differ along axis 1 (texts): shorter ones get zeros behind them."""
 
     def outside(self, shape: tuple[int, ...]) -> str | None:
         """Return which size past the rows is out of `bounds`, in words, or None; rows are the cap's affair."""
@@ -40,6 +44,29 @@ class ModelInfo:
     outputs: tuple[TensorSpec, ...]
     max_rows: int
     """The largest batch the program itself accepts (a `.pt2` has one in its dynamic shape)."""
+    task: Task = Task.TENSOR
+    length_buckets: tuple[int, ...] = ()
+    """Of ragged inputs: lengths up to the same bound share a batch; empty: all lengths do, for none is padded."""
+    labels: tuple[str, ...] = ()
+    """Of a classifier, by index of its output."""
+
+
+def group_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Group:
+    """Return what must agree for `inputs` to share a batch: names, dtypes and shapes past the rows.
+
+    Along a ragged axis the bucket of the length stands for the length.
+    """
+    return tuple(
+        (spec.name, spec.datatype, _shared_shape(spec, inputs[spec.name].shape, info))
+        for spec in info.inputs
+    )
+
+
+def _shared_shape(spec: TensorSpec, shape: tuple[int, ...], info: ModelInfo) -> tuple[int, ...]:
+    if not spec.ragged:
+        return shape[1:]
+    bucket = bucket_of(shape[1], info.length_buckets) if info.length_buckets else 0
+    return (bucket, *shape[2:])
 
 
 class OutOfMemory(Exception):

@@ -35,16 +35,15 @@ def backend_of(device: torch.device) -> str:
     return f"{device.type}:{torch.cuda.get_device_name(device)}"
 
 
-def pin_threads() -> None:
-    """Use no more torch threads than the container has CPUs (two that contend once cost 60x).
+def pin_threads(threads: int | None = None) -> None:
+    """Use `threads` torch threads, or no more than the container has CPUs (two that contend once cost 60x).
 
     To be called in the thread that will run the model: OpenMP keeps the number per thread.
     """
     quota = cpu_quota()
-    threads = torch.get_num_threads()
-    if quota is not None:
-        threads = min(threads, max(1, math.floor(quota)))
-    torch.set_num_threads(threads)
+    allowed = threads if threads is not None else math.floor(quota) if quota is not None else None
+    most = torch.get_num_threads()
+    torch.set_num_threads(most if allowed is None else max(1, min(most, allowed)))
 
 
 @contextmanager

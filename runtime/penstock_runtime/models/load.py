@@ -1,24 +1,42 @@
 """From a pool's `spec.model` to a loaded model."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock_api.model import ModelSource, ModelSpec
+from penstock_api.model import ModelSpec, Task
 from penstock_api.names import MODEL_FOLDER
 from penstock_runtime.models.base import Model, ModelLoadFailed, describe
 from penstock_runtime.models.device import pin_threads
 from penstock_runtime.models.export_program import load_program
 from penstock_runtime.models.module import load_module
+from penstock_runtime.models.torch_model import TorchModel, Wrapping
 
 
-def load(spec: ModelSpec, name: str, folder: Path = Path(MODEL_FOLDER)) -> Model:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a model is computed."""
+
+    threads: int | None = None
+    """Of torch; None: as many as the control group grants."""
+    compile: bool = False
+    """Whether torch.compile is tried: it needs a C++ compiler (CPU) and tens of seconds a model."""
+
+
+def load(
+    spec: ModelSpec,
+    name: str,
+    folder: Path = Path(MODEL_FOLDER),
+    options: Options = Options(),
+) -> Model:
     """Return the model of `spec`, served as `name`; to be called in the thread that will run it.
 
     Raises:
         ModelLoadFailed: with one line that names the file or factory and the remedy.
     """
-    pin_threads()
-    model = _load_source(spec.source, folder)
+    pin_threads(options.threads)
+    model = _load_source(spec, folder)
+    if options.compile:
+        _compile(model)
     try:
         model.info = replace(model.info, name=name)
     except AttributeError as error:
@@ -28,12 +46,31 @@ def load(spec: ModelSpec, name: str, folder: Path = Path(MODEL_FOLDER)) -> Model
     return model
 
 
-def _load_source(source: ModelSource, folder: Path) -> Model:
+def _load_source(spec: ModelSpec, folder: Path) -> Model:
+    source, task = spec.source, spec.task or Task.TENSOR
     if source.persistent_volume_claim is not None:
-        return load_program(folder / source.persistent_volume_claim.path)
+        path = folder / source.persistent_volume_claim.path
+        return load_program(path) if task is Task.TENSOR else _load_encoder(path, task)
     if source.module is not None:
         return load_module(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
         f"spec.model.source.type '{source.type}' has no member of its kind:"
         " set persistentVolumeClaim or module"
     )
+
+
+def _load_encoder(folder: Path, task: Task) -> Model:
+    from penstock_runtime.models.encoders.load import (  # noqa: PLC0415 - transformers, for those who need it
+        load_encoder,
+    )
+
+    return load_encoder(folder, task)
+
+
+def _compile(model: Model) -> None:
+    compilable = model.inner if isinstance(model, Wrapping) else model
+    if not isinstance(compilable, TorchModel):
+        raise ModelLoadFailed(
+            f"{type(model).__name__} cannot be compiled: unset PENSTOCK_COMPILE for this pool"
+        )
+    compilable.compile()

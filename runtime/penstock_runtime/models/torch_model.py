@@ -1,17 +1,21 @@
-"""A torch callable as a `Model`: tensors in and out, inference mode, memory measured on its device."""
+"""A torch callable as a `Model`: tensors in and out, inference mode, memory measured on its device.
 
-from collections.abc import Callable, Mapping, Sequence
+On CUDA its batches cross by pinned memory on a stream of its own, with one wait of the host at the end, and
+batches of few rows replay graphs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.models.device import device_errors
+from penstock_runtime.models.graphs import Call, CudaRecorder, Graphs, Named
 from penstock_runtime.models.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.sample import find_sample
-from penstock_runtime.models.tensors import to_numpy, to_torch
+from penstock_runtime.models.staging import staging_for
 from penstock_runtime.request import Tensor
-
-Call = Callable[[list[torch.Tensor]], object]
 
 
 class TorchModel:
@@ -20,13 +24,20 @@ class TorchModel:
     def __init__(self, info: ModelInfo, call: Call, device: torch.device) -> None:
         self.info = info
         self._call = call
-        self._device = device
+        self.device = device
+        self._staging = staging_for(device)
+        on_cuda = device.type == "cuda"
+        self._run: Named = Graphs(self._named, CudaRecorder()) if on_cuda else self._named
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """As `Model.run`."""
         with device_errors(), torch.inference_mode():
-            tensors = [to_torch(inputs[spec.name], self._device) for spec in self.info.inputs]
-            return {name: to_numpy(one) for name, one in self._named(self._call(tensors)).items()}
+            arrays = [inputs[spec.name] for spec in self.info.inputs]
+            return self._staging.run(self._run, arrays)
+
+    def compile(self) -> None:
+        """Let torch compile it at its first batches, which are the warm-up's; sizes stay dynamic."""
+        self._call = torch.compile(self._call, dynamic=True)
 
     def memory_bound_rows(self) -> int:
         """As `Model.memory_bound_rows`."""
@@ -37,15 +48,25 @@ class TorchModel:
             lambda rows: self._run_and_forget(sample.inputs(rows)),
             row_bytes,
             self.info.max_rows,
-            meter_of(self._device),
+            meter_of(self.device),
         )
 
     def _run_and_forget(self, inputs: dict[str, Tensor]) -> None:
         self.run(inputs)
 
-    def _named(self, result: object) -> Mapping[str, torch.Tensor]:
+    def _named(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        result = self._call(tensors)
         names = [spec.name for spec in self.info.outputs]
+        if isinstance(result, torch.Tensor):
+            return {names[0]: result}
         if isinstance(result, Mapping):
             return {name: result[name] for name in names if name in result}
-        tensors = result if isinstance(result, Sequence) else [result]
-        return dict(zip(names, tensors, strict=False))
+        listed = result if isinstance(result, Sequence) else [result]
+        return dict(zip(names, listed, strict=False))
+
+
+@runtime_checkable
+class Wrapping(Protocol):
+    """A model around another one that torch runs."""
+
+    inner: TorchModel

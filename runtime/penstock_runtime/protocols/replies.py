@@ -1,4 +1,4 @@
-"""How a refusal and an error look on the wire: one JSON object with an `error` key, and the field."""
+"""How an answer looks on the wire; a refusal and an error are one JSON object with an `error` key, and the field."""
 
 import math
 from collections.abc import Mapping
@@ -6,12 +6,70 @@ from typing import Any
 
 import orjson
 from aiohttp import hdrs, web
+from msgspec import Struct
 
 from penstock_runtime.errors import Refusal
 
 JSON = "application/json"
 REQUEST_ID = web.RequestKey("request_id", str)
 """The client's `X-Request-Id`, or one of ours."""
+
+
+class Reply(Struct, frozen=True):
+    """An answer as both lanes write it, but for the headers that every answer has."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    closes: bool = False
+    """Whether the connection cannot be used again."""
+
+
+def response_of(reply: Reply) -> web.Response:
+    """Return `reply` for aiohttp to write."""
+    response = web.Response(
+        body=reply.body,
+        status=reply.status,
+        headers=reply.headers,
+        content_type=reply.content_type,
+    )
+    if reply.closes:
+        response.force_close()
+    return response
+
+
+def error(
+    status: int,
+    message: str,
+    *,
+    field: str | None = None,
+    retry_after_seconds: float | None = None,
+    closes: bool = False,
+    **more: Any,
+) -> Reply:
+    """Return an error's answer; `Retry-After` is whole seconds (RFC 9110), rounded up, at least 1."""
+    body = {"error": message, **({"field": field} if field else {}), **more}
+    headers: tuple[tuple[str, str], ...] = ()
+    if retry_after_seconds is not None:
+        headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
+    return Reply(status, orjson.dumps(body), headers=headers, closes=closes)
+
+
+def of_refusal(refusal: Refusal) -> Reply:
+    """Return a refusal's answer; the connection closes where an unread body may follow."""
+    return error(
+        refusal.status,
+        refusal.message,
+        field=refusal.field,
+        retry_after_seconds=refusal.retry_after_seconds,
+        closes=refusal.closes,
+    )
+
+
+def of_defect() -> Reply:
+    """Return the answer to a request that met a defect of ours."""
+    return error(500, "internal error: the log of this pod has it under the X-Request-Id")
 
 
 def json_reply(
@@ -29,25 +87,15 @@ def error_reply(
     retry_after_seconds: float | None = None,
     **more: Any,
 ) -> web.Response:
-    """Return an error's answer; `Retry-After` is whole seconds (RFC 9110), rounded up, at least 1."""
-    body = {"error": message, **({"field": field} if field else {}), **more}
-    reply = json_reply(body, status)
-    if retry_after_seconds is not None:
-        reply.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(retry_after_seconds)))
-    return reply
+    """Return `error` for aiohttp to write."""
+    return response_of(
+        error(status, message, field=field, retry_after_seconds=retry_after_seconds, **more)
+    )
 
 
 def refusal_reply(refusal: Refusal) -> web.Response:
-    """Return a refusal's answer; the connection closes where an unread body may follow."""
-    reply = error_reply(
-        refusal.status,
-        refusal.message,
-        field=refusal.field,
-        retry_after_seconds=refusal.retry_after_seconds,
-    )
-    if refusal.closes:
-        reply.force_close()
-    return reply
+    """Return `of_refusal` for aiohttp to write."""
+    return response_of(of_refusal(refusal))
 
 
 def http_error_reply(error: web.HTTPException) -> web.Response:

@@ -1,50 +1,73 @@
 """The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.line import Line
+from penstock_runtime.waiting.order import STALE_ALLOWED, Key, Order
 
-Key = tuple[float, int]
-"""A discipline's key, then the order of admission: no two are equal."""
+_Entry = tuple[float, int, Request]
+"""A time, the order of admission, the request; the first two tell entries apart."""
 
 
 class Group:
-    """Requests of one shape, seen from three sides: by order, by arrival, by deadline."""
+    """Requests of one shape, seen from three sides: by order, by arrival, by deadline.
 
-    __slots__ = ("_arrivals", "_deadlines", "_order", "_requests", "rows")
+    Each side is a line in which those who have left stay until they surface, or until they outnumber
+    those who wait; so adding, removing and reading heads cost O(1), amortised, for what comes in order,
+    and O(log n) for the rest.
+    """
 
-    def __init__(self) -> None:
-        self._requests: dict[str, Request] = {}
-        self._order: LazyHeap[Key, str] = LazyHeap()
-        self._arrivals: LazyHeap[float, str] = LazyHeap()
-        self._deadlines: LazyHeap[float, str] = LazyHeap()
+    __slots__ = ("_by_arrival", "_by_deadline", "_order", "_waiting", "rows")
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._waiting: dict[str, _Entry] = {}
+        self._by_arrival: Line[Request] = Line()
+        self._by_deadline: Line[Request] = Line()
         self.rows = 0
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._waiting)
 
-    def add(self, request: Request, key: Key) -> None:
-        """Let `request` wait under `key`."""
-        self._requests[request.id] = request
-        self._order.put(request.id, key)
-        self._arrivals.put(request.id, request.arrived)
+    def add(self, request: Request, sequence: int) -> None:
+        """Let `request` wait; `sequence` is its place in the order of admission."""
+        entry = (request.arrived, sequence, request)
+        self._waiting[request.id] = entry
+        self._order.add(request.id, request, sequence)
+        self._by_arrival.push(entry)
         if request.deadline is not None:
-            self._deadlines.put(request.id, request.deadline)
+            self._by_deadline.push((request.deadline, sequence, request))
         self.rows += request.rows
 
     def remove(self, id: str) -> Request:
         """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
-        request = self._requests.pop(id)
+        request = self._waiting.pop(id)[2]
         self._order.discard(id)
-        self._arrivals.discard(id)
-        self._deadlines.discard(id)
         self.rows -= request.rows
+        self._compact()
         return request
 
-    def first(self) -> Request:
-        """Return the request that is served next; raise IndexError when empty."""
-        return self._requests[self.head()[1]]
+    def take(self, max_rows: int) -> list[Request]:
+        """Remove and return the first in order that fit in `max_rows`, at least one.
+
+        Raises:
+            IndexError: the group is empty.
+        """
+        taken, rows = list[Request](), 0
+        waiting, order = self._waiting, self._order
+        while waiting:
+            name = self.head()[1]
+            request = waiting[name][2]
+            rows += request.rows
+            if taken and rows > max_rows:
+                break
+            order.serve(name, request)
+            del waiting[name]
+            self.rows -= request.rows
+            taken.append(request)
+        self._compact()
+        return taken
 
     def head(self) -> tuple[Key, str]:
         """Return the next request's key and id; raise IndexError when empty."""
@@ -55,27 +78,42 @@ class Group:
 
     def opened(self) -> float:
         """Return when the first of those still waiting arrived; raise IndexError when empty."""
-        head = self._arrivals.head()
-        if head is None:
-            raise IndexError("the group is empty")
-        return head[0]
+        return self._head(self._by_arrival)[0]
 
     def earliest_deadline(self) -> float | None:
         """Return the earliest deadline, or None when nobody has one."""
-        head = self._deadlines.head()
-        return None if head is None else head[0]
+        try:
+            return self._head(self._by_deadline)[0]
+        except IndexError:
+            return None
 
     def first_to_expire(self) -> str:
         """Return the id with the earliest deadline; raise IndexError when nobody has one."""
-        head = self._deadlines.head()
-        if head is None:
-            raise IndexError("nobody in the group has a deadline")
-        return head[1]
+        return self._head(self._by_deadline)[2].id
 
     def entries(self) -> Iterator[tuple[Key, Request]]:
         """Iterate over keys and requests, in no order."""
-        return ((key, self._requests[name]) for key, name in self._order.entries())
+        return ((key, self._waiting[name][2]) for key, name in self._order.entries())
 
-    def change_keys(self, key_of: Callable[[Request], float]) -> None:
-        """Give every request the discipline's key that `key_of` returns; one rebuild."""
-        self._order.change_keys(lambda key, name: (key_of(self._requests[name]), key[1]))
+    def change_order(self, order: Order) -> None:
+        """Let everything wait in `order`, which is empty; one rebuild."""
+        self._order = order
+        for _, sequence, request in self._waiting.values():
+            order.add(request.id, request, sequence)
+
+    def _head(self, line: Line[Request]) -> _Entry:
+        while True:
+            entry = line.head()
+            if self._waits(entry):
+                return entry
+            line.pop()
+
+    def _compact(self) -> None:
+        allowed = 2 * len(self._waiting) + STALE_ALLOWED
+        for line in (self._by_arrival, self._by_deadline):
+            if len(line) > allowed:
+                line.keep(self._waits)
+
+    def _waits(self, entry: _Entry) -> bool:
+        held = self._waiting.get(entry[2].id)
+        return held is not None and held[1] == entry[1]

@@ -1,19 +1,20 @@
 """All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads."""
 
-from dataclasses import dataclass
 from itertools import count
+
+from msgspec import Struct
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.disciplines import order_key
-from penstock_runtime.waiting.group import Group, Key
+from penstock_runtime.waiting.group import Group
 from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.order import Key, order_of
+from penstock_runtime.waiting.tenants import TenantCounters
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """What placement may know of a group without looking past its head."""
 
     shape: Shape
@@ -34,6 +35,7 @@ class WaitingRequests:
 
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
+        self._tenants = TenantCounters()
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -41,6 +43,11 @@ class WaitingRequests:
         self._by_opening: LazyHeap[float, Shape] = LazyHeap()
         self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
         self._by_rows: LazyHeap[int, Shape] = LazyHeap()
+        self._changed: set[Shape] = set()
+        """Groups whose places in the heaps of groups are to be brought up to date before these are read.
+
+        A group that is alone needs no place: then no heap of groups is touched at all.
+        """
         self.rows = 0
 
     def __len__(self) -> int:
@@ -53,13 +60,16 @@ class WaitingRequests:
         """Let `request` wait; its id must not be waiting already (ValueError)."""
         if request.id in self._shape_of:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
-        group = self._groups.get(request.group)
+        shape = request.group
+        group = self._groups.get(shape)
         if group is None:
-            group = self._groups[request.group] = Group()
-        group.add(request, (order_key(self._discipline, request), next(self._sequence)))
-        self._shape_of[request.id] = request.group
+            group = self._groups[shape] = Group(order_of(self._discipline, self._tenants))
+        group.add(request, next(self._sequence))
+        self._shape_of[request.id] = shape
         self.rows += request.rows
-        self._place(request.group, group)
+        self._changed.add(shape)
+        if len(group) == 1 and len(self._groups) > 1:
+            self._place_changed()
 
     def remove(self, id: str) -> Request | None:
         """Return the request called `id`, which no longer waits, or None if it did not wait."""
@@ -72,34 +82,44 @@ class WaitingRequests:
         Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
         larger than `max_rows` is returned alone.
         """
-        group, taken, rows = self._groups[shape], list[Request](), 0
-        while len(group):
-            request = group.first()
-            if taken and rows + request.rows > max_rows:
-                break
-            self._forget(group, request.id)
-            taken.append(request)
-            rows += request.rows
-        self._place(shape, group)
+        group = self._groups[shape]
+        taken = group.take(max_rows)
+        for request in taken:
+            del self._shape_of[request.id]
+            self.rows -= request.rows
+        self._note_change(shape, group)
         return tuple(taken)
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
-        expired = []
-        while (head := self._by_deadline.head()) is not None and head[0] <= now:
-            expired.append(self._take(head[1], self._groups[head[1]].first_to_expire()))
+        expired: list[Request] = []
+        while (first := self._first_to_expire()) is not None and first[0] <= now:
+            expired.append(self._take(first[1], self._groups[first[1]].first_to_expire()))
         return expired
 
     def next_expiry(self) -> float | None:
         """Return the earliest deadline of all, or None when nobody has one."""
-        head = self._by_deadline.head()
-        return None if head is None else head[0]
+        first = self._first_to_expire()
+        return None if first is None else first[0]
+
+    def _first_to_expire(self) -> tuple[float, Shape] | None:
+        if len(self._groups) > 1:
+            self._place_changed()
+            return self._by_deadline.head()
+        for shape, group in self._groups.items():
+            deadline = group.earliest_deadline()
+            return None if deadline is None else (deadline, shape)
+        return None
 
     def heads(self) -> tuple[Head, ...]:
         """Return the groups that can matter next: the first by key, then by opening, deadline and rows.
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        if len(self._groups) <= 1:
+            return tuple([self._head(shape) for shape in self._groups])
+        self._place_changed()
+        self._refresh_first()
         tops = (
             heap.head()
             for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
@@ -108,18 +128,26 @@ class WaitingRequests:
         return tuple(self._head(shape) for shape in shapes)
 
     def change_discipline(self, discipline: Discipline) -> None:
-        """Re-key everything that waits, once; ties keep the order of admission."""
+        """Re-key everything that waits, once; ties keep the order of admission, and counters begin anew."""
         if discipline == self._discipline:
             return
-        self._discipline = discipline
+        self._discipline, self._tenants = discipline, TenantCounters()
         for shape, group in self._groups.items():
-            group.change_keys(lambda request: order_key(discipline, request))
-            self._place(shape, group)
+            group.change_order(order_of(discipline, self._tenants))
+            self._note_change(shape, group)
 
     def in_order(self) -> list[Request]:
         """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
+
+    def _refresh_first(self) -> None:
+        """Under FairShare a head's key grows with its tenant's counter: put right what surfaces stale."""
+        while (top := self._by_key.head()) is not None:
+            key = self._groups[top[1]].head()[0]
+            if key == top[0]:
+                return
+            self._by_key.put(top[1], key)
 
     def _head(self, shape: Shape) -> Head:
         group = self._groups[shape]
@@ -133,23 +161,33 @@ class WaitingRequests:
 
     def _take(self, shape: Shape, id: str) -> Request:
         group = self._groups[shape]
-        request = self._forget(group, id)
-        self._place(shape, group)
-        return request
-
-    def _forget(self, group: Group, id: str) -> Request:
         request = group.remove(id)
         del self._shape_of[id]
         self.rows -= request.rows
+        self._note_change(shape, group)
         return request
+
+    def _note_change(self, shape: Shape, group: Group) -> None:
+        if not len(group):
+            del self._groups[shape]
+            self._changed.discard(shape)
+            if shape in self._by_key:
+                for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
+                    heap.discard(shape)
+        elif len(self._groups) > 1:
+            self._place(shape, group)
+        else:
+            self._changed.add(shape)
+
+    def _place_changed(self) -> None:
+        for shape in self._changed:
+            group = self._groups.get(shape)
+            if group is not None:
+                self._place(shape, group)
+        self._changed.clear()
 
     def _place(self, shape: Shape, group: Group) -> None:
         """Bring the heaps of groups up to date with one group."""
-        if not len(group):
-            del self._groups[shape]
-            for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
-                heap.discard(shape)
-            return
         self._by_key.put(shape, group.head()[0])
         self._by_opening.put(shape, group.opened())
         self._by_rows.put(shape, -group.rows)

@@ -40,7 +40,22 @@ BY_SCHEMA = [
                 }
             }
         },
-        ("persistentVolumeClaim.path", '"m.onnx"'),
+        (
+            "persistentVolumeClaim.path",
+            "m.onnx",
+            "task Tensor",
+            "a .pt2 program is for task Tensor",
+        ),
+    ),
+    Bad(
+        "program-of-a-text-task",
+        {"model": {"task": "Embedding", "source": {**CLAIM, "module": None}}},
+        ("persistentVolumeClaim.path", "resnet/model.pt2", "task Embedding", "a directory"),
+    ),
+    Bad(
+        "text-task-without-a-directory",
+        {"model": {"task": "Classification"}},
+        ("spec.model.task", "Classification", "set source.type to PersistentVolumeClaim"),
     ),
     Bad("bad-model-name", {"model": {"name": "a b"}}, ("spec.model.name", '"a b"')),
     Bad("replicas-below-zero", {"replicas": -1}, ("spec.replicas", "-1")),
@@ -90,9 +105,9 @@ BY_SCHEMA = [
     ),
     Bad("no-queue", {"batching": {"maxQueueDepth": 0}}, ("maxQueueDepth", "0")),
     Bad(
-        "discipline-to-come",
-        {"batching": {"discipline": "FairShare"}},
-        ("batching.discipline", '"FairShare"', '"FirstInFirstOut"'),
+        "unknown-discipline",
+        {"batching": {"discipline": "LastInFirstOut"}},
+        ("batching.discipline", '"LastInFirstOut"', '"FirstInFirstOut"'),
     ),
     Bad(
         "unknown-scaling-mode", {"scaling": {"mode": "auto"}}, ("scaling.mode", '"auto"', '"Auto"')

@@ -12,6 +12,7 @@ LIVE: Object = {
         "maxQueueDelayMilliseconds": 5,
         "maxQueueDepth": 2048,
         "discipline": "EarliestDeadlineFirst",
+        "preemption": "TimeSlice",
     },
     "scaling": {
         "mode": "Hold",
@@ -80,7 +81,7 @@ MODULE_SPEC: Object = {
     **LIVE,
 }
 
-CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"source": CLAIM}}
+CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM}}
 
 CONDITION: Object = {
     "type": "Ready",

@@ -89,6 +89,18 @@ def test_the_source_type_is_immutable(api: Api, make: Make) -> None:
         assert word in said
 
 
+def test_the_task_is_immutable(api: Api, make: Make) -> None:
+    path = make({"model": {"source": {**CLAIM, "module": None}}})
+    said = refused(api, path, {"model": {"task": "Embedding", "source": _directory()}})
+    for word in ("model.task", "was Tensor, got Embedding", "create another pool"):
+        assert word in said
+    api.merge(path, {"spec": {"model": {"task": "Tensor"}}})
+
+
+def _directory() -> dict[str, object]:
+    return {"persistentVolumeClaim": {"path": "minilm"}}
+
+
 def test_the_rest_of_the_source_may_change(api: Api, make: Make) -> None:
     path = make({})
     api.merge(path, {"spec": {"model": {"source": {"module": {"arguments": {"features": "16"}}}}}})

@@ -119,12 +119,19 @@ Start = Callable[..., Awaitable[Running]]
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+def fast_lane() -> bool:
+    """Whether plain requests take the fast lane; modules that judge both lanes parametrise it."""
+    return True
+
+
+@pytest.fixture
+async def start(tmp_path: Path, fast_lane: bool) -> AsyncIterator[Start]:
     """Start a pod with changed settings or limits; stopped at the end of the test."""
     running: list[tuple[Running, ClusterServer]] = []
 
     async def begin(limits: LimitsUpdate = LIMITS, **settings: object) -> Running:
         model = Halves()
+        settings = {"fast_lane": fast_lane, **settings}
         pod = Pod(config(tmp_path, **settings), ThreadLink(lambda: model, limits), limits)
         exposition = Exposition(pod)
         client, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)

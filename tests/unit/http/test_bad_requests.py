@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 Body = dict[str, Any]
+pytestmark = pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "aiohttp"])
 
 
 def good() -> Body:

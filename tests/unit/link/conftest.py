@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -9,13 +10,15 @@ import pytest_asyncio
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.link.base import EngineLink
 from penstock_runtime.link.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
+from penstock_runtime.link.process import ProcessLink
 from penstock_runtime.link.thread import ThreadLink
 from penstock_runtime.models.base import Model, ModelInfo
 from penstock_runtime.request import End, Request
+from tests.unit.link.models import Gate
 
 Place = Callable[[Callable[[], Model], LimitsUpdate], EngineLink]
 
-PLACEMENTS: dict[str, Place] = {"thread": ThreadLink}
+PLACEMENTS: dict[str, Place] = {"thread": ThreadLink, "process": ProcessLink}
 
 
 class Client:
@@ -86,3 +89,9 @@ async def connect(place: Place) -> AsyncIterator[Connect]:
     yield start
     for client in clients:
         await client.link.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """A door that the model shares with the test, in whatever process it lives."""
+    return Gate(tmp_path)

@@ -1,6 +1,11 @@
-"""Models whose batches tests can hold open, spoil, or kill the engine with. Real time, no fakes."""
+"""Models whose batches tests can hold open, spoil, or kill the engine with. Real time, no fakes.
 
-import threading
+They may live in another process than the test, so what the two share is a folder.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -12,26 +17,49 @@ LETHAL = 666.0
 """A value that makes the model raise what no engine can survive."""
 BAD = 13.0
 """A value that makes the model raise an error of its own."""
+PATIENCE_SECONDS = 10.0
 
 
 class Gate:
-    """A door through which every batch of `Gated` must pass."""
+    """A door through which every batch of `Gated` must pass; open at first."""
 
-    def __init__(self) -> None:
-        self.entered = threading.Semaphore(0)
-        """One release a batch that has reached the door."""
-        self._open = threading.Event()
-        self._open.set()
+    def __init__(self, folder: Path) -> None:
+        self._shut, self._rows = folder / "shut", folder / "rows"
+        self._seen = 0
+
+    # -- the test's side
 
     def shut(self) -> None:
-        self._open.clear()
+        self._shut.touch()
 
     def open(self) -> None:
-        self._open.set()
+        self._shut.unlink()
 
-    def passes(self) -> None:
-        self.entered.release()
-        assert self._open.wait(10), "the test never opened the gate"
+    @property
+    def batches(self) -> list[int]:
+        """Rows of every batch that has reached the door."""
+        return [int(one) for one in self._rows.read_text().split()] if self._rows.exists() else []
+
+    def entered(self) -> bool:
+        """Wait until one more batch than last time has reached the door."""
+        self._seen += 1
+        return _soon(lambda: len(self.batches) >= self._seen)
+
+    # -- the model's side
+
+    def passes(self, rows: int) -> None:
+        with self._rows.open("a") as file:
+            file.write(f"{rows}\n")
+        assert _soon(lambda: not self._shut.exists()), "the test never opened the gate"
+
+
+def _soon(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 class Gated:
@@ -39,16 +67,14 @@ class Gated:
 
     def __init__(self, gate: Gate | None = None) -> None:
         self.info: ModelInfo = info()
-        self.batches: list[int] = []
         self._gate = gate
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         x = inputs["x"]
         if not x.any():
             return {"y": x}
-        self.batches.append(x.shape[0])
         if self._gate is not None:
-            self._gate.passes()
+            self._gate.passes(x.shape[0])
         if (x == LETHAL).any():
             raise SystemExit("the model took the engine down")
         if (x == BAD).any():

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.unit.link.models import BAD, LETHAL, Gate, Gated, crashing, exiting, 
 
 async def entered(gate: Gate) -> None:
     """Wait until a batch has reached the gate."""
-    assert await asyncio.to_thread(gate.entered.acquire, timeout=10)
+    assert await asyncio.to_thread(gate.entered)
 
 
 async def test_the_first_report_comes_before_start_returns(connect: Connect) -> None:
@@ -48,10 +49,8 @@ async def test_deliveries_happen_in_the_event_loop(place: Place) -> None:
     assert set(threads) == {threading.current_thread()}
 
 
-async def test_what_arrives_while_a_batch_runs_forms_the_next(connect: Connect) -> None:
-    gate = Gate()
-    model = Gated(gate)
-    client = await connect(lambda: model, limits())
+async def test_what_arrives_while_a_batch_runs_forms_the_next(connect: Connect, gate: Gate) -> None:
+    client = await connect(partial(Gated, gate), limits())
     gate.shut()
     client.submit(a_request("first"))
     await entered(gate)
@@ -59,12 +58,11 @@ async def test_what_arrives_while_a_batch_runs_forms_the_next(connect: Connect) 
         client.submit(a_request(str(n)))
     gate.open()
     await client.ends_of("first", *(str(n) for n in range(5)))
-    assert model.batches == [1, 5]
+    assert gate.batches == [1, 5]
 
 
-async def test_the_report_says_what_runs_while_it_runs(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits(cap=2))
+async def test_the_report_says_what_runs_while_it_runs(connect: Connect, gate: Gate) -> None:
+    client = await connect(partial(Gated, gate), limits(cap=2))
     gate.shut()
     client.submit(*(a_request(str(n)) for n in range(3)))
     await entered(gate)
@@ -75,9 +73,8 @@ async def test_the_report_says_what_runs_while_it_runs(connect: Connect) -> None
     assert client.settled[-1].report.waiting == 0
 
 
-async def test_one_message_a_step(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits(cap=4))
+async def test_one_message_a_step(connect: Connect, gate: Gate) -> None:
+    client = await connect(partial(Gated, gate), limits(cap=4))
     gate.shut()
     client.submit(*(a_request(str(n)) for n in range(16)))
     await entered(gate)
@@ -99,10 +96,10 @@ async def test_a_model_error_fails_its_request_and_the_engine_lives_on(connect: 
     assert client.deaths == []
 
 
-async def test_a_request_cancelled_while_waiting_is_never_computed(connect: Connect) -> None:
-    gate = Gate()
-    model = Gated(gate)
-    client = await connect(lambda: model, limits())
+async def test_a_request_cancelled_while_waiting_is_never_computed(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits())
     gate.shut()
     client.submit(a_request("running"))
     await entered(gate)
@@ -110,12 +107,13 @@ async def test_a_request_cancelled_while_waiting_is_never_computed(connect: Conn
     client.send(Cancel(("gone",)))
     gate.open()
     assert await client.ends_of("gone") == [Cancelled()]
-    assert model.batches == [1]
+    assert gate.batches == [1]
 
 
-async def test_a_request_cancelled_while_running_ends_cancelled(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits())
+async def test_a_request_cancelled_while_running_ends_cancelled(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits())
     gate.shut()
     client.submit(a_request("gone"), a_request("mate"))
     await entered(gate)
@@ -126,10 +124,10 @@ async def test_a_request_cancelled_while_running_ends_cancelled(connect: Connect
     assert answer(mate) == 2.0
 
 
-async def test_a_deadline_that_passes_behind_a_long_batch_expires(connect: Connect) -> None:
-    gate = Gate()
-    model = Gated(gate)
-    client = await connect(lambda: model, limits())
+async def test_a_deadline_that_passes_behind_a_long_batch_expires(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits())
     gate.shut()
     client.submit(a_request("running"))
     await entered(gate)
@@ -140,7 +138,7 @@ async def test_a_deadline_that_passes_behind_a_long_batch_expires(connect: Conne
     (end,) = await client.ends_of("hasty")
     assert isinstance(end, Expired)
     assert end.waited_seconds >= 0.01
-    assert model.batches == [1]
+    assert gate.batches == [1]
 
 
 async def test_new_limits_are_acknowledged_by_an_idle_engine(connect: Connect) -> None:
@@ -152,9 +150,8 @@ async def test_new_limits_are_acknowledged_by_an_idle_engine(connect: Connect) -
     assert {settled.batch.rows for settled in client.settled if settled.batch} == {3}
 
 
-async def test_a_drain_past_its_deadline_fails_what_waits(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits(cap=1))
+async def test_a_drain_past_its_deadline_fails_what_waits(connect: Connect, gate: Gate) -> None:
+    client = await connect(partial(Gated, gate), limits(cap=1))
     gate.shut()
     client.submit(a_request("running"), a_request("waiting"))
     await entered(gate)
@@ -165,9 +162,10 @@ async def test_a_drain_past_its_deadline_fails_what_waits(connect: Connect) -> N
     assert waiting == Failed("draining", 3.0)
 
 
-async def test_the_heartbeat_shows_a_running_batch_and_then_rest(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits())
+async def test_the_heartbeat_shows_a_running_batch_and_then_rest(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits())
     assert not client.link.heartbeat().busy
     gate.shut()
     before = time.monotonic()
@@ -196,9 +194,10 @@ async def test_the_engines_death_is_told_once_and_sends_are_ignored_after_it(
     assert client.delivered[-1] is client.deaths[0]
 
 
-async def test_closing_lets_the_running_batch_finish_and_fails_the_rest(connect: Connect) -> None:
-    gate = Gate()
-    client = await connect(lambda: Gated(gate), limits(cap=1))
+async def test_closing_lets_the_running_batch_finish_and_fails_the_rest(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits(cap=1))
     gate.shut()
     client.submit(a_request("running"), a_request("waiting"))
     await entered(gate)

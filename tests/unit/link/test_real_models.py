@@ -1,6 +1,7 @@
 """From a file or a factory to answers: real torch, in the engine's own place."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,10 @@ import torch
 
 from penstock_api.model import ModelSpec
 from penstock_runtime.models.load import load
-from penstock_runtime.models.module import _serve_module
 from penstock_runtime.request import Completed, End, Failed, Request, Tensor
 from tests.unit.engine.builders import limits
 from tests.unit.link.conftest import Connect
-from tests.unit.models.programs import Affine, Fitting, batch, export
+from tests.unit.models.programs import Affine, batch, export
 
 
 def a_call(name: str, tensor: str, x: Tensor) -> Request:
@@ -32,7 +32,7 @@ async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path:
     spec = ModelSpec.model_validate(
         {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
     )
-    client = await connect(lambda: load(spec, "served", tmp_path), limits(cap=64))
+    client = await connect(partial(load, spec, "served", tmp_path), limits(cap=64))
     assert client.settled[0].report.batch_cap_bound <= 16
     client.submit(*(a_call(str(n), "x", np.full((2, 4), n, np.float32)) for n in range(20)))
     ends = await client.ends_of(*(str(n) for n in range(20)))
@@ -42,9 +42,9 @@ async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path:
 async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_nobody(
     connect: Connect,
 ) -> None:
-    module = Fitting(rows=4096)
-    client = await connect(lambda: _serve_module(module, "tests:Fitting"), limits(cap=16))
-    module.rows = 3
+    module = {"factory": "tests.unit.models.programs:shrinking"}
+    spec = ModelSpec.model_validate({"source": {"type": "Module", "module": module}})
+    client = await connect(partial(load, spec, "served"), limits(cap=16))
     client.submit(*(a_call(str(n), "INPUT", np.full((1, 4), n, np.float32)) for n in range(16)))
     ends = await client.ends_of(*(str(n) for n in range(16)))
     assert [output(end, "OUTPUT") for end in ends] == [[[3.0 * n] * 4] for n in range(16)]
@@ -61,7 +61,7 @@ async def test_a_shape_that_the_program_refuses_fails_alone(
     spec = ModelSpec.model_validate(
         {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
     )
-    client = await connect(lambda: load(spec, "served", tmp_path), limits())
+    client = await connect(partial(load, spec, "served", tmp_path), limits())
     client.submit(a_call("long", "x", np.ones((1, 9), np.float32)))
     client.submit(a_call("short", "x", np.ones((1, 2), np.float32)))
     long, short = await client.ends_of("long", "short")

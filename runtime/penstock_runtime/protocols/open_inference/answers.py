@@ -4,20 +4,20 @@ import gzip
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import cache, lru_cache
 
 import numpy as np
 import orjson
+from msgspec import Struct
 
 from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.models.datatypes import datatype_of
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput
 from penstock_runtime.request import Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A body; `header_length` is that of its JSON part, None where JSON is all of it."""
 
     body: bytes
@@ -33,16 +33,16 @@ def render(
     is what Triton does (server#3870), and a null would not be a number. Clients with a strict parser ask
     for binary data.
     """
-    datatypes = {spec.name: spec.datatype for spec in model.outputs}
+    if id is None and len(wanted) == 1 and not wanted[0].binary:
+        array = outputs[wanted[0].name]
+        start = _whole_start(model.name, wanted[0].name, array.dtype, array.shape)
+        return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
     binary: list[bytes] = []
-    rendered = [_output(one, outputs[one.name], datatypes[one.name], binary) for one in wanted]
-    head: dict[str, Any] = {"model_name": model.name, "model_version": MODEL_VERSION}
-    if id is not None:
-        head["id"] = id
-    text = orjson.dumps({**head, "outputs": rendered})
+    rendered = [_output(one, outputs[one.name], binary) for one in wanted]
+    text = b"".join((_opening(model.name, id), b",".join(rendered), b"]}"))
     if not any(one.binary for one in wanted):
         return Answer(text, None)
-    return Answer(b"".join([text, *binary]), len(text))
+    return Answer(b"".join((text, *binary)), len(text))
 
 
 def compress(body: bytes, coding: str) -> bytes:
@@ -52,18 +52,46 @@ def compress(body: bytes, coding: str) -> bytes:
     )
 
 
-def _output(
-    wanted: WantedOutput, array: Tensor, datatype: str, binary: list[bytes]
-) -> dict[str, Any]:
-    head = {"name": wanted.name, "datatype": datatype, "shape": list(array.shape)}
+def _opening(model: str, id: str | None) -> bytes:
+    if id is None:
+        return _opening_without_id(model)
+    head = {"model_name": model, "model_version": MODEL_VERSION, "id": id}
+    return orjson.dumps(head)[:-1] + b',"outputs":['
+
+
+@cache
+def _opening_without_id(model: str) -> bytes:
+    head = {"model_name": model, "model_version": MODEL_VERSION}
+    return orjson.dumps(head)[:-1] + b',"outputs":['
+
+
+def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
+    described = _described(wanted.name, array.dtype, array.shape)
     if wanted.binary:
         data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
         binary.append(data)
-        return {**head, "parameters": {"binary_data_size": len(data)}}
-    return {**head, "data": orjson.Fragment(_numbers(np.ascontiguousarray(array).reshape(-1)))}
+        return b'%b,"parameters":{"binary_data_size":%d}}' % (described, len(data))
+    return b'%b,"data":%b}' % (described, _numbers(array))
 
 
-def _numbers(flat: Tensor) -> bytes:
-    if flat.dtype.kind == "f" and not bool(np.isfinite(flat).all()):
-        return json.dumps(flat.tolist()).encode()
-    return orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
+@lru_cache(maxsize=1024)
+def _whole_start(
+    model: str, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> bytes:
+    """Return all of an answer of one JSON output up to its data."""
+    return b'%b%b,"data":' % (_opening_without_id(model), _described(name, dtype, shape))
+
+
+@lru_cache(maxsize=1024)
+def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
+    """Return an output's JSON but for its data: the same for every answer of one shape."""
+    head = {"name": name, "datatype": datatype_of(dtype), "shape": shape}
+    return orjson.dumps(head)[:-1]
+
+
+def _numbers(array: Tensor) -> bytes:
+    """Return the elements, row-major, as one JSON list."""
+    text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
+    if b"null" in text:  # how orjson writes what JSON lacks
+        return json.dumps(array.reshape(-1).tolist()).encode()
+    return text

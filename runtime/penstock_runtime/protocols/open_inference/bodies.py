@@ -61,7 +61,7 @@ async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearr
     return body
 
 
-def split(body: bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
+def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
     """Return the JSON object and the binary data behind it.
 
     Raises:

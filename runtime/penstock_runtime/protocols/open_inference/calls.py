@@ -1,27 +1,27 @@
 """One `infer` body, judged against the model: every fault names its field, its value and the remedy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from penstock_runtime.errors import BadInput
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
 from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
-from penstock_runtime.request import Tensor
+from penstock_runtime.request import Group, Tensor
 
 MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
 
 
-@dataclass(frozen=True, slots=True)
-class InferCall:
+class InferCall(Struct, frozen=True):
     """A valid call. Inputs are in the model's own order, `rows` is their common first axis."""
 
     id: str | None
     inputs: dict[str, Tensor]
     rows: int
-    group: tuple[tuple[str, str, tuple[int, ...]], ...]
+    group: Group
     priority: int
     timeout_seconds: float | None
     """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
@@ -39,16 +39,27 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
     inputs = _inputs(wire, binary, model)
+    priority, timeout_seconds = order_of(parameters)
     return InferCall(
         id=name,
         inputs=inputs,
         rows=_rows(inputs, wire["inputs"], most_rows),
-        group=tuple((name, one.dtype.name, one.shape[1:]) for name, one in inputs.items()),
-        priority=_whole(parameters, "priority", "0 (unset) or 1 (highest) and up"),
-        timeout_seconds=_whole(parameters, "timeout", "microseconds, 0 for none") * MICROSECONDS
-        or None,
+        group=group_of(model, inputs),
+        priority=priority,
+        timeout_seconds=timeout_seconds,
         outputs=wanted_outputs(wire, parameters, model),
     )
+
+
+def order_of(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
+    """Return `priority` and `timeout` (seconds, None for none) of a call's parameters.
+
+    Raises:
+        BadInput: one of them is no whole number, or negative.
+    """
+    priority = _whole(parameters, "priority", "0 (unset) or 1 (highest) and up")
+    microseconds = _whole(parameters, "timeout", "microseconds, 0 for none")
+    return priority, microseconds * MICROSECONDS or None
 
 
 def an_object(value: Any, field: str) -> dict[str, Any]:

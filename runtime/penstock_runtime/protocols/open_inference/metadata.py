@@ -4,10 +4,14 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from penstock_api.model import Task
 from penstock_runtime.models.base import ModelInfo, TensorSpec
 
 MODEL_VERSION: Final = "1"
 """A pool serves one version: another model is another pool, or a rollout."""
+
+TEXT: Final = "text"
+"""The input of a text encoder that holds texts; its other inputs are tokens."""
 
 EXTENSIONS: Final = (
     "binary_tensor_data",
@@ -23,13 +27,16 @@ def server() -> dict[str, Any]:
 
 
 def model(info: ModelInfo) -> dict[str, Any]:
-    """Return the answer to `GET /v2/models/{model}`."""
+    """Return the answer to `GET /v2/models/{model}`; a text encoder takes `text`, or else its tokens."""
+    text = [] if info.task is Task.TENSOR else [{"name": TEXT, "datatype": "BYTES", "shape": [-1]}]
+    labels = {"parameters": {"labels": list(info.labels)}} if info.labels else {}
     return {
         "name": info.name,
         "versions": [MODEL_VERSION],
         "platform": info.platform,
-        "inputs": [_tensor(one) for one in info.inputs],
+        "inputs": [*text, *(_tensor(one) for one in info.inputs)],
         "outputs": [_tensor(one) for one in info.outputs],
+        **labels,
     }
 
 

@@ -1,7 +1,8 @@
 """Which outputs a call wants, and in which form."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo
@@ -9,8 +10,7 @@ from penstock_runtime.models.base import ModelInfo
 _UNSUPPORTED = ("classification", "shared_memory_region")
 
 
-@dataclass(frozen=True, slots=True)
-class WantedOutput:
+class WantedOutput(Struct, frozen=True):
     """One output; `binary` puts it behind the JSON instead of inside."""
 
     name: str

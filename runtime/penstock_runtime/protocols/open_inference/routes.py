@@ -1,26 +1,24 @@
 """The routes of KServe v2 on the client port."""
 
 import asyncio
-import logging
-from typing import assert_never
 
 from aiohttp import hdrs, web
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.admission import Ticket
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.open_inference import answers, bodies, calls, metadata
-from penstock_runtime.protocols.replies import JSON, REQUEST_ID, error_reply, json_reply
-from penstock_runtime.request import Cancelled, Completed, Expired, Failed, Request
-
-log = logging.getLogger(__name__)
+from penstock_runtime.protocols.open_inference import answers, bodies, calls, ends, metadata, texts
+from penstock_runtime.protocols.replies import (
+    REQUEST_ID,
+    Reply,
+    error_reply,
+    json_reply,
+    response_of,
+)
 
 HEADER_TIMEOUT = "X-Request-Timeout-Ms"
-HEADER_QUEUE_SECONDS = "X-Penstock-Queue-Seconds"
 COMPRESS_IN_THREAD_BYTES = 2**20
-BINARY = "application/octet-stream"
 
 
 class OpenInference:
@@ -107,24 +105,16 @@ class OpenInference:
             body = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
             pod.admission.hold_bytes(ticket, len(body))
             wire, binary = bodies.split(body, request.headers.get(bodies.HEADER_LENGTH))
-            call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+            if pod.texts is not None and texts.asked(wire):
+                call = await texts.parse(wire, binary, model, pod.texts, MAX_BATCH_SIZE)
+            else:
+                call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
             pod.admission.count_rows(ticket, call.rows)
-            end = await pod.admission.serve(ticket, _to_request(request, ticket, call))
-        match end:
-            case Completed():
-                return await _served(request, end, call, model)
-            case Failed():
-                return _failed(request, end)
-            case Expired():
-                return error_reply(
-                    504,
-                    f"the deadline passed after {end.waited_seconds:.3f} s of waiting: allow more time",
-                    field="parameters.timeout",
-                )
-            case Cancelled():
-                return error_reply(499, "the request was cancelled")
-            case _:
-                assert_never(end)
+            end = await pod.admission.serve(
+                ticket, ends.to_request(ticket, call, header_seconds(request))
+            )
+        reply = ends.reply_to(end, call, model, request[REQUEST_ID])
+        return response_of(await _in_wanted_coding(request, reply))
 
     def _check_model(self, request: web.Request) -> None:
         held = self._pod.config.model_name
@@ -146,20 +136,8 @@ class OpenInference:
         return self._pod.model
 
 
-def _to_request(request: web.Request, ticket: Ticket, call: calls.InferCall) -> Request:
-    seconds = [one for one in (call.timeout_seconds, _header_seconds(request)) if one is not None]
-    return Request(
-        id=ticket.id,
-        inputs=call.inputs,
-        rows=call.rows,
-        group=call.group,
-        arrived=ticket.arrived,
-        deadline=ticket.arrived + min(seconds) if seconds else None,
-        priority=call.priority,
-    )
-
-
-def _header_seconds(request: web.Request) -> float | None:
+def header_seconds(request: web.Request) -> float | None:
+    """Return the time that `X-Request-Timeout-Ms` allows; raise BadInput when it is no number above 0."""
     text = request.headers.get(HEADER_TIMEOUT)
     if text is None:
         return None
@@ -171,31 +149,24 @@ def _header_seconds(request: web.Request) -> float | None:
     return int(text) / 1000
 
 
-async def _served(
-    request: web.Request, end: Completed, call: calls.InferCall, model: ModelInfo
-) -> web.Response:
-    answer = answers.render(call.id, end.outputs, call.outputs, model)
-    headers = {HEADER_QUEUE_SECONDS: f"{end.queue_seconds:.6f}"}
-    if answer.header_length is not None:
-        headers[bodies.HEADER_LENGTH] = str(answer.header_length)
-    body = answer.body
+async def _in_wanted_coding(request: web.Request, reply: Reply) -> Reply:
+    """Compress a served answer where one coding alone is named.
+
+    One alone is a wish (tritonclient's response_compression_algorithm); the lists that every client sends
+    unasked are only a permission, and compressing costs more than it saves in a cluster.
+    """
     coding = request.headers.get(hdrs.ACCEPT_ENCODING, "").strip().lower()
-    if coding in ("gzip", "deflate"):
-        # One coding alone is a wish (tritonclient's response_compression_algorithm); the lists that every
-        # client sends unasked are only a permission, and compressing costs more than it saves in a cluster.
-        headers[hdrs.CONTENT_ENCODING] = coding
-        body = await _compressed(body, coding)
-    kind = JSON if answer.header_length is None else BINARY
-    return web.Response(body=body, headers=headers, content_type=kind)
+    if reply.status != 200 or coding not in ("gzip", "deflate"):
+        return reply
+    return Reply(
+        reply.status,
+        await _compressed(reply.body, coding),
+        reply.content_type,
+        (*reply.headers, (hdrs.CONTENT_ENCODING, coding)),
+    )
 
 
 async def _compressed(body: bytes, coding: str) -> bytes:
     if len(body) < COMPRESS_IN_THREAD_BYTES:
         return answers.compress(body, coding)
     return await asyncio.to_thread(answers.compress, body, coding)
-
-
-def _failed(request: web.Request, end: Failed) -> web.Response:
-    log.warning("a request failed: %s", end.reason, extra={"request_id": request.get(REQUEST_ID)})
-    status = 500 if end.retry_after_seconds is None else 503
-    return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)

@@ -1,0 +1,108 @@
+"""The child's side of the `process` placement: `python -m penstock_runtime.link.engine_process SOCKET MEMORY`.
+
+It knows no asyncio and no aiohttp: it blocks on its socket when it has nothing to do, and on its parent when
+the parent is slow to read. The parent closing its side, or dying, is the order to stop.
+"""
+
+import mmap
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock_runtime.engine.engine import Engine
+from penstock_runtime.engine.loop import serve
+from penstock_runtime.engine.warm_up import warm_up
+from penstock_runtime.link.frames import Frames
+from penstock_runtime.link.messages import EngineDied, Settled, ToEngine
+from penstock_runtime.link.opening import FROM_ENGINE, MEMORY_BYTES, Begin, Loaded, NotLoaded
+from penstock_runtime.link.shared_pulse import SharedPulse
+from penstock_runtime.models.base import Model, ModelLoadFailed, describe
+
+RECEIVE_BYTES = 2**20
+
+
+class ProcessInbox:
+    """As `engine.loop.Inbox`, over a socket."""
+
+    def __init__(self, connection: socket.socket, frames: Frames) -> None:
+        self._connection = connection
+        self._frames = frames
+        self._closed = False
+
+    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
+        """Return all that has come; wait until `until` for the first of it, None once the parent is gone."""
+        messages: list[Any] = []
+        while not self._closed and self._readable(until, waiting=not messages):
+            data = self._connection.recv(RECEIVE_BYTES)
+            self._closed = not data
+            messages.extend(one for frame in self._frames.decode(data) for one in frame)
+        return None if self._closed and not messages else messages
+
+    def _readable(self, until: float | None, *, waiting: bool) -> bool:
+        seconds = 0.0 if not waiting else None
+        if waiting and until is not None:
+            seconds = max(0.0, until - time.monotonic())
+        return bool(select.select([self._connection], (), (), seconds)[0])
+
+
+class Child:
+    """One engine's life in this process."""
+
+    def __init__(self, connection: socket.socket, memory: mmap.mmap) -> None:
+        self._connection = connection
+        self._frames = Frames(memory, FROM_ENGINE)
+        self._inbox = ProcessInbox(connection, self._frames)
+        self._pulse = SharedPulse(memory, time.monotonic)
+
+    def live(self) -> int:
+        """Load, serve until the parent is done; return the exit code."""
+        begin: Any = (self._inbox.receive(None) or (None,))[0]
+        if not isinstance(begin, Begin):
+            return 1
+        try:
+            model, engine = _prepare(begin)
+        except ModelLoadFailed as error:
+            return self._last_word(NotLoaded(str(error)))
+        except BaseException as error:  # noqa: BLE001  a model's code may even call sys.exit
+            return self._last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        self._post(Settled((), None, engine.report()))
+        self._post(Loaded(model.info))
+        try:
+            serve(engine, self._inbox, self._post, self._pulse, time.monotonic)
+        except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
+            return self._last_word(EngineDied(describe(error)))
+        return 0
+
+    def _last_word(self, message: object) -> int:
+        self._post(message)
+        return 1
+
+    def _post(self, message: object) -> None:
+        with suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # a parent that is gone: the inbox says so
+            self._connection.sendall(self._frames.encode((message,)))
+
+
+def _prepare(begin: Begin) -> tuple[Model, Engine]:
+    model = begin.load()
+    warmed = warm_up(model, time.monotonic)
+    return model, Engine(model, begin.limits, warmed.bound_rows, warmed.curve)
+
+
+def main(connection: int, memory: int) -> int:
+    """Serve over two inherited descriptors."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group: the parent decides
+    with socket.socket(fileno=connection) as channel:
+        return Child(channel, mmap.mmap(memory, MEMORY_BYTES)).live()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,86 @@
+"""Memory that two processes share: one side lends blocks of it, the other hands them back when done.
+
+It is an anonymous file (`memfd_create`), so it is as large as it needs to be whatever the container's
+`/dev/shm` is, counts as the pod's memory page by page as it is touched, and leaves nothing behind.
+"""
+
+import mmap
+import os
+import weakref
+from bisect import insort
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGNMENT = 64
+"""Of every block and array, a cache line: numpy and torch read aligned data faster."""
+
+
+def aligned(size: int) -> int:
+    """Return `size` rounded up to ALIGNMENT."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def create(size: int) -> int:
+    """Return the descriptor of a new anonymous file of `size` bytes."""
+    descriptor = os.memfd_create("penstock-link", os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+class Lender:
+    """Who may hand out a part of the shared memory: first fit from below, so that few pages are ever touched."""
+
+    def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
+        self._memory = memoryview(memory)
+        self._free = [(start, size)]
+        self._lent: dict[int, int] = {}
+
+    @property
+    def lent_bytes(self) -> int:
+        """How much is out."""
+        return sum(self._lent.values())
+
+    def lend(self, size: int) -> tuple[int, memoryview] | None:
+        """Return the place of a block and its memory, or None while no gap is large enough."""
+        size = max(ALIGNMENT, aligned(size))
+        for index, (start, gap) in enumerate(self._free):
+            if gap >= size:
+                self._free[index : index + 1] = [(start + size, gap - size)] if gap > size else []
+                self._lent[start] = size
+                return start, self._memory[start : start + size]
+        return None
+
+    def take_back(self, start: int) -> None:
+        """Take a block back; raise KeyError when it is not out."""
+        insort(self._free, (start, self._lent.pop(start)))
+        merged: list[tuple[int, int]] = []
+        for one, size in self._free:
+            if merged and sum(merged[-1]) == one:
+                merged[-1] = (merged[-1][0], merged[-1][1] + size)
+            else:
+                merged.append((one, size))
+        self._free = merged
+
+
+class Borrower:
+    """Who reads the blocks of the other side; a block is done with when the last array over it has died."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self._done: list[int] = []
+
+    def borrow(self, start: int, size: int) -> NDArray[np.uint8]:
+        """Return the block at `start`."""
+        block = np.frombuffer(self._memory, np.uint8, size, start)
+        watch = weakref.finalize(block, self._done.append, start)
+        watch.atexit = False
+        return block
+
+    def done(self) -> tuple[int, ...]:
+        """Return the blocks to hand back, each once."""
+        done = self._done
+        # finalizers append from any thread: what is taken out is exactly what was read
+        taken = tuple(done[: len(done)])
+        del done[: len(taken)]
+        return taken

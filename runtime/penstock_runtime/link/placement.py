@@ -1,0 +1,57 @@
+"""Where the engine goes, with how many threads, on which CPUs: pure (RUNTIME.md, Topology)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Placement(StrEnum):
+    """Where an engine runs its model."""
+
+    THREAD = "Thread"
+    PROCESS = "Process"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this container may use."""
+
+    allowed: frozenset[int]
+    """CPUs that the scheduler may give it (sched_getaffinity)."""
+    online: int
+    """CPUs of the whole machine."""
+    quota: float | None
+    """CPUs' worth of time that its control group grants; None: no limit."""
+    cuda: bool
+    """Whether an NVIDIA driver shows it a device."""
+
+    @property
+    def cores(self) -> float:
+        """How many CPUs' worth of time it has."""
+        return min(len(self.allowed), self.quota or len(self.allowed))
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What the engine gets."""
+
+    placement: Placement
+    threads: int
+    engine_cpus: frozenset[int]
+    """Empty: the kernel chooses."""
+    http_cpus: frozenset[int]
+
+
+def seat(machine: Machine, wish: Placement | None = None, *, generates: bool = False) -> Seat:
+    """Return the engine's seat: beside a busy loop only a one-shot model with at most one core is better off.
+
+    In a process of its own the engine leaves one core to the HTTP side. CPUs are pinned only where the
+    container has some for itself (the kubelet's static CPU policy): on shared ones the kernel knows better.
+    """
+    by_rule = machine.cuda or generates or machine.cores >= 2
+    placement = wish or (Placement.PROCESS if by_rule else Placement.THREAD)
+    cores = max(1, int(machine.cores))
+    if placement is Placement.THREAD or cores == 1:
+        return Seat(placement, cores, frozenset(), frozenset())
+    own = len(machine.allowed) < machine.online and len(machine.allowed) <= machine.cores
+    http = frozenset((min(machine.allowed),)) if own else frozenset[int]()
+    return Seat(placement, cores - 1, machine.allowed - http if own else frozenset(), http)

@@ -1,0 +1,142 @@
+"""The `process` placement: the engine in a process of its own (CUDA, generation, two cores or more).
+
+An engine thread beside a busy event loop slows every step, and no switch interval cures it (RUNTIME.md,
+Topology). Here the two share memory and a socket: one frame a message, tensors in shared memory, the
+heartbeat readable without asking.
+"""
+
+import asyncio
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.link import lending
+from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.link.frames import Frames
+from penstock_runtime.link.messages import EngineDied, FromEngine, ToEngine
+from penstock_runtime.link.opening import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
+from penstock_runtime.link.shared_pulse import SharedPulse
+from penstock_runtime.link.wire import Wire
+from penstock_runtime.models.base import Model, ModelInfo
+
+CLOSE_SECONDS = 30.0
+"""How long `close` waits for a running batch before it kills the process."""
+_CHILD = "penstock_runtime.link.engine_process"
+
+
+class ProcessLink:
+    """An `EngineLink` whose engine loads and runs its model in a child process.
+
+    `load` crosses to the child, so it is picklable: a function of a module, or a `functools.partial` of one.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Model],
+        limits: LimitsUpdate,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._begin = Begin(load, limits)
+        self._beat = Heartbeat(clock(), busy=False, predicted_seconds=0.0)
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = asyncio.Event()
+        self._dead = False
+        self._closing = False
+        self._pulse: SharedPulse
+        self._wire: Wire
+        self._ready: asyncio.Future[ModelInfo]
+        self._deliver: Callable[[FromEngine], None]
+
+    async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
+        """As `EngineLink.start`."""
+        self._deliver = deliver
+        self._ready = asyncio.get_running_loop().create_future()
+        self._spawn()
+        self._wire.send(self._begin)
+        return await self._ready
+
+    def send(self, message: ToEngine) -> None:
+        """As `EngineLink.send`."""
+        if self._process is not None and not self._dead:
+            self._wire.send(message)
+
+    def heartbeat(self) -> Heartbeat:
+        """As `EngineLink.heartbeat`."""
+        return self._beat if self._process is None else self._pulse.read(self._beat)
+
+    async def close(self) -> None:
+        """As `EngineLink.close`."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._closing = True
+        self._wire.finish()
+        if not self._ready.done():
+            self._process.kill()  # nobody waits for a load
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._ended.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._ended.wait()
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        descriptor = lending.create(MEMORY_BYTES)
+        try:
+            memory = mmap.mmap(descriptor, MEMORY_BYTES)
+            descriptors = (theirs.fileno(), descriptor)
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
+                [sys.executable, "-m", _CHILD, *map(str, descriptors)],
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+            )
+        finally:
+            theirs.close()
+            os.close(descriptor)
+        self._pulse = SharedPulse(memory, self._clock)
+        self._wire = Wire(ours, Frames(memory, TO_ENGINE), self._take, self._child_closed)
+
+    def _take(self, message: FromEngine | Loaded | NotLoaded) -> None:
+        match message:
+            case Loaded(info):
+                if not self._ready.done():
+                    self._ready.set_result(info)
+            case NotLoaded(reason):
+                self._refuse(reason)
+            case _:
+                self._dead = self._dead or isinstance(message, EngineDied)
+                self._deliver(message)
+
+    def _child_closed(self) -> None:
+        """The socket has ended, and with it the child, at this moment or very soon."""
+        self._reaping = asyncio.create_task(self._reap())
+
+    async def _reap(self) -> None:
+        assert self._process is not None  # noqa: S101 - it has just closed its socket
+        code = await asyncio.to_thread(self._process.wait)
+        if not self._ready.done():
+            self._refuse(f"the model did not load: the engine's process {_ending(code)}")
+        elif not self._closing and not self._dead:
+            self._dead = True
+            self._deliver(EngineDied(f"its process {_ending(code)}"))
+        self._ended.set()
+
+    def _refuse(self, reason: str) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(ModelLoadFailed(reason))
+            self._ready.exception()  # a start that was cancelled has nobody left to hear it
+
+
+def _ending(code: int) -> str:
+    """Return how a process ended, in words; a kill that nobody here sent is nearly always the memory limit's."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{hint}"

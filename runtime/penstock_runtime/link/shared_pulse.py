@@ -1,0 +1,54 @@
+"""The heartbeat of an engine in another process: three numbers in shared memory that are never read half-written."""
+
+import mmap
+import struct
+from collections.abc import Callable
+
+from penstock_runtime.link.base import Heartbeat
+
+PULSE_BYTES = 64
+_VERSION = struct.Struct("<q")
+_BEAT = struct.Struct("<ddd")
+_TRIES = 1000
+
+
+class SharedPulse:
+    """A sequence lock (Linux, Documentation/locking/seqlock.rst): odd while the one writer writes."""
+
+    def __init__(self, memory: mmap.mmap, clock: Callable[[], float]) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._predicted_seconds = 0.0
+
+    # -- the engine's side, as `engine.loop.Pulse`
+
+    def begin(self, predicted_seconds: float) -> None:
+        """Note that a step begins, which should take so long."""
+        self._predicted_seconds = predicted_seconds
+        self.beat()
+
+    def beat(self) -> None:
+        """Note that the step goes on."""
+        self._write(busy=True, predicted_seconds=self._predicted_seconds)
+
+    def end(self) -> None:
+        """Note that the step has ended."""
+        self._write(busy=False, predicted_seconds=0.0)
+
+    def _write(self, *, busy: bool, predicted_seconds: float) -> None:
+        (version,) = _VERSION.unpack_from(self._memory)
+        _VERSION.pack_into(self._memory, 0, version + 1)
+        _BEAT.pack_into(self._memory, _VERSION.size, self._clock(), float(busy), predicted_seconds)
+        _VERSION.pack_into(self._memory, 0, version + 2)
+
+    # -- the reader's side
+
+    def read(self, last: Heartbeat) -> Heartbeat:
+        """Return the last whole beat, or `last` while there is none or its writer died in the middle of one."""
+        for _ in range(_TRIES):
+            (before,) = _VERSION.unpack_from(self._memory)
+            last_step, busy, predicted_seconds = _BEAT.unpack_from(self._memory, _VERSION.size)
+            (after,) = _VERSION.unpack_from(self._memory)
+            if before == after and before % 2 == 0:
+                return Heartbeat(last_step, bool(busy), predicted_seconds) if before else last
+        return last

@@ -1,0 +1,41 @@
+"""From the configuration to an engine in its seat. What crosses to an engine's process is named here."""
+
+from functools import partial
+
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.config import Config
+from penstock_runtime.link.base import EngineLink
+from penstock_runtime.link.brevity import BRIEF_SECONDS
+from penstock_runtime.link.placement import Placement, Seat, seat
+from penstock_runtime.link.process import ProcessLink
+from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.logs import configure
+from penstock_runtime.machine import keep_to, this_machine
+from penstock_runtime.models.base import Model
+
+
+def engine_link(config: Config, limits: LimitsUpdate) -> EngineLink:
+    """Return the engine's link, placed by what this container may use; pins this process where that helps."""
+    taken = seat(this_machine(), config.placement)
+    load = partial(load_model, config, taken)
+    if taken.placement is Placement.THREAD:
+        return ThreadLink(load, limits, brief_seconds=BRIEF_SECONDS)
+    keep_to(taken.http_cpus)
+    return ProcessLink(load, limits)
+
+
+def load_model(config: Config, taken: Seat) -> Model:
+    """Load the model, in the engine's own thread or process.
+
+    Raises:
+        ModelLoadFailed: with a one-line reason.
+    """
+    configure(config.log_format, config.log_level)
+    keep_to(taken.engine_cpus)
+    from penstock_runtime.models.load import (  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+        Options,
+        load,
+    )
+
+    options = Options(taken.threads, compile=config.compile)
+    return load(config.model, config.model_name, config.model_folder, options)

@@ -1,0 +1,33 @@
+"""What this container may use, as the kernel and the driver say it; and taking the seat that was chosen."""
+
+import os
+from collections.abc import Set as AbstractSet
+
+import pynvml
+
+from penstock_runtime.link.placement import Machine
+from penstock_runtime.models.cgroup import cpu_quota
+
+
+def this_machine() -> Machine:
+    """Return what there is. The driver is asked, not torch: the HTTP side never imports that."""
+    return Machine(
+        allowed=frozenset(os.sched_getaffinity(0)),
+        online=os.cpu_count() or 1,
+        quota=cpu_quota(),
+        cuda=_has_cuda(),
+    )
+
+
+def keep_to(cpus: AbstractSet[int]) -> None:
+    """Run this process, and every thread that it starts from now on, on `cpus` alone; empty: anywhere."""
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+
+
+def _has_cuda() -> bool:
+    try:
+        pynvml.nvmlInit()
+        return bool(pynvml.nvmlDeviceGetCount() > 0)
+    except pynvml.NVMLError:
+        return False

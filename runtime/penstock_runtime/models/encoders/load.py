@@ -1,0 +1,188 @@
+"""From a Hugging Face directory to a `Model`: weights from safetensors alone, no code of the directory's own."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.model import Task
+from penstock_runtime.batching.lengths import length_buckets
+from penstock_runtime.models.base import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.device import backend_of, choose_device
+from penstock_runtime.models.encoders.anatomy import parts_of
+from penstock_runtime.models.encoders.directory import (
+    IDS,
+    MASK,
+    EncoderDirectory,
+    read_directory,
+)
+from penstock_runtime.models.encoders.model import (
+    CHUNK_TOKENS,
+    Head,
+    PackedEncoder,
+    PaddedEncoder,
+    TextLimits,
+    padded_call,
+)
+from penstock_runtime.models.encoders.packed import PackedBody
+from penstock_runtime.models.linears import prepack
+from penstock_runtime.models.torch_model import TorchModel
+from penstock_runtime.request import Tensor
+
+log = logging.getLogger(__name__)
+transformers.utils.logging.disable_progress_bar()
+
+TOLERANCE = 1e-3
+"""Of the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst random models), a
+wrong layer by 1e-1."""
+_UNUSED = ("pooler.",)
+"""What an embedding model's checkpoint may lack, since nobody reads it."""
+
+
+def load_encoder(folder: Path, task: Task) -> Model:
+    """Return the encoder in `folder`.
+
+    Raises:
+        ModelLoadFailed: the directory is incomplete or is not served; the message says what to do.
+    """
+    directory = read_directory(folder)
+    model = _read(directory, task)
+    device = choose_device()
+    model = model.to(device)
+    limits = TextLimits(
+        most_tokens=directory.most_tokens,
+        vocabulary=int(model.config.vocab_size),
+        pad_id=int(model.config.pad_token_id or 0),
+        to_bucket=device.type == "cuda",
+    )
+    head = _head(directory, task, model)
+    info = _info(directory, task, model, device)
+    logits = task is Task.CLASSIFICATION
+    plain = PaddedEncoder(TorchModel(info, padded_call(model, head, logits=logits), device), limits)
+    quick = _packed(model, info, head, limits) if device.type == "cpu" else None
+    if quick is None and device.type == "cpu":
+        return _prepacked(model, plain, limits)
+    if quick is None or not _agree(plain, quick, limits, "packed"):
+        return plain
+    return quick
+
+
+def _read(directory: EncoderDirectory, task: Task) -> Any:
+    kind: Any = (
+        transformers.AutoModelForSequenceClassification
+        if task is Task.CLASSIFICATION
+        else transformers.AutoModel
+    )
+    on_gpu = torch.cuda.is_available()
+    try:
+        model, told = kind.from_pretrained(
+            directory.folder,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            dtype="auto" if on_gpu else torch.float32,
+        )
+    except Exception as error:
+        raise ModelLoadFailed(
+            f"directory '{directory.folder}' does not load as {task} ({describe(error)}):"
+            " give a model of transformers with safetensors weights"
+        ) from error
+    missing = sorted(
+        name
+        for name in told["missing_keys"]
+        if task is not Task.EMBEDDING or not name.startswith(_UNUSED)
+    )
+    if missing:
+        raise ModelLoadFailed(
+            f"directory '{directory.folder}' has no weights for {', '.join(missing[:3])}"
+            f" ({len(missing)} in all): it was trained for another task than {task}"
+        )
+    return model.eval().requires_grad_(requires_grad=False)
+
+
+def _head(directory: EncoderDirectory, task: Task, model: Any) -> Head:
+    if task is Task.EMBEDDING:
+        return Head(directory.pooling, directory.normalize)
+    parts = parts_of(model)
+    return Head(directory.pooling, normalize=False, classify=parts.classify if parts else None)
+
+
+def _info(directory: EncoderDirectory, task: Task, model: Any, device: torch.device) -> ModelInfo:
+    width = int(model.config.num_labels if task is Task.CLASSIFICATION else _width(model))
+    bounds = ((1, MAX_BATCH_SIZE), (1, directory.most_tokens))
+    name = "logits" if task is Task.CLASSIFICATION else "embedding"
+    return ModelInfo(
+        name=directory.folder.name,
+        platform="transformers_padded",
+        backend=backend_of(device),
+        inputs=tuple(
+            TensorSpec(one, "INT64", (-1, -1), bounds, ragged=True) for one in (IDS, MASK)
+        ),
+        outputs=(TensorSpec(name, "FP32", (-1, width)),),
+        max_rows=MAX_BATCH_SIZE,
+        task=task,
+        length_buckets=length_buckets(directory.most_tokens),
+        labels=directory.labels if task is Task.CLASSIFICATION else (),
+    )
+
+
+def _width(model: Any) -> int:
+    return int(getattr(model.config, "hidden_size", None) or model.config.dim)
+
+
+def _packed(model: Any, info: ModelInfo, head: Head, limits: TextLimits) -> PackedEncoder | None:
+    parts = parts_of(model)
+    if parts is None:
+        return None
+    packed = replace(info, platform="transformers_packed", length_buckets=())
+    return PackedEncoder(packed, PackedBody(parts), head, limits, CHUNK_TOKENS)
+
+
+def _prepacked(model: Any, plain: PaddedEncoder, limits: TextLimits) -> PaddedEncoder:
+    """Return `plain` with its linear layers prepacked, unless that changes its answers."""
+    before = [plain.run(sample) for sample in _samples(limits)]
+    kept = {name: one for name, one in model.named_modules() if type(one) is torch.nn.Linear}
+    if prepack(model) and not _close(
+        before, [plain.run(one) for one in _samples(limits)], "prepacked"
+    ):
+        for name, linear in kept.items():
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, linear)
+    return plain
+
+
+def _agree(plain: Model, quick: Model, limits: TextLimits, what: str) -> bool:
+    samples = _samples(limits)
+    return _close([plain.run(one) for one in samples], [quick.run(one) for one in samples], what)
+
+
+def _close(wanted: list[dict[str, Tensor]], got: list[dict[str, Tensor]], what: str) -> bool:
+    """Return whether a faster way computes the same; a way that does not is told of and not taken."""
+    for one, other in zip(wanted, got, strict=True):
+        for name, values in one.items():
+            scale = max(1.0, float(np.abs(values).max()))
+            error = float(np.abs(np.subtract(values, other[name])).max()) / scale
+            if not error <= TOLERANCE:
+                log.warning(
+                    "the %s way differs from the untouched model by %.1e: not taken", what, error
+                )
+                return False
+    return True
+
+
+def _samples(limits: TextLimits) -> list[dict[str, Tensor]]:
+    """Texts of random ids: one alone, and one of every kind of length together."""
+    random = np.random.default_rng(0)
+    most = min(limits.most_tokens, 64)
+    found: list[dict[str, Tensor]] = []
+    for sizes in ((most,), (1, 2, 7, 7, most // 2 or 1, most)):
+        mask = (np.arange(most)[None] < np.array(sizes)[:, None]).astype(np.int64)
+        ids = random.integers(limits.pad_id + 1, limits.vocabulary, mask.shape) * mask
+        found.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
+    return found

@@ -1,0 +1,221 @@
+"""Text encoders as a `Model`: token ids with their attention mask in, one vector a row out.
+
+Two ways of computing, chosen at load: *packed* (known relatives of BERT on a CPU, no padding at all) and
+*padded* (anything else, and any device: rows in runs of near length, through the model's own forward).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from penstock_runtime.batching import lengths as by_length
+from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.models.device import device_errors
+from penstock_runtime.models.encoders.anatomy import Classify
+from penstock_runtime.models.encoders.directory import IDS, MASK, Pooling
+from penstock_runtime.models.encoders.packed import PackedBody, equals_of, pooled
+from penstock_runtime.models.memory import measured_bound_rows, meter_of
+from penstock_runtime.models.torch_model import TorchModel
+from penstock_runtime.request import Tensor
+
+CHUNK_TOKENS = 2048
+"""Of one pass: enough for full speed, few enough that memory is bounded and layers stay in the CPU's caches."""
+
+
+class BadRow(ValueError):
+    """A row that no encoder can take; it fails alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What becomes of hidden states: an embedding, or logits of the first token's."""
+
+    pooling: Pooling
+    normalize: bool
+    classify: Classify | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """What a row may be, and how it is padded."""
+
+    most_tokens: int
+    vocabulary: int
+    pad_id: int = 0
+    to_bucket: bool = False
+
+    def checked(self, ids: Tensor, mask: Tensor) -> NDArray[np.int64]:
+        """Return each row's tokens.
+
+        On a GPU an id outside the vocabulary would not fail its row: it would end the process.
+
+        Raises:
+            BadRow: a row is empty or too long, or an id is not in the vocabulary.
+        """
+        counts: NDArray[np.int64] = mask.sum(1)
+        if counts.min() < 1 or counts.max() > self.most_tokens:
+            raise BadRow(
+                f"a row has {counts.min()} to {counts.max()} tokens: send 1 to {self.most_tokens}"
+            )
+        least, most = int(ids.min()), int(ids.max())
+        if least < 0 or most >= self.vocabulary:
+            raise BadRow(
+                f"token id {least if least < 0 else most} is not in the vocabulary of {self.vocabulary}"
+            )
+        return counts
+
+
+class PackedEncoder:
+    """Rows sorted by length, laid end to end, in passes of about `chunk_tokens`."""
+
+    def __init__(
+        self, info: ModelInfo, body: PackedBody, head: Head, limits: TextLimits, chunk: int
+    ) -> None:
+        self.info = info
+        self._body, self._head, self._limits, self._chunk = body, head, limits, chunk
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As `Model.run`."""
+        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
+        counts = self._limits.checked(ids, mask)
+        order = np.argsort(counts, kind="stable")
+        found: Tensor | None = None
+        with device_errors(), torch.inference_mode():
+            for rows in _passes(order, counts, self._chunk):
+                vectors = self._pass(ids[rows], mask[rows], counts[rows])
+                if found is None:
+                    found = np.empty((len(order), vectors.shape[1]), np.float32)
+                found[rows] = vectors
+        assert found is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: found}
+
+    def memory_bound_rows(self) -> int:
+        """As `Model.memory_bound_rows`, by rows of the greatest length."""
+        return memory_bound(self.run, self.info, self._limits, torch.device("cpu"))
+
+    def _pass(self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64]) -> Tensor:
+        equals = equals_of(counts.tolist())
+        hidden = self._body(torch.from_numpy(ids[mask]), equals)
+        if self._head.classify is not None:
+            vectors = self._head.classify(pooled(hidden, equals, Pooling.FIRST))
+        else:
+            vectors = pooled(hidden, equals, self._head.pooling)
+        if self._head.normalize:
+            vectors = functional.normalize(vectors, dim=1)
+        array: Tensor = vectors.numpy()
+        return array
+
+
+class PaddedEncoder:
+    """Runs of rows of near length, each padded to its longest (on CUDA: to its bucket, for the graphs' sake)."""
+
+    def __init__(self, inner: TorchModel, limits: TextLimits) -> None:
+        self.info = inner.info
+        self.inner = inner
+        self._limits = limits
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As `Model.run`."""
+        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
+        counts = self._limits.checked(ids, mask)
+        found: Tensor | None = None
+        for rows in self._runs(counts.tolist()):
+            (vectors,) = self.inner.run(self._run_inputs(ids, mask, counts, rows)).values()
+            if found is None:
+                found = np.empty((len(ids), vectors.shape[1]), np.float32)
+            found[rows] = vectors
+        assert found is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: found}
+
+    def memory_bound_rows(self) -> int:
+        """As `Model.memory_bound_rows`, by rows of the greatest length."""
+        return memory_bound(self.run, self.info, self._limits, self.inner.device)
+
+    def _runs(self, counts: list[int]) -> list[list[int]]:
+        """On a GPU few launches matter more than padding, which the buckets bound already."""
+        if not self._limits.to_bucket:
+            return by_length.runs(counts)
+        found: dict[int, list[int]] = {}
+        for row in sorted(range(len(counts)), key=lambda row: -counts[row]):
+            bucket = by_length.bucket_of(counts[row], self.info.length_buckets)
+            found.setdefault(bucket, []).append(row)
+        return list(found.values())
+
+    def _run_inputs(
+        self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64], rows: list[int]
+    ) -> dict[str, Tensor]:
+        longest = int(counts[rows[0]])
+        buckets = self.info.length_buckets if self._limits.to_bucket else ()
+        width = by_length.bucket_of(longest, buckets)
+        padded = np.full((len(rows), width), self._limits.pad_id, np.int64)
+        real = np.zeros((len(rows), width), np.int64)
+        for index, row in enumerate(rows):
+            tokens = ids[row][mask[row]]
+            padded[index, : len(tokens)] = tokens
+            real[index, : len(tokens)] = 1
+        return {IDS: padded, MASK: real}
+
+
+def memory_bound(
+    run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    info: ModelInfo,
+    limits: TextLimits,
+    device: torch.device,
+) -> int:
+    """Return how many rows of the greatest length fit."""
+    most_tokens = limits.most_tokens
+
+    def run_rows(rows: int) -> None:
+        ones = np.ones((rows, most_tokens), np.int64)
+        run({IDS: ones, MASK: ones})
+
+    row_bytes = 2 * 8 * most_tokens + 4 * info.outputs[0].shape[1]
+    return measured_bound_rows(run_rows, row_bytes, info.max_rows, meter_of(device))
+
+
+def _passes(
+    order: NDArray[np.int64], counts: NDArray[np.int64], most_tokens: int
+) -> Sequence[NDArray[np.int64]]:
+    """Cut rows in `order` where a pass would exceed `most_tokens`; one row alone may."""
+    ends = np.cumsum(counts[order])
+    if ends[-1] <= most_tokens:
+        return [order]
+    passes, start = [], 0
+    while start < len(order):
+        done = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, done + most_tokens, side="right")))
+        passes.append(order[start:stop])
+        start = stop
+    return passes
+
+
+def padded_call(
+    model: Any, head: Head, *, logits: bool
+) -> Callable[[list[torch.Tensor]], torch.Tensor]:
+    """Return the model's own forward, and what follows, over padded ids and masks."""
+
+    def call(tensors: list[torch.Tensor]) -> torch.Tensor:
+        ids, mask = tensors
+        answer = model(input_ids=ids, attention_mask=mask)
+        if logits:
+            return answer.logits.float()  # type: ignore[no-any-return]
+        vectors = _pool_masked(answer.last_hidden_state.float(), mask, head.pooling)
+        return functional.normalize(vectors, dim=1) if head.normalize else vectors
+
+    return call
+
+
+def _pool_masked(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    real = mask[:, :, None].to(hidden.dtype)
+    match pooling:
+        case Pooling.MEAN:
+            return (hidden * real).sum(1) / real.sum(1)
+        case Pooling.FIRST:
+            return hidden[:, 0]
+        case Pooling.MAX:
+            return hidden.masked_fill(real == 0, -torch.inf).amax(1)

@@ -1,0 +1,122 @@
+"""An encoder over packed rows: token after token without padding, so every product is of real tokens only.
+
+Rows come sorted by length. Linear layers and norms see one long list of tokens; attention runs once for each
+group of equally long rows.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import torch
+from torch.nn import functional
+
+from penstock_runtime.models.encoders.anatomy import EncoderParts, LayerParts
+from penstock_runtime.models.encoders.directory import Pooling
+from penstock_runtime.models.linears import ONE_DNN_ACTIVATIONS, Chooser, Use, merged
+
+TOKEN_STEP = 16
+"""Tokens are rounded up to this many: oneDNN makes a kernel for every new size, and keeps about a thousand."""
+
+Equals = list[tuple[int, int]]
+"""How many rows of which length, in order."""
+
+
+def equals_of(lengths: Sequence[int]) -> Equals:
+    """Return the groups of neighbours of equal length: (rows, length)."""
+    return [(len(list(rows)), length) for length, rows in groupby(lengths)]
+
+
+class Norm:
+    """A layer norm."""
+
+    def __init__(self, norm: torch.nn.LayerNorm) -> None:
+        self._shape = tuple(int(size) for size in norm.normalized_shape)
+        self._weight, self._bias, self._eps = norm.weight.detach(), norm.bias.detach(), norm.eps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x, normed over its last axis."""
+        return functional.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+
+
+class PackedLayer:
+    """One layer, its query, key and value as one product."""
+
+    def __init__(self, parts: LayerParts, heads: int, chooser: Chooser) -> None:
+        self._heads = heads
+        self._qkv = chooser.affine(*merged(*parts.attention), Use.PLAIN)
+        self._out = chooser.affine(*merged(parts.attention_out), Use.ADDED)
+        self._up = chooser.affine(*merged(parts.up), Use.ACTIVATED)
+        self._down = chooser.affine(*merged(parts.down), Use.ADDED)
+        self._attention_norm, self._norm = Norm(parts.attention_norm), Norm(parts.norm)
+
+    def __call__(self, x: torch.Tensor, equals: Equals) -> torch.Tensor:
+        """Return the next hidden states (tokens, width)."""
+        context = self._attend(self._qkv(x), equals)
+        x = self._attention_norm(self._out.added(context, x))
+        return self._norm(self._down.added(self._up.activated(x), x))
+
+    def _attend(self, qkv: torch.Tensor, equals: Equals) -> torch.Tensor:
+        context = qkv.new_zeros(qkv.shape[0], qkv.shape[1] // 3)
+        start = 0
+        for rows, length in equals:
+            stop = start + rows * length
+            query, key, value = (
+                qkv[start:stop].view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+            )
+            found = functional.scaled_dot_product_attention(query, key, value)
+            context[start:stop].view(rows, length, self._heads, -1).copy_(found.transpose(1, 2))
+            start = stop
+        return context
+
+
+class PackedBody:
+    """Token ids to hidden states."""
+
+    def __init__(self, parts: EncoderParts) -> None:
+        self._words, self._positions = parts.words, parts.positions
+        self._norm = Norm(parts.norm)
+        chooser = _chooser(parts.activation)
+        self._layers = [PackedLayer(one, parts.heads, chooser) for one in parts.layers]
+
+    def __call__(self, ids: torch.Tensor, equals: Equals) -> torch.Tensor:
+        """Return hidden states (tokens, width) of `ids` (tokens), row after row as `equals` says."""
+        tokens = ids.shape[0]
+        places = torch.cat([torch.arange(length).repeat(rows) for rows, length in equals])
+        missing = -tokens % TOKEN_STEP
+        if missing:
+            ids, places = (functional.pad(one, (0, missing)) for one in (ids, places))
+        x = self._norm(self._words[ids] + self._positions[places])
+        for layer in self._layers:
+            x = layer(x, equals)
+        return x[:tokens]
+
+
+def pooled(hidden: torch.Tensor, equals: Equals, pooling: Pooling) -> torch.Tensor:
+    """Return one vector a row (rows, width)."""
+    found, start = [], 0
+    for rows, length in equals:
+        stop = start + rows * length
+        found.append(_pool(hidden[start:stop].view(rows, length, -1), pooling))
+        start = stop
+    return torch.cat(found)
+
+
+def _pool(hidden: torch.Tensor, pooling: Pooling) -> torch.Tensor:
+    match pooling:
+        case Pooling.MEAN:
+            return hidden.mean(1)
+        case Pooling.FIRST:
+            return hidden[:, 0]
+        case Pooling.MAX:
+            return hidden.amax(1)
+
+
+def _chooser(activation: str) -> Chooser:
+    if activation == "relu":
+        return Chooser(functional.relu, ONE_DNN_ACTIVATIONS["relu"])
+    approximate = "tanh" if activation == "gelu_new" else "none"
+
+    def gelu(x: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(x, approximate=approximate)
+
+    return Chooser(gelu, ONE_DNN_ACTIVATIONS[activation])

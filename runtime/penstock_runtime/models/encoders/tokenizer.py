@@ -1,0 +1,45 @@
+"""A directory's own tokenizer, many texts at once. No torch: this is the HTTP side's part of an encoder."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from penstock_runtime.models.base import ModelLoadFailed, describe
+
+# One thread: the other cores are the engine's. The library reads this at every call.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+Ids = NDArray[np.int64]
+
+
+class TextTokenizer:
+    """Texts to token ids with the special tokens that the model expects; cut at `most_tokens` on request."""
+
+    def __init__(self, folder: Path, most_tokens: int) -> None:
+        """Read `tokenizer.json`; raise ModelLoadFailed when it is none."""
+        self.most_tokens = most_tokens
+        self._whole = _read(folder)
+        self._cut = _read(folder)
+        self._cut.enable_truncation(most_tokens)
+
+    def encode(self, texts: Sequence[str], *, cut: bool = False) -> list[Ids]:
+        """Return the ids of each text; releases the GIL while it works."""
+        tokenizer = self._cut if cut else self._whole
+        return [np.array(one.ids, np.int64) for one in tokenizer.encode_batch_fast(list(texts))]
+
+
+def _read(folder: Path) -> Tokenizer:
+    file = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:
+        raise ModelLoadFailed(
+            f"file '{file}' is no tokenizer ({describe(error)}): save it with the tokenizers library"
+        ) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer

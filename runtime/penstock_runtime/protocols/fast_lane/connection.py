@@ -1,0 +1,232 @@
+"""One client connection: plain requests take the fast lane, all others aiohttp's own protocol, untouched.
+
+Bytes are looked at only while both lanes are idle, so a request is given whole to one lane or the other:
+
+- plain and complete: answered here; what is pipelined behind it waits for the answer, as HTTP/1.1 has it;
+- not plain, but its end is known and nothing follows: lent to aiohttp, and the next one is looked at again;
+- anything else: the connection is aiohttp's from here to its end. So is one whose request dribbles in.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+from penstock_runtime.connections import Age
+from penstock_runtime.protocols.fast_lane.heads import LONGEST
+from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
+
+PATIENCE_SECONDS: Final = 0.25
+"""For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
+MOST_IN_PARTS: Final = 2**20
+"""Bytes of a body that are collected here; a larger one streams through aiohttp."""
+MOST_PIPELINED: Final = 2**16
+"""Bytes that may wait behind a request before the socket is no longer read."""
+
+
+class LaneConnection(web.RequestHandler):
+    """aiohttp's protocol with a fast lane before it."""
+
+    __slots__ = (
+        "_age", "_answered", "_exchange", "_full", "_held", "_lane", "_needed", "_patience", "_remote", "_resting",
+        "_slow",
+    )  # fmt: skip
+
+    def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
+        super().__init__(manager, **more)
+        self._lane = lane
+        self._slow = False
+        """aiohttp's for good."""
+        self._exchange: Exchange | None = None
+        self._held = bytearray()
+        """Of a request that is not complete, or behind the one that is being answered."""
+        self._needed = 0
+        """How many bytes must be held before looking again is worth it."""
+        self._full = False
+        """Reading is paused, because enough is held or because the client rests."""
+        self._resting = False
+        """Refused, and not heard for a while."""
+        self._patience: asyncio.TimerHandle | None = None
+        self._age: Age
+        self._remote = ""
+        self._answered: asyncio.Future[None] | None = None
+        """Of a shutdown that waits for the answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As `asyncio.Protocol.connection_made`."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._age = self._lane.connections.age_of(transport, self._lane.pod.now())
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As `asyncio.Protocol.connection_lost`: a client that goes away frees its place."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.abandon()
+        self._lose_patience()
+        self._held.clear()
+        self._note_answered()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """As `asyncio.Protocol.data_received`."""
+        if self._slow or not data:
+            super().data_received(data)
+        elif self._exchange is not None or self._paused or self._resting:
+            self._hold(data)
+        elif self._held:
+            self._held += data
+            if len(self._held) >= self._needed:
+                self._look(self._take_held())
+        else:
+            self._look(data)
+
+    def resume_writing(self) -> None:
+        """As `asyncio.Protocol.resume_writing`: the client reads again, so what it pipelined is answered."""
+        super().resume_writing()
+        if self._held and self._exchange is None and not self._slow:
+            self._loop.call_soon(self._go_on)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's
+        """As aiohttp's: let the request that is being answered finish."""
+        if self._exchange is not None:
+            self._answered = self._loop.create_future()
+            await asyncio.wait([self._answered], timeout=timeout)
+        await super().shutdown(timeout)
+
+    # -- which lane
+
+    def _look(self, data: bytes) -> None:
+        if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
+            self._hand_over(data)
+            return
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if len(data) > LONGEST:
+                self._hand_over(data)
+            else:
+                self._wait_for_more(data, 0)
+            return
+        head = self._lane.heads.understand(data[:end])
+        if head is None:
+            self._hand_over(data)
+            return
+        total = end + head.length
+        plain = head.target is not None and head.length <= self._lane.most_bytes
+        if len(data) < total:
+            if plain and head.length <= MOST_IN_PARTS:
+                self._wait_for_more(data, total)
+            else:
+                self._hand_over(data)
+        elif plain:
+            if len(data) > total:
+                self._held += data[total:]
+                self._needed = 0
+            last = self._age.note(self._lane.pod.now())
+            self._exchange = Exchange(self._lane, head, self, last=last, remote=self._remote)
+            self._exchange.begin(data[end:total])
+        elif len(data) == total:
+            super().data_received(data)
+        else:
+            self._hand_over(data)
+
+    def _aiohttp_idle(self) -> bool:
+        """Return whether aiohttp, which was lent a request, waits for the next."""
+        waiter = self._waiter
+        return (
+            waiter is not None and not waiter.done() and not self._messages and not self._upgraded
+        )
+
+    def _hand_over(self, data: bytes) -> None:
+        self._slow = True
+        self._lose_patience()
+        self._read_on()
+        super().data_received(data)
+
+    # -- what is held
+
+    def _wait_for_more(self, data: bytes, needed: int) -> None:
+        self._held += data
+        self._needed = needed
+        if self._patience is None:
+            self._patience = self._loop.call_later(PATIENCE_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if self._held and self._exchange is None and not self._slow:
+            self._hand_over(self._take_held())
+
+    def _lose_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _take_held(self) -> bytes:
+        data = bytes(self._held)
+        self._held.clear()
+        self._lose_patience()
+        return data
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) > MOST_PIPELINED and self.transport is not None and not self._full:
+            self._full = True
+            self.transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._full and self.transport is not None:
+            self._full = False
+            self.transport.resume_reading()
+
+    def _go_on(self) -> None:
+        """Look at what was pipelined, unless meanwhile the client went away or stopped reading."""
+        busy = self._exchange is not None or self._resting
+        if busy or self._slow or self._paused or self.transport is None:
+            return
+        if self._held and self._patience is None:
+            self._look(self._take_held())
+        if len(self._held) <= MOST_PIPELINED and not self._resting:
+            self._read_on()
+
+    # -- answering
+
+    def answer(self, answer: bytes, *, closes: bool) -> None:
+        """As `lane.Client.answer`."""
+        self._exchange = None
+        if self.transport is not None:
+            self.transport.write(answer)
+        self._note_answered()
+        if closes:
+            self.force_close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._held:
+            self._loop.call_soon(self._go_on)
+
+    def rest(self, seconds: float) -> None:
+        """As `lane.Client.rest`: what comes meanwhile waits in the socket."""
+        if self.transport is None or self._slow or self._resting:
+            return
+        self._resting = True
+        if not self._full:
+            self._full = True
+            self.transport.pause_reading()
+        self._loop.call_later(seconds, self._rest_over)
+
+    def _rest_over(self) -> None:
+        self._resting = False
+        self._go_on()
+
+    def _note_answered(self) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+    def _process_keepalive(self) -> None:
+        """Do as aiohttp does, but a connection is not idle while the fast lane holds something of it."""
+        if self._exchange is None and not self._held:
+            super()._process_keepalive()
+        elif not self._force_close:
+            self._keepalive_handle = self._loop.call_later(
+                self._keepalive_timeout, self._process_keepalive
+            )

@@ -1,0 +1,144 @@
+"""What the head of a request says, if it is of the plain kind; pure, and remembered head by head.
+
+A client repeats its head byte for byte on a connection, so understanding costs one look-up.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+LONGEST: Final = 8000
+"""Bytes of a head that is looked at here; aiohttp's limits are a little higher, and its to enforce."""
+_MOST_FIELDS: Final = 64
+_REMEMBERED: Final = 512
+
+_HEAD: Final = re.compile(
+    rb"(?P<method>[A-Z]{1,16}) (?P<target>/[!-~]{0,2000}) HTTP/1\.1\r\n"
+    rb"(?P<fields>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n"
+)
+"""RFC 9112, without what is obsolete or rare: line folding, bytes beyond ASCII, bare line feeds."""
+_LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+_MILLISECONDS: Final = re.compile(rb"[1-9][0-9]{0,14}")
+_BODILESS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+_ONCE: Final = frozenset(
+    (
+        b"accept-encoding",
+        b"connection",
+        b"content-encoding",
+        b"content-length",
+        b"expect",
+        b"host",
+        b"inference-header-content-length",
+        b"transfer-encoding",
+        b"upgrade",
+        b"x-request-id",
+        b"x-request-timeout-ms",
+    )
+)
+"""Fields that decide something: a second one of a name is not plain."""
+
+
+class Head(Struct, frozen=True):
+    """A head whose request ends at a known byte."""
+
+    length: int
+    """Of the body."""
+    target: str | None
+    """The path, if the fast lane may answer it; None: aiohttp does."""
+    header_length: str | None = None
+    """Of the body's JSON (`Inference-Header-Content-Length`)."""
+    request_id: str | None = None
+    timeout_seconds: float | None = None
+
+
+class Heads:
+    """Understands heads; owns what is remembered of them."""
+
+    def __init__(self, targets: Iterable[str]) -> None:
+        self._targets = frozenset(one.encode() for one in targets)
+        self._known: dict[bytes, Head | None] = {}
+
+    def understand(self, head: bytes) -> Head | None:
+        """Return what `head` (up to and with its empty line) says, or None where nothing is sure."""
+        try:
+            return self._known[head]
+        except KeyError:
+            pass
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        found = self._known[head] = understand(head, self._targets.__contains__)
+        return found
+
+
+def understand(head: bytes, is_target: Callable[[bytes], bool]) -> Head | None:
+    """As `Heads.understand`; `is_target` says which paths the fast lane answers."""
+    match = _HEAD.fullmatch(head) if len(head) <= LONGEST else None
+    fields = _fields(match["fields"]) if match else None
+    if match is None or fields is None or not _is_framed(fields):
+        return None
+    length = fields.get(b"content-length")
+    if length is None and match["method"] not in _BODILESS:
+        return None
+    size = int(length) if length is not None else 0
+    plain = match["method"] == b"POST" and is_target(match["target"]) and _is_plain(fields)
+    if not plain:
+        return Head(size, None)
+    return Head(
+        size,
+        match["target"].decode(),
+        _text(fields.get(b"inference-header-content-length")),
+        _text(_matching(_REQUEST_ID, fields.get(b"x-request-id"))),
+        _seconds(fields.get(b"x-request-timeout-ms")),
+    )
+
+
+def _fields(block: bytes) -> dict[bytes, bytes] | None:
+    """Return the deciding fields by lower-case name; None where one comes twice, or there are too many."""
+    found: dict[bytes, bytes] = {}
+    lines = block.split(b"\r\n")
+    if len(lines) > _MOST_FIELDS:
+        return None
+    for line in lines:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in _ONCE:
+            if name in found:
+                return None
+            found[name] = value.strip(b" \t")
+    return found
+
+
+def _is_framed(fields: dict[bytes, bytes]) -> bool:
+    """Return whether it is sure where the request ends, and that the connection then goes on as it is."""
+    return (
+        b"host" in fields
+        and not fields.keys() & {b"transfer-encoding", b"upgrade", b"expect"}
+        and _LENGTH.fullmatch(fields.get(b"content-length", b"0")) is not None
+        and fields.get(b"connection", b"keep-alive").lower() == b"keep-alive"
+    )
+
+
+def _is_plain(fields: dict[bytes, bytes]) -> bool:
+    wait = fields.get(b"x-request-timeout-ms")
+    header_length = fields.get(b"inference-header-content-length")
+    return (
+        fields.get(b"content-encoding", b"").lower() in (b"", b"identity")
+        and fields.get(b"accept-encoding", b"").lower() not in (b"gzip", b"deflate")
+        and (wait is None or _MILLISECONDS.fullmatch(wait) is not None)
+        and (header_length is None or _LENGTH.fullmatch(header_length) is not None)
+    )
+
+
+def _matching(pattern: re.Pattern[bytes], value: bytes | None) -> bytes | None:
+    return value if value is not None and pattern.fullmatch(value) else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("ascii")
+
+
+def _seconds(milliseconds: bytes | None) -> float | None:
+    return None if milliseconds is None else int(milliseconds) / 1000

@@ -1,0 +1,228 @@
+"""Answers the plain requests of one pod: the same admission, reader and replies as aiohttp's lane, in fewer steps."""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.connections import Connections
+from penstock_runtime.errors import NotServing, Refusal
+from penstock_runtime.health import Stage
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.fast_lane.heads import Head, Heads
+from penstock_runtime.protocols.fast_lane.refusals import Refusals
+from penstock_runtime.protocols.fast_lane.wire import Wire
+from penstock_runtime.protocols.open_inference.answers import render
+from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
+from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
+from penstock_runtime.protocols.open_inference.quick import QuickReader
+from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
+from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
+from penstock_runtime.protocols.request_ids import RequestIds
+from penstock_runtime.request import Completed, End
+from penstock_runtime.traffic import Traffic
+
+log = logging.getLogger(__name__)
+
+DEFECT: Final = "a request met a defect"
+
+
+class Client(Protocol):
+    """Who waits for the answer."""
+
+    def answer(self, answer: bytes, *, closes: bool) -> None:
+        """Take the answer's bytes; `closes` says that it is the connection's last."""
+
+    def rest(self, seconds: float) -> None:
+        """Be not heard for a while."""
+
+
+class FastLane:
+    """What all fast connections of a pod share."""
+
+    def __init__(
+        self, pod: Pod, connections: Connections, traffic: Traffic, ids: RequestIds
+    ) -> None:
+        self.pod = pod
+        self.connections = connections
+        self.traffic = traffic
+        self.ids = ids
+        self.heads = Heads(_targets(pod.config.model_name))
+        self.wire = Wire(pod.config.pod_name)
+        self.most_bytes: Final = pod.config.max_body_bytes
+        self.logs: Final = pod.config.access_log
+        self.refusals = Refusals(pod.admission, self.wire)
+        self._reader: QuickReader | None = None
+
+    def reader(self) -> QuickReader:
+        """Return the reader of the model's bodies.
+
+        Raises:
+            NotServing: there is no model yet.
+        """
+        if self._reader is None:
+            if self.pod.model is None:
+                raise NotServing("Loading", "the model is being loaded: try again soon")
+            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE)
+        return self._reader
+
+
+class Exchange:
+    """One plain request and its answer; ends with exactly one `write`, or is abandoned."""
+
+    __slots__ = (
+        "_began",
+        "_call",
+        "_client",
+        "_head",
+        "_lane",
+        "_last",
+        "_reading",
+        "_remote",
+        "_request_id",
+        "_ticket",
+    )
+
+    def __init__(
+        self, lane: FastLane, head: Head, client: Client, *, last: bool, remote: str
+    ) -> None:
+        self._lane = lane
+        self._head = head
+        self._client: Client | None = client
+        self._last = last
+        self._remote = remote
+        self._call: InferCall
+        self._reading: asyncio.Future[None]
+        self._request_id = head.request_id or lane.ids.new()
+        self._ticket = lane.pod.admission.open()
+        lane.traffic.began(self._ticket.arrived)
+
+    def begin(self, body: bytes) -> None:
+        """Admit the request, or answer why not: refused by its head before its body is looked at."""
+        lane, ticket = self._lane, self._ticket
+        admission = lane.pod.admission
+        try:
+            if lane.pod.health.stage is not Stage.SERVING:
+                admission.check_door(ticket)
+            elif admission.full():
+                self._refuse_fast()
+                return
+            admission.hold_bytes(ticket, len(body))
+            if lane.pod.texts is not None and MAY_BE_TEXT in body:
+                self._reading = asyncio.ensure_future(self._begin_with_texts(body))
+            else:
+                self._submit(lane.reader().read(body, self._head.header_length))
+        except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
+            self._refuse(error)
+
+    def _refuse_fast(self) -> None:
+        """As `_refuse`, for a full queue: in few steps, and with rest for who asks too often."""
+        lane, ticket = self._lane, self._ticket
+        refusal = lane.refusals.refusal(ticket.arrived)
+        lane.pod.admission.refuse(ticket, refusal)
+        if self._last:
+            self._answer(of_refusal(refusal))
+            return
+        client = self._client
+        self._send(lane.refusals.answer(self._request_id), refusal.status, closes=False)
+        seconds = lane.refusals.rest_seconds()
+        if seconds > 0.0 and client is not None:
+            client.rest(seconds)
+
+    async def _begin_with_texts(self, body: bytes) -> None:
+        """As `begin`, for texts: they are tokenised off the loop first."""
+        pod = self._lane.pod
+        try:
+            call = await read_call(body, self._head.header_length, pod.model, pod.texts)
+            if self._client is not None:
+                self._submit(call)
+        except Exception as error:  # noqa: BLE001  as above
+            self._refuse(error)
+
+    def _submit(self, call: InferCall) -> None:
+        admission, ticket = self._lane.pod.admission, self._ticket
+        self._call = call
+        admission.count_rows(ticket, call.rows)
+        admission.submit(ticket, to_request(ticket, call, self._head.timeout_seconds), self._hear)
+
+    def _refuse(self, error: Exception) -> None:
+        admission, ticket = self._lane.pod.admission, self._ticket
+        if isinstance(error, Refusal):
+            admission.refuse(ticket, error)
+            self._answer(of_refusal(error))
+            return
+        log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
+        admission.fail(ticket)
+        self._answer(of_defect())
+
+    def abandon(self) -> None:
+        """Free the request's place: its client has gone."""
+        self._client = None
+        self._lane.pod.admission.cancel(self._ticket)
+        self._leave()
+
+    def _hear(self, end: End) -> bool:
+        if self._client is None:
+            return False
+        lane = self._lane
+        model = lane.pod.model
+        try:
+            assert model is not None  # noqa: S101 - no engine, no end
+            if type(end) is Completed:
+                call = self._call
+                answer = render(call.id, end.outputs, call.outputs, model)
+                closes = self._last or lane.pod.health.closing
+                self._send(
+                    lane.wire.write_served(
+                        answer, end.queue_seconds, self._request_id, closes=closes
+                    ),
+                    200,
+                    closes=closes,
+                )
+                return True
+            reply = reply_to(end, self._call, model, self._request_id)
+        except Exception:  # what cannot be written must not keep its batch mates from their answers
+            log.exception(DEFECT, extra={"request_id": self._request_id})
+            reply = of_defect()
+        self._answer(reply)
+        return True
+
+    def _answer(self, reply: Reply) -> None:
+        lane = self._lane
+        closes = self._last or reply.closes or lane.pod.health.closing
+        self._send(
+            lane.wire.write(reply, self._request_id, closes=closes), reply.status, closes=closes
+        )
+
+    def _send(self, data: bytes, status: int, *, closes: bool) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        lane = self._lane
+        self._leave()
+        client.answer(data, closes=closes)
+        if lane.logs:
+            lane.traffic.log(
+                "POST",
+                self._head.target or "",
+                status=status,
+                seconds=round(lane.pod.now() - self._ticket.arrived, 6),
+                remote=self._remote,
+                request_id=self._request_id,
+            )
+
+    def _leave(self) -> None:
+        ticket = self._ticket
+        if ticket.bytes or ticket.reading:
+            self._lane.pod.admission.depart(ticket)
+        self._lane.traffic.answering -= 1
+
+
+def _targets(model: str) -> tuple[str, ...]:
+    """Return the paths of `infer`; a name that is spelled otherwise in a URL is left to aiohttp."""
+    if quote(model, safe="") != model:
+        return ()
+    path = f"/v2/models/{model}"
+    return f"{path}/infer", f"{path}/versions/{MODEL_VERSION}/infer"

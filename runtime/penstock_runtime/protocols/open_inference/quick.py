@@ -1,0 +1,224 @@
+"""The plain `infer` body, read in few steps: one typed decoder per model, no check that the decoder makes anyway.
+
+What is not plain, and whatever is wrong, is None here and left to `bodies.split` and `calls.parse`: they
+alone judge and word a fault. So this reader may accept less than they do, never more, and never otherwise
+(a test feeds both). A plain body has flat `data` for every input, or is binary throughout.
+"""
+
+import struct
+from collections.abc import Callable
+from math import prod
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
+from penstock_runtime.models.datatypes import numpy_dtype
+from penstock_runtime.protocols.open_inference import bodies, calls
+from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.request import Group, Tensor
+
+_CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
+"""Datatypes read here, as `struct` packs them; it refuses what is out of range."""
+_REMEMBERED: Final = 256
+"""JSON heads of binary bodies whose meaning is kept."""
+_LONGEST_HEAD: Final = 4096
+
+
+class _BinaryHead(Struct, frozen=True):
+    """What a binary body's JSON means, whatever bytes follow."""
+
+    call: InferCall
+    """The call of the body that it came with; its inputs lend name, dtype and shape."""
+    size: int
+    """Of the binary data behind it."""
+
+
+class _Form(Struct, frozen=True):
+    """How an array of one input and shape is made of numbers."""
+
+    size: int
+    pack: Callable[..., bytes]
+    dtype: np.dtype[np.generic]
+    group: Group
+    """Of a request whose only input this is."""
+
+
+class QuickReader:
+    """Reads plain bodies for one model."""
+
+    def __init__(self, model: ModelInfo, most_rows: int) -> None:
+        self._model = model
+        self._most_rows = most_rows
+        self._specs = {spec.name: spec for spec in model.inputs}
+        self._decode = _decoder(model)
+        self._forms: dict[tuple[str, tuple[int, ...]], _Form] = {}
+        self._heads: dict[bytes, _BinaryHead] = {}
+        self._every_output = wanted_outputs({}, {}, model)
+
+    def read(self, body: bytes, header_length: str | None) -> InferCall:
+        """Return the call that `body` spells.
+
+        Raises:
+            BadInput: as `calls.parse`.
+        """
+        if header_length is not None:
+            return self._read_binary(body, header_length)
+        call = self._read_json(body)
+        return call if call is not None else self._read_carefully(body, None)
+
+    def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
+        wire, binary = bodies.split(body, header_length)
+        return calls.parse(wire, binary, self._model, self._most_rows)
+
+    def _read_json(self, body: bytes) -> InferCall | None:
+        if self._decode is None:
+            return None
+        try:
+            wire = self._decode(body)
+            first = wire.inputs[0]
+            form = self._forms.get((first.name, first.shape)) or self._form(first)
+            if len(first.data) != form.size:
+                return None
+            array = np.frombuffer(form.pack(*first.data), form.dtype).reshape(first.shape)
+            if len(self._specs) == 1 == len(wire.inputs):
+                inputs, rows, group = {first.name: array}, first.shape[0], form.group
+            else:
+                inputs = self._all(wire.inputs, array)
+                rows, group = array.shape[0], group_of(self._model, inputs)
+        except (msgspec.MsgspecError, struct.error, OverflowError, IndexError, _NotPlainError):
+            return None
+        if wire.parameters or wire.outputs or wire.id is not None:
+            return self._with_more(wire, inputs, rows, group)
+        return InferCall(None, inputs, rows, group, 0, None, self._every_output)
+
+    def _form(self, one: Any) -> "_Form":
+        """Return what a tensor of this name and shape is made with, the same for all of them."""
+        spec, shape = self._specs[one.name], one.shape
+        if not _fits(shape, spec) or shape[0] > self._most_rows:
+            raise _NotPlainError
+        size, dtype = prod(shape), numpy_dtype(spec.datatype)
+        pack = struct.Struct(f"<{size}{_CODES[spec.datatype]}").pack
+        alone = len(self._specs) == 1
+        group = group_of(self._model, {spec.name: np.empty(shape, dtype)}) if alone else ()
+        if len(self._forms) >= _REMEMBERED:
+            self._forms.clear()
+        form = self._forms[one.name, shape] = _Form(size, pack, dtype, group)
+        return form
+
+    def _all(self, listed: list[Any], first: Tensor) -> dict[str, Tensor]:
+        """Return every input in the model's order; all have the rows of the first."""
+        found = {listed[0].name: first}
+        for one in listed[1:]:
+            form = self._forms.get((one.name, one.shape)) or self._form(one)
+            if len(one.data) != form.size or one.shape[0] != first.shape[0]:
+                raise _NotPlainError
+            found[one.name] = np.frombuffer(form.pack(*one.data), form.dtype).reshape(one.shape)
+        if not len(listed) == len(found) == len(self._specs):
+            raise _NotPlainError
+        return {name: found[name] for name in self._specs}
+
+    def _with_more(
+        self, wire: Any, inputs: dict[str, Tensor], rows: int, group: Group
+    ) -> InferCall | None:
+        if wire.id is not None and not wire.id.isascii():
+            return None  # the careful reader has its own mind on half surrogates
+        try:
+            priority, timeout_seconds = calls.order_of(wire.parameters)
+            outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
+        except BadInput:
+            return None
+        return InferCall(wire.id, inputs, rows, group, priority, timeout_seconds, outputs)
+
+    def _read_binary(self, body: bytes, header_length: str) -> InferCall:
+        text = body[: int(header_length)] if header_length.isdigit() else b""
+        known = self._heads.get(text)
+        if known is not None and len(body) - len(text) == known.size:
+            return _with_data(known.call, body, len(text))
+        call = self._read_carefully(body, header_length)
+        size = sum(one.nbytes for one in call.inputs.values())
+        plain = size == len(body) - len(text) and _in_order(text, list(call.inputs))
+        if plain and len(text) <= _LONGEST_HEAD and not _has_booleans(self._model):
+            if len(self._heads) >= _REMEMBERED:
+                self._heads.clear()
+            self._heads[text] = _BinaryHead(call, size)
+        return call
+
+
+class _NotPlainError(Exception):
+    """Leave it to the careful reader."""
+
+
+def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
+    inputs: dict[str, Tensor] = {}
+    for name, one in like.inputs.items():
+        flat = np.frombuffer(body, one.dtype, one.size, at).reshape(one.shape)
+        inputs[name] = flat if flat.flags.aligned else flat.copy()
+        at += one.nbytes
+    return InferCall(
+        like.id, inputs, like.rows, like.group, like.priority, like.timeout_seconds, like.outputs
+    )
+
+
+def _in_order(text: bytes, names: list[str]) -> bool:
+    """Return whether the inputs stand in the JSON in the model's own order, as their bytes then do."""
+    return [one["name"] for one in msgspec.json.decode(text)["inputs"]] == names
+
+
+def _has_booleans(model: ModelInfo) -> bool:
+    return any(spec.datatype == "BOOL" for spec in model.inputs)
+
+
+def _fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
+    return (
+        len(shape) == len(spec.shape)
+        and all(size in (-1, got) for size, got in zip(spec.shape, shape, strict=True))
+        and min(shape) >= 1
+        and (not spec.bounds or spec.outside(shape) is None)
+    )
+
+
+def _decoder(model: ModelInfo) -> Any:
+    """Return what decodes a plain body of `model`, or None for a model whose bodies are never plain."""
+    if any(spec.datatype not in _CODES for spec in model.inputs):
+        return None
+    alone = len(model.inputs) == 1
+    tensors = [_tensor_type(spec, alone=alone) for spec in model.inputs]
+    one = tensors[0]
+    for another in tensors[1:]:
+        one = one | another
+    whole = msgspec.defstruct(
+        "PlainBody",
+        [
+            ("inputs", list[one]),  # type: ignore[valid-type]
+            ("id", str | None, None),
+            ("parameters", dict[str, Any], msgspec.field(default_factory=dict)),
+            ("outputs", list[Any], msgspec.field(default_factory=list)),
+        ],
+        forbid_unknown_fields=True,
+    )
+    return msgspec.json.Decoder(whole).decode
+
+
+def _tensor_type(spec: TensorSpec, *, alone: bool) -> Any:
+    number = float if spec.datatype.startswith("FP") else int
+    fields: list[Any] = [
+        ("datatype", Literal[spec.datatype]),
+        ("shape", tuple[int, ...]),
+        ("data", list[number]),  # type: ignore[valid-type]
+    ]
+    if alone:
+        fields.insert(0, ("name", Literal[spec.name]))
+        return msgspec.defstruct("PlainTensor", fields, forbid_unknown_fields=True)
+    return msgspec.defstruct(
+        f"PlainTensor_{spec.name}",
+        fields,
+        tag_field="name",
+        tag=spec.name,
+        forbid_unknown_fields=True,
+        namespace={"name": spec.name},
+    )

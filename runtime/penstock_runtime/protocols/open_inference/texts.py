@@ -1,0 +1,140 @@
+"""Calls of a text encoder that bring texts: one input `text` of datatype BYTES, tokenised here.
+
+As Triton has it, an element is a string in JSON, or in binary data its length (4 bytes, little-endian) and its
+UTF-8 bytes. `parameters.truncate: true` cuts what the model cannot take; else that is a fault of the call.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Final
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.errors import BadInput, NotServing
+from penstock_runtime.models.base import ModelInfo, group_of
+from penstock_runtime.protocols.open_inference import bodies, calls
+from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.metadata import TEXT
+from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.tokenizing import Tokenizing, rows_of
+
+MAY_BE_TEXT: Final = b'"text"'
+"""The input's name, as every client spells it."""
+_FIELD: Final = "inputs[0]"
+
+
+def asked(wire: Mapping[str, Any]) -> bool:
+    """Return whether a body's inputs are texts."""
+    listed = wire.get("inputs")
+    return (
+        isinstance(listed, list)
+        and len(listed) == 1
+        and isinstance(listed[0], dict)
+        and listed[0].get("name") == TEXT
+    )
+
+
+async def read_call(
+    body: bytes, header_length: str | None, model: ModelInfo | None, texts: Tokenizing | None
+) -> InferCall:
+    """Return the call that a body spells, whether it brings texts or tokens.
+
+    Raises:
+        BadInput: with the field.
+        NotServing: there is no model yet.
+    """
+    if model is None or texts is None:
+        raise NotServing("Loading", "the model is being loaded: try again soon")
+    wire, binary = bodies.split(body, header_length)
+    if asked(wire):
+        return await parse(wire, binary, model, texts, MAX_BATCH_SIZE)
+    return calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+
+
+async def parse(
+    wire: dict[str, Any], binary: memoryview, model: ModelInfo, texts: Tokenizing, most_rows: int
+) -> InferCall:
+    """Return the call that `wire` and the binary data behind it spell.
+
+    Raises:
+        BadInput: with the field.
+    """
+    parameters = calls.an_object(wire.get("parameters", {}), "parameters")
+    name = wire.get("id")
+    if name is not None and not isinstance(name, str):
+        raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
+    cut = parameters.get("truncate", False)
+    if not isinstance(cut, bool):
+        raise BadInput(
+            f"`truncate` must be true or false, got {cut!r:.80}", field="parameters.truncate"
+        )
+    priority, timeout_seconds = calls.order_of(parameters)
+    outputs = wanted_outputs(wire, parameters, model)
+    given = _texts(wire["inputs"][0], binary, most_rows)
+    inputs = rows_of(await texts.encode(given, f"{_FIELD}.data", cut=cut))
+    return InferCall(
+        id=name,
+        inputs=inputs,
+        rows=len(given),
+        group=group_of(model, inputs),
+        priority=priority,
+        timeout_seconds=timeout_seconds,
+        outputs=outputs,
+    )
+
+
+def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[str]:
+    if tensor.get("datatype") != "BYTES":
+        raise BadInput(
+            f"input {TEXT!r} has datatype {tensor.get('datatype')!r:.80}: send BYTES",
+            field=f"{_FIELD}.datatype",
+        )
+    parameters = calls.an_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
+    found = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
+    shape = tensor.get("shape")
+    if not isinstance(shape, list) or shape not in ([len(found)], [len(found), 1]):
+        raise BadInput(
+            f"input {TEXT!r} has shape {shape!r:.80} and {len(found)} texts: send [{len(found)}]",
+            field=f"{_FIELD}.shape",
+        )
+    if not 1 <= prod(shape) <= most_rows:
+        raise BadInput(
+            f"{len(found)} texts: send 1 to {most_rows} in one request", field=f"{_FIELD}.shape"
+        )
+    return found
+
+
+def _from_json(tensor: dict[str, Any]) -> list[str]:
+    data = tensor["data"]
+    if not isinstance(data, list):
+        raise BadInput(f"`data` must be a list, got {data!r:.80}", field=f"{_FIELD}.data")
+    flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
+    wrong = next((at for at, one in enumerate(flat) if not isinstance(one, str)), None)
+    if wrong is not None:
+        raise BadInput(
+            f"element {wrong} of `data` is {flat[wrong]!r:.80}: send strings",
+            field=f"{_FIELD}.data",
+        )
+    return flat
+
+
+def _from_binary(parameters: Mapping[str, Any], binary: memoryview) -> list[str]:
+    field = f"{_FIELD}.parameters.binary_data_size"
+    if parameters.get("binary_data_size") != len(binary):
+        raise BadInput(
+            f"`binary_data_size` is {parameters.get('binary_data_size')!r:.40}, but {len(binary)} bytes"
+            " follow the JSON",
+            field=field,
+        )
+    found: list[str] = []
+    at = 0
+    while at < len(binary):
+        size = int.from_bytes(binary[at : at + 4], "little")
+        text = bytes(binary[at + 4 : at + 4 + size])
+        if len(text) != size:
+            raise BadInput(f"text {len(found)} ends before its {size} bytes", field=field)
+        try:
+            found.append(text.decode())
+        except UnicodeDecodeError as error:
+            raise BadInput(f"text {len(found)} is no UTF-8: {error}", field=field) from error
+        at += 4 + size
+    return found

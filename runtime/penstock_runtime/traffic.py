@@ -1,0 +1,28 @@
+"""What is under way on the client port, whichever lane answers it: drain.py and the access log read it."""
+
+import logging
+
+access_log = logging.getLogger("penstock_runtime.access")
+
+
+class Traffic:
+    """Counts answers that are still owed."""
+
+    def __init__(self) -> None:
+        self.answering = 0
+        """Requests whose answer is not yet handed to the socket."""
+        self.heard = float("-inf")
+        """When a client last spoke."""
+
+    def began(self, now: float) -> None:
+        """Note a request at the door."""
+        self.heard = now
+        self.answering += 1
+
+    def ended(self) -> None:
+        """Note that its answer is written, or that nobody waits for one."""
+        self.answering -= 1
+
+    def log(self, method: str, path: str, **fields: object) -> None:
+        """Write one line of the access log."""
+        access_log.info("%s %s", method, path, extra=fields)

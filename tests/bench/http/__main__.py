@@ -1,0 +1,129 @@
+"""`make bench-http`: our server and its peers, in turn, on the same two cores; ratios of medians."""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+
+from tests.bench.http import chart, show
+from tests.bench.http.calibrate import calibration
+from tests.bench.http.environments import NotInstalledError, install
+from tests.bench.http.figures import Figures
+from tests.bench.http.forming import forming_microseconds
+from tests.bench.http.overload import overload
+from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
+from tests.bench.http.running import DoesNotServeError, load, serving
+
+console = Console(width=120)
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    options = _options()
+    contenders = [
+        one for one in CONTENDERS if options.only in one.name and (one.quick or not options.quick)
+    ]
+    found = Figures(calibration())
+    contenders = [one for one in contenders if _installed(one, found)]
+    found.forming = forming_microseconds()
+    for number in range(options.rounds):
+        for one in contenders:
+            if one.name not in found.absent:
+                _round(one, number, options, found)
+    if options.open_seconds:
+        _open_loop(contenders, options, found)
+    if options.overload_seconds:
+        _overload(options, found)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+    show.everything(console, found)
+    console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(found, BUILD)}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.http", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="few peers, two short rounds: 5 minutes"
+    )
+    parser.add_argument("--only", default="", help="contenders whose name holds this")
+    parser.add_argument("--rounds", type=int, help="times that each is started and measured")
+    parser.add_argument("--seconds", type=float, help="of one measurement")
+    parser.add_argument("--connections", type=int, nargs="*", help="of the closed loop")
+    parser.add_argument(
+        "--open-seconds", type=float, help="of the open loop at 50 and 80 %%; 0: none"
+    )
+    parser.add_argument("--overload-seconds", type=float, help="of the overload; 0: none")
+    parser.add_argument("--json", default="http.json", help="file below build/bench")
+    options = parser.parse_args()
+    defaults: dict[str, Any] = {
+        "rounds": 2 if options.quick else 3,
+        "seconds": 2.0 if options.quick else 5.0,
+        "connections": [1, 64] if options.quick else list(CONNECTIONS),
+        "open_seconds": 3.0 if options.quick else 10.0,
+        "overload_seconds": 5.0 if options.quick else 60.0,
+    }
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+def _installed(contender: Contender, found: Figures) -> bool:
+    try:
+        if contender.package:
+            install(contender.package)
+    except NotInstalledError as error:
+        found.absent[contender.name] = str(error)
+        console.print(f"[yellow]{contender.name} takes no part: {error}[/]")
+        return False
+    return True
+
+
+def _round(contender: Contender, number: int, options: argparse.Namespace, found: Figures) -> None:
+    began = time.monotonic()
+    try:
+        with serving(contender) as running:
+            load(running, 64, 0.5)
+            for connections in options.connections:
+                found.note(contender.name, connections, load(running, connections, options.seconds))
+    except DoesNotServeError as error:
+        found.absent[contender.name] = str(error)
+        console.print(f"[yellow]{error}[/]")
+        return
+    rates = ", ".join(f"{c}: {found.rate(contender.name, c):,.0f}/s" for c in options.connections)
+    took = time.monotonic() - began
+    print(f"round {number + 1}: {contender.name}: {rates} ({took:.0f} s)", file=sys.stderr)
+
+
+def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: Figures) -> None:
+    peak = found.rate("penstock", 64)
+    if not peak:
+        return
+    for one in contenders:
+        # beyond its own peak it would only show how long its queue grows
+        shares = [
+            share
+            for share in (0.5, 0.8)
+            if one.name == "penstock" or found.rate(one.name, 64) >= share * peak
+        ]
+        if one.name in found.absent or not shares:
+            continue
+        with serving(one) as running:
+            load(running, 64, 0.5)
+            for share in shares:
+                seen = load(running, 256, options.open_seconds, share * peak)
+                found.opened.setdefault(one.name, {})[share] = seen
+
+
+def _overload(options: argparse.Namespace, found: Figures) -> None:
+    ours = next(one for one in CONTENDERS if one.name == "penstock")
+    peak = found.rate("penstock", 256) or found.rate("penstock", 64)
+    if peak:
+        found.overload = overload(ours, peak, options.overload_seconds)
+
+
+if __name__ == "__main__":
+    main()

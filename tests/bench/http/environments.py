@@ -1,0 +1,69 @@
+"""One virtual environment a peer, beside the cluster's cache; torch is lent from the project's own."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+CACHE: Final = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock")
+FOLDER: Final = CACHE / "bench-peers"
+INSTALL_SECONDS: Final = 900.0
+
+
+class NotInstalledError(Exception):
+    """A peer that does not install here; the message is pip's last line."""
+
+
+def python_of(package: str) -> Path:
+    """Return the interpreter that has `package`; the project's own for none."""
+    return Path(sys.executable) if not package else _folder(package) / "bin" / "python"
+
+
+def install(package: str) -> None:
+    """Install `package` where it is not yet.
+
+    Raises:
+        NotInstalledError: pip gave up.
+    """
+    folder = _folder(package)
+    if (folder / "installed").exists():
+        return
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(folder / "bin" / "python"),
+        "install",
+        "-q",
+        package,
+    ]
+    try:
+        done = subprocess.run(
+            pip, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotInstalledError(f"{package}: not installed within {INSTALL_SECONDS:g} s") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+        raise NotInstalledError(f"{package}: {last[:200]}")
+    _lend_torch(folder)
+    (folder / "installed").touch()
+
+
+def _lend_torch(folder: Path) -> None:
+    """Let the environment find the project's packages behind its own: one torch for all."""
+    own = (
+        folder
+        / "lib"
+        / f"python{sys.version_info.major}.{sys.version_info.minor}"
+        / "site-packages"
+    )
+    (own / "zz_project.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+def _folder(package: str) -> Path:
+    return FOLDER / package.replace("[", "-").replace("]", "")

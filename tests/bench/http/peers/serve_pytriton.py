@@ -1,0 +1,37 @@
+"""PyTriton: Triton's own front end and batcher, the network in this process."""
+
+import os
+
+import numpy as np
+import torch
+from pytriton.decorators import batch
+from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
+from pytriton.triton import Triton, TritonConfig
+from tiny_mlp import network
+
+MODEL = network()
+torch.set_num_threads(1)
+
+
+@batch
+def infer(X):
+    with torch.inference_mode():
+        return [MODEL(torch.from_numpy(X)).numpy()]
+
+
+if __name__ == "__main__":
+    config = TritonConfig(
+        http_port=int(os.environ["BENCH_PORT"]), http_address="127.0.0.1", allow_grpc=False, allow_metrics=False, log_verbose=0
+    )
+    with Triton(config=config) as triton:
+        triton.bind(
+            model_name="mlp",
+            infer_func=infer,
+            inputs=[Tensor(name="X", dtype=np.float32, shape=(64,))],
+            outputs=[Tensor(name="Y", dtype=np.float32, shape=(16,))],
+            config=ModelConfig(
+                max_batch_size=64,
+                batcher=DynamicBatcher(max_queue_delay_microseconds=1000 * int(os.environ["BENCH_WAIT_MS"])),
+            ),
+        )
+        triton.serve()

@@ -1,0 +1,77 @@
+"""What is measured: servers, bodies, connections, rounds. Equal batch limits for all: 64 rows."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+PEERS: Final = HERE / "peers"
+ROOT: Final = HERE.parents[2]
+BUILD: Final = ROOT / "build" / "bench"
+MAX_BATCH: Final = 64
+CONNECTIONS: Final = (1, 16, 64, 256)
+SERVER_CORE: Final = 0
+CLIENT_CORE: Final = 1
+INFER: Final = "/v2/models/mlp/infer"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One server in one setting; `{port}` in `argv` and `environment` is where it is to listen."""
+
+    name: str
+    argv: tuple[str, ...]
+    package: str = ""
+    """Of the Python index, in an environment of its own; empty: the project's own environment."""
+    path: str = INFER
+    body: str = "json"
+    """`json` and `binary` are KServe v2's; `bento` is BentoML's own."""
+    environment: dict[str, str] = field(default_factory=dict)
+    headers: str = ""
+    """More header lines of every request, each with its line end."""
+    quick: bool = False
+    """Whether it takes part with `--quick`."""
+
+
+OURS: Final = {
+    "PENSTOCK_MODEL": (
+        '{"name":"mlp","source":{"type":"Module","module":{"factory":"tiny_mlp:create"}}}'
+    ),
+    "PENSTOCK_HOST": "127.0.0.1",
+    "PENSTOCK_CLIENT_PORT": "{port}",
+    "PENSTOCK_CLUSTER_PORT": "0",
+    "PENSTOCK_LOG_LEVEL": "WARNING",
+    "PENSTOCK_CONNECTION_AGE_SECONDS": "20",
+    "PYTHONPATH": str(PEERS),
+}
+RUNTIME: Final = ("{python}", "-m", "penstock_runtime")
+
+
+def peer(name: str, package: str, script: str, wait: int, **more: object) -> Contender:
+    """Return a peer that waits at most `wait` milliseconds for company."""
+    environment = {"BENCH_WAIT_MS": str(wait), "BENCH_PORT": "{port}"}
+    return Contender(
+        name,
+        ("{python}", script),
+        package,
+        environment=environment,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+CONTENDERS: Final = (
+    Contender("penstock", RUNTIME, environment=OURS, quick=True),
+    Contender("penstock, binary", RUNTIME, body="binary", environment=OURS, quick=True),
+    Contender("raw asyncio sketch", ("{python}", "sketch_asyncio.py", "{port}"), quick=True),
+    Contender("bare aiohttp sketch", ("{python}", "sketch_aiohttp.py", "{port}", "batched"), quick=True),
+    Contender("naive aiohttp", ("{python}", "sketch_aiohttp.py", "{port}", "naive"), quick=True),
+    peer("Mosec, no wait", "mosec==0.9.8", "serve_mosec.py", 0, path="/inference", quick=True),
+    peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec.py", 1, path="/inference", quick=True),
+    peer("Mosec, 5 ms", "mosec==0.9.8", "serve_mosec.py", 5, path="/inference"),
+    peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True),
+    peer("BentoML", "bentoml==1.4.39", "serve_bentoml.py", 1, path="/predict", body="bento"),
+    peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
+    peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
+    peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0),
+    peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0, body="binary"),
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""The bench's tables."""
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.http.figures import Figures
+
+
+def everything(console: Console, found: Figures) -> None:
+    """Print all tables, and who took no part and why."""
+    machine = found.calibration
+    console.print(
+        f"{machine['processor']}: {machine['memory_gigabytes_per_second']} GB/s copied,"
+        f" {machine['gemm_gigaflops']} GFLOP/s, raw network (rows: us) {machine['raw_torch_microseconds']}"
+    )
+    console.print(_closed(found))
+    if found.opened:
+        console.print(_opened(found))
+    if found.overload:
+        console.print(_overload(found))
+    if found.forming:
+        console.print(f"microseconds to form a batch of 64, by requests waiting: {found.forming}")
+    console.print(_ratios(found))
+    for name, why in found.absent.items():
+        console.print(f"[yellow]took no part: {name}: {why}[/]")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _closed(found: Figures) -> Table:
+    numbers = found.connections()
+    columns = [f"{what} @{c}" for c in numbers for what in ("req/s", "CPU us", "p99 ms")]
+    table = _table("closed loop: medians by connections", "server", *columns)
+    for name in sorted(found.names(), key=lambda one: -found.rate(one, numbers[-1])):
+        cells = []
+        for c in numbers:
+            cells += [
+                f"{found.rate(name, c):,.0f}",
+                f"{found.cpu_microseconds(name, c):.1f}",
+                f"{found.p99_milliseconds(name, c):.2f}",
+            ]
+        table.add_row(f"[bold]{name}[/]" if name.startswith("penstock") else name, *cells)
+    return table
+
+
+def _opened(found: Figures) -> Table:
+    table = _table(
+        "open loop (Poisson), by share of our peak",
+        "server",
+        "share",
+        "right/s",
+        "p50 ms",
+        "p99 ms",
+    )
+    for name, shares in found.opened.items():
+        for share, seen in shares.items():
+            table.add_row(
+                name,
+                f"{share:.0%}",
+                f"{seen['right'] / seen['seconds']:,.0f}",
+                f"{seen['p50'] / 1000:.2f}",
+                f"{seen['p99'] / 1000:.2f}",
+            )
+    return table
+
+
+def _overload(found: Figures) -> Table:
+    table = _table("overload at three times our peak", "figure", "measured", "target")
+    seen = found.overload
+    table.add_row(
+        "goodput / peak", f"{seen['goodput_ratio']:.2f}", f">= {seen['goodput_target']:.2f}"
+    )
+    table.add_row(
+        "p99 of accepted, ms",
+        f"{seen['p99_milliseconds']:.1f}",
+        f"<= {seen['deadline_milliseconds']:.0f}",
+    )
+    table.add_row("memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", "flat")
+    table.add_row(
+        "unsent/s (no free connection for 0.1 s)", f"{seen['unsent_per_second']:,.0f}", ""
+    )
+    table.add_row("refused/s", f"{seen['refused_per_second']:,.0f}", "")
+    return table
+
+
+def _ratios(found: Figures) -> Table:
+    table = _table("ratios", "line", "measured", "target")
+    for line, measured, target in found.ratios():
+        good = measured <= target if "at most" in line else measured >= target
+        colour = "green" if good else "red"
+        sign = "<=" if "at most" in line else ">="
+        table.add_row(line, f"[{colour}]{measured:.2f}[/]", f"{sign} {target:g}")
+    return table

@@ -1,0 +1,132 @@
+"""What is served is what transformers computes, row for row, however rows are batched."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from penstock_runtime.models.encoders import load as loading
+from penstock_runtime.models.encoders import model as encoders
+from penstock_runtime.models.encoders.packed import PackedBody
+from penstock_runtime.request import Tensor
+from tests.unit.encoders.conftest import LABELS, Loaded, texts
+
+FAMILIES = ("bert", "roberta", "distilbert", "electra")
+LENGTHS = (5, 64, 1, 17, 5, 33, 2, 64)
+
+
+def assert_near(got: Tensor, wanted: Tensor, tolerance: float = 1e-5) -> None:
+    difference = np.abs(np.subtract(got, wanted, dtype=np.float64))
+    assert difference.max() <= tolerance * max(1.0, np.abs(wanted).max())
+
+
+def reference(folder: Path, inputs: dict[str, Tensor], *, labels: bool) -> Tensor:
+    """Return what the untouched model says of each row alone, without any padding."""
+    kind = transformers.AutoModelForSequenceClassification if labels else transformers.AutoModel
+    model = kind.from_pretrained(folder, dtype=torch.float32).eval()
+    found = []
+    for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True):
+        with torch.inference_mode():
+            answer = model(input_ids=torch.from_numpy(ids[mask == 1])[None])
+        vector = answer.logits[0] if labels else answer.last_hidden_state[0].mean(0)
+        found.append(vector if labels else torch.nn.functional.normalize(vector, dim=0))
+    array: Tensor = torch.stack(found).numpy()
+    return array
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("labels", [False, True], ids=["embedding", "classification"])
+def test_rows_of_any_length_get_what_the_untouched_model_says_of_each_alone(
+    loaded: Loaded, directories: Callable[..., Path], family: str, labels: bool
+) -> None:
+    inputs = texts(*LENGTHS)
+    (got,) = loaded(family, labels=labels).run(inputs).values()
+    wanted = reference(directories(family, labels=labels), inputs, labels=labels)
+    assert_near(got, wanted, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "platform"),
+    [
+        ("bert", "transformers_packed"),
+        ("roberta", "transformers_packed"),
+        ("distilbert", "transformers_packed"),
+        ("electra", "transformers_padded"),
+    ],
+)
+def test_the_platform_says_how_rows_are_computed(
+    loaded: Loaded, family: str, platform: str
+) -> None:
+    info = loaded(family).info
+    assert info.platform == platform
+    assert (info.length_buckets == ()) == (platform == "transformers_packed")
+
+
+def test_an_embedding_model_says_what_it_takes_and_gives(loaded: Loaded) -> None:
+    info = loaded("bert").info
+    assert [(one.name, one.datatype, one.shape, one.ragged) for one in info.inputs] == [
+        ("input_ids", "INT64", (-1, -1), True),
+        ("attention_mask", "INT64", (-1, -1), True),
+    ]
+    assert [(one.name, one.shape) for one in info.outputs] == [("embedding", (-1, 32))]
+    assert info.inputs[0].outside((1, 65)) == "dimension 1 must be from 1 to 64, got 65"
+
+
+def test_a_classifier_names_its_labels(loaded: Loaded) -> None:
+    info = loaded("bert", labels=True).info
+    assert info.labels == LABELS
+    assert info.outputs[0].shape == (-1, len(LABELS))
+
+
+def test_a_batch_of_many_passes_is_put_together_in_order(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = texts(*LENGTHS)
+    (whole,) = loaded("bert").run(inputs).values()
+    monkeypatch.setattr(loading, "CHUNK_TOKENS", 40)
+    (cut,) = loaded("bert").run(inputs).values()
+    assert_near(cut, whole)
+
+
+def test_padding_before_the_tokens_counts_for_nothing(loaded: Loaded) -> None:
+    right = texts(9)
+    left = {name: np.roll(np.pad(one, ((0, 0), (0, 3))), 3, 1) for name, one in right.items()}
+    model = loaded("bert")
+    (before,), (behind,) = model.run(left).values(), model.run(right).values()
+    assert_near(before, behind)
+
+
+@pytest.mark.parametrize("family", ["bert", "electra"])
+def test_a_row_that_no_model_takes_is_refused_before_it_is_computed(
+    loaded: Loaded, family: str
+) -> None:
+    model = loaded(family)
+    unknown = texts(4)
+    unknown["input_ids"][0, 2] = 10**6
+    with pytest.raises(encoders.BadRow, match="token id 1000000 is not in the vocabulary of 1005"):
+        model.run(unknown)
+    with pytest.raises(encoders.BadRow, match="has 65 to 65 tokens: send 1 to 64"):
+        model.run(texts(65))
+    empty = texts(4)
+    empty["attention_mask"][:] = 0
+    with pytest.raises(encoders.BadRow, match="has 0 to 0 tokens"):
+        model.run(empty)
+
+
+def test_a_packed_way_that_computes_something_else_is_not_taken(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(PackedBody):
+        def __call__(self, ids: torch.Tensor, equals: list[tuple[int, int]]) -> torch.Tensor:
+            return super().__call__(ids.flip(0), equals)
+
+    monkeypatch.setattr(loading, "PackedBody", Wrong)
+    assert loaded("bert").info.platform == "transformers_padded"
+    assert "the packed way differs from the untouched model" in caplog.text
+
+
+def test_memory_is_measured_with_the_longest_rows(loaded: Loaded) -> None:
+    assert 1 <= loaded("bert").memory_bound_rows() <= 4096

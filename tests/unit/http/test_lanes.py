@@ -1,0 +1,194 @@
+"""Both lanes answer the same bytes to the same bytes, and which lane a request takes."""
+
+import asyncio
+import re
+from typing import Any
+
+from penstock_runtime.protocols.fast_lane import connection
+from penstock_runtime.request import Outcome
+from tests.unit.http.conftest import LIMITS
+from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
+
+LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"
+VARYING = re.compile(
+    rb"(Date: [^\r]*|X-Penstock-Queue-Seconds: [0-9.]*|X-Request-Id: [0-9a-f]{32}|after [0-9.]+ s of)"
+)
+
+
+async def one_answer(reader: asyncio.StreamReader) -> bytes:
+    """Return the next answer, or what there is of it when the server closes."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"Content-Length: (\d+)", head)
+        return head + (await reader.readexactly(int(length[1])) if length else b"")
+    except asyncio.IncompleteReadError as end:
+        return end.partial
+
+
+async def converse(url: str, case: Case) -> bytes:
+    """Return all that a pod says to a client that sends `case` and then takes its leave."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+    said = b""
+    try:
+        async with asyncio.timeout(3):
+            for piece in case.sent:
+                writer.write(piece)
+                await asyncio.sleep(0.002)
+            for _ in range(case.answers):
+                said += await one_answer(reader)
+            if case.leaves:
+                return said
+            writer.write(LAST)
+            return said + await reader.read()
+    except ConnectionError:
+        return said
+    except TimeoutError:
+        return said + b"(silence)"
+    finally:
+        writer.transport.abort()
+
+
+async def test_both_lanes_answer_every_conversation_with_the_same_bytes(start: Any) -> None:
+    fast, slow = await start(fast_lane=True), await start(fast_lane=False)
+    different = {}
+    for name, case in CASES.items():
+        said = [VARYING.sub(b"~", await converse(pod.url, case)) for pod in (fast, slow)]
+        if said[0] != said[1] or not said[0].startswith(b"HTTP/"):
+            different[name] = said
+    assert different == {}, "\n".join(
+        f"{name}:\n  {a!r}\n  {b!r}" for name, (a, b) in different.items()
+    )
+    assert fast.pod.counters.refused == slow.pod.counters.refused
+    assert fast.pod.counters.ended == slow.pod.counters.ended
+    assert fast.pod.counters.settled() == fast.pod.counters.received == slow.pod.counters.received
+    assert fast.pod.counters.rows_received == slow.pod.counters.rows_received
+
+
+def by_aiohttp(pod: Any) -> int:
+    """Return how many requests went aiohttp's way."""
+    return int(pod.client._runner.server.requests_count)
+
+
+async def exchange(writer: Any, reader: Any, *sent: bytes) -> bytes:
+    for piece in sent:
+        writer.write(piece)
+        await asyncio.sleep(0.002)
+    return await one_answer(reader)
+
+
+async def connected(pod: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+
+
+async def test_plain_requests_never_meet_aiohttp(pod: Any) -> None:
+    reader, writer = await connected(pod)
+    for sent in ([GOOD], pieces(GOOD, 40), [post(b"{}")], [post(body(rows=3))]):
+        assert (await exchange(writer, reader, *sent)).startswith(b"HTTP/1.1 ")
+    assert by_aiohttp(pod) == 0
+    writer.close()
+
+
+async def test_a_question_between_is_lent_to_aiohttp_and_the_next_is_fast_again(pod: Any) -> None:
+    reader, writer = await connected(pod)
+    for sent in (get("/v2"), GOOD, post(body(), path="/v2/models/other/infer"), GOOD):
+        await exchange(writer, reader, sent)
+    assert by_aiohttp(pod) == 2
+    writer.close()
+
+
+async def test_a_framing_that_is_not_plain_keeps_its_connection_with_aiohttp(pod: Any) -> None:
+    reader, writer = await connected(pod)
+    for sent in (post(chunked(body()), "Transfer-Encoding: chunked", length=...), GOOD):
+        assert (await exchange(writer, reader, sent)).startswith(b"HTTP/1.1 200")
+    assert by_aiohttp(pod) == 2
+    writer.close()
+
+
+async def test_a_sender_without_haste_is_aiohttps_to_time(start: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.02)
+    pod = await start(body_seconds=0.2)
+    reader, writer = await connected(pod)
+    writer.write(GOOD[:100])
+    await asyncio.sleep(0.1)
+    assert (await exchange(writer, reader, GOOD[100:])).startswith(b"HTTP/1.1 200")
+    writer.write(GOOD[:-1])
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 408")
+    assert by_aiohttp(pod) == 2
+    writer.close()
+
+
+async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> None:
+    pod.model.gate.clear()
+    held = [await connected(pod) for _ in range(3)]
+    for number, (_, writer) in enumerate(held):
+        writer.write(GOOD)
+        await until(lambda: len(pod.pod.admission._held) == number + 1)  # noqa: B023
+        await until(lambda: pod.pod.admission.load().running == 1)
+    held[2][1].transport.abort()
+    await until(lambda: pod.pod.admission.load().waiting == 1)
+    assert pod.pod.admission.load().running == 1
+    pod.model.gate.set()
+    for reader, _ in held[:2]:
+        assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    assert pod.pod.counters.ended[Outcome.CANCELLED] == 1
+    assert pod.client.traffic.answering == 0
+    for _, writer in held[:2]:
+        writer.close()
+
+
+async def test_a_client_that_never_reads_holds_little_memory(start: Any, until: Any) -> None:
+    pod = await start(LIMITS.model_copy(update={"max_batch_size": 128}), connection_requests=10**6)
+    _, writer = await connected(pod)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(post(body(rows=100)) * 20_000)
+    await until(lambda: pod.client.open_connections() == 1)
+    (served,) = pod.client._runner.server.connections
+    await until(lambda: served._paused and served._full, 30.0)
+    assert 0 < pod.pod.counters.received < 20_000
+    assert served.transport.get_write_buffer_size() < 2**18
+    assert len(served._held) < 2**20
+    writer.transport.abort()
+    await until(lambda: pod.client.open_connections() == 0)
+
+
+async def test_a_pod_that_stops_lets_a_plain_request_finish(pod: Any, until: Any) -> None:
+    pod.model.gate.clear()
+    reader, writer = await connected(pod)
+    writer.write(GOOD)
+    await until(lambda: pod.pod.admission.load().running == 1)
+    stopping = asyncio.create_task(pod.client.stop())
+    await asyncio.sleep(0.02)
+    pod.model.gate.set()
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    await stopping
+    writer.close()
+
+
+async def test_an_idle_connection_is_closed_but_never_one_that_is_owed_an_answer(
+    start: Any, until: Any
+) -> None:
+    pod = await start(keep_alive_seconds=0.1)
+    pod.model.gate.clear()
+    reader, writer = await connected(pod)
+    writer.write(GOOD)
+    await asyncio.sleep(0.3)
+    pod.model.gate.set()
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    async with asyncio.timeout(2):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_the_access_log_has_a_line_from_either_lane(start: Any, caplog: Any) -> None:
+    for fast in (True, False):
+        pod = await start(fast_lane=fast, access_log=True)
+        caplog.clear()
+        with caplog.at_level("INFO", "penstock_runtime.access"):
+            reader, writer = await connected(pod)
+            await exchange(writer, reader, post(body(), "X-Request-Id: mine"))
+            await asyncio.sleep(0.01)
+        (line,) = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        assert line.getMessage() == "POST /v2/models/halves/infer"
+        assert (line.status, line.request_id, line.remote) == (200, "mine", "127.0.0.1")
+        assert line.seconds >= 0
+        writer.close()

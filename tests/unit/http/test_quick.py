@@ -1,0 +1,148 @@
+"""The quick reader and the careful one are of one mind about every body."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.protocols.open_inference import bodies, calls
+from penstock_runtime.protocols.open_inference.quick import QuickReader
+
+FLOATS = TensorSpec("X", "FP32", (-1, 2))
+MODELS = [
+    ModelInfo("one", "p", "cpu", inputs, (TensorSpec("Y", "FP32", (-1, 2)),), 8)
+    for inputs in (
+        (FLOATS,),
+        (FLOATS, TensorSpec("K", "INT32", (-1, -1), ((1, 8), (1, 3)))),
+        (TensorSpec("D", "FP64", (-1,)), TensorSpec("L", "INT64", (-1, 1))),
+        (FLOATS, TensorSpec("B", "BOOL", (-1, 1))),
+    )
+]
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-10, 10, width=32),
+    st.integers(-(2**66), 2**66),
+    st.integers(-3, 3),
+    st.sampled_from([True, None, "1", 1e39, -0.0, 3.4028235677973366e38, 3.4028234e38, [1]]),
+)
+SHAPES = st.lists(st.integers(-1, 5) | st.sampled_from([1.0, True, "2"]), max_size=3)
+
+
+@st.composite
+def whole_bodies(draw: Any) -> tuple[ModelInfo, bytes]:
+    """A body that is right, or nearly."""
+    model = draw(st.sampled_from(MODELS))
+    rows = draw(st.integers(1, 3))
+    inputs = [draw(tensors(spec, rows)) for spec in draw(st.permutations(model.inputs))]
+    wire = {"inputs": inputs}
+    if draw(st.integers(0, 9)) == 0:
+        wire["inputs"] = draw(st.sampled_from([[], inputs * 2, inputs[:1], None, {}]))
+    wire.update(draw(st.sampled_from([{}, {}, {}, *MORE])))
+    return model, json.dumps(wire).encode()
+
+
+MORE: list[dict[str, Any]] = [
+    {"id": "a"}, {"id": "\u00e9"}, {"id": 5}, {"id": None}, {"id": "\ud800"},
+    {"parameters": {"priority": 3, "timeout": 10}}, {"parameters": {"priority": 1.0}}, {"parameters": {}},
+    {"parameters": {"timeout": 2**64}}, {"parameters": None},
+    {"parameters": {"binary_data_output": True}}, {"outputs": [{"name": "Y"}]}, {"outputs": [{"name": "Q"}]},
+    {"outputs": []}, {"outputs": None}, {"unknown": 1},
+]  # fmt: skip
+
+
+@st.composite
+def tensors(draw: Any, spec: TensorSpec, rows: int) -> dict[str, Any]:
+    shape = [rows, *(draw(st.integers(1, 4)) if n == -1 else n for n in spec.shape[1:])]
+    size = int(np.prod(shape))
+    number: st.SearchStrategy[Any] = (
+        st.booleans() if spec.datatype == "BOOL" else st.integers(-(2**31), 2**31 - 1)
+    )
+    if spec.datatype.startswith("FP"):
+        number = st.floats(-1e30, 1e30) | st.integers(-(2**70), 2**70)
+    data = draw(st.lists(number, min_size=size, max_size=size))
+    made = {"name": spec.name, "datatype": spec.datatype, "shape": shape, "data": data}
+    match draw(st.integers(0, 19)):
+        case 0:
+            made["shape"] = draw(SHAPES)
+        case 1:
+            data[draw(st.integers(0, size - 1))] = draw(NUMBERS)
+        case 2:
+            data.pop()
+        case 3:
+            made["data"] = [data]
+        case 4:
+            del made[draw(st.sampled_from(sorted(made)))]
+        case 5:
+            made[draw(st.sampled_from(sorted(made)))] = draw(NUMBERS)
+        case 6:
+            made["parameters"] = {}
+    return made
+
+
+def outcome(read: Any) -> Any:
+    """Return what a reader makes of a body, in values that compare."""
+    try:
+        call = read()
+    except BadInput as fault:
+        return fault.message, fault.field
+    arrays = [(name, one.dtype, one.shape, one.tobytes()) for name, one in call.inputs.items()]
+    return arrays, call.id, call.rows, call.group, call.priority, call.timeout_seconds, call.outputs
+
+
+@given(whole_bodies())
+@settings(deadline=None, max_examples=400)
+def test_both_readers_make_the_same_of_any_body(drawn: tuple[ModelInfo, bytes]) -> None:
+    model, body = drawn
+    careful = outcome(lambda: calls.parse(*bodies.split(bytearray(body), None), model, most_rows=4))
+    assert outcome(lambda: QuickReader(model, 4).read(body, None)) == careful
+
+
+@pytest.mark.parametrize(
+    "number", ["-0", "-0.0", "1e308", "0.1e-400", "123456789012345678901", "1E5"]
+)
+def test_numbers_are_read_bit_for_bit_alike(number: str) -> None:
+    tensor = '{"name":"X","datatype":"FP32","shape":[1,2],"data":[' + number + ",1]}"
+    text = '{"inputs":[' + tensor + "]}"
+    careful = outcome(
+        lambda: calls.parse(*bodies.split(bytearray(text.encode()), None), MODELS[0], 4)
+    )
+    assert outcome(lambda: QuickReader(MODELS[0], 4).read(text.encode(), None)) == careful
+
+
+def test_plain_bodies_are_read_without_the_careful_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QuickReader, "_read_carefully", None)
+    tensors = [
+        {"name": "K", "datatype": "INT32", "shape": [2, 1], "data": [1, 2]},
+        {"name": "X", "datatype": "FP32", "shape": [2, 2], "data": [1, 2.5, 3, 4]},
+    ]
+    body = json.dumps({"inputs": tensors, "parameters": {"priority": 1}}).encode()
+    call = QuickReader(MODELS[1], 4).read(body, None)
+    assert list(call.inputs) == ["X", "K"]
+    assert call.inputs["X"].tolist() == [[1, 2.5], [3, 4]]
+    assert (call.rows, call.priority) == (2, 1)
+
+
+def test_a_binary_head_seen_before_is_read_with_the_data_of_its_own_body() -> None:
+    reader = QuickReader(MODELS[1], 4)
+    for value in (1.0, 2.0, 3.0):
+        x, k = np.full((2, 2), value, "<f4"), np.full((2, 3), int(value), "<i4")
+        head = binary_head(x.nbytes, k.nbytes)
+        call = reader.read(head + x.tobytes() + k.tobytes(), str(len(head)))
+        assert np.array_equal(call.inputs["X"], x)
+        assert np.array_equal(call.inputs["K"], k)
+    with pytest.raises(BadInput, match="follow the JSON"):
+        reader.read(head + bytes(41), str(len(head)))
+
+
+def binary_head(*sizes: int) -> bytes:
+    shapes = {"X": ("FP32", [2, 2]), "K": ("INT32", [2, 3])}
+    inputs = [
+        {"name": name, "datatype": kind, "shape": shape, "parameters": {"binary_data_size": size}}
+        for (name, (kind, shape)), size in zip(shapes.items(), sizes, strict=True)
+    ]
+    return json.dumps({"inputs": inputs}).encode()
