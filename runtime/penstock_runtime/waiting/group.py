@@ -58,7 +58,12 @@ class Group:
         taken, rows = list[Request](), 0
         waiting, line = self._waiting, self._by_key
         while waiting:
-            request = self._head(line)[2]
+            entry = line.head()
+            request = entry[2]
+            held = waiting.get(request.id)
+            if held is None or held[1] != entry[1]:  # it has left
+                line.pop()
+                continue
             rows += request.rows
             if taken and rows > max_rows:
                 break
