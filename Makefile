@@ -48,7 +48,7 @@ test: lint test-unit cluster images ## Lint, then unit, integration and end-to-e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto --dist loadfile tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
@@ -68,6 +68,12 @@ format: setup ## Format and sort what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# SECONDS of one core's time, at most; it stops when it knows its text by heart
+DEMO_SECONDS ?= 90
+.PHONY: demo-model
+demo-model: setup ## Train the tiny model of the project's own text, into build/demo-model
+	@OMP_NUM_THREADS=1 $(BIN)/python -m penstock_runtime.demo_model build/demo-model --seconds $(DEMO_SECONDS)
+
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types
 	$(BIN)/penstock-crdgen
@@ -86,6 +92,14 @@ TRACES ?= ../shared/traces
 bench-control: setup ## Print how good the laws are on four traces: make bench-control TRACES=folder OPTIONS=--quick
 	@$(BIN)/python -m tests.bench.control --traces "$(TRACES)" $(OPTIONS)
 
+.PHONY: bench-decide
+bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 pools, and count its questions to Prometheus
+	@$(BIN)/python -m tests.bench.decide $(OPTIONS)
+
+.PHONY: bench-edits
+bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey them, on the test cluster
+	@$(BIN)/python -m tests.bench.edits $(OPTIONS)
+
 .PHONY: bench-http
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
@@ -93,3 +107,11 @@ bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: O
 .PHONY: bench-encoders
 bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
 	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
+
+.PHONY: bench-generation-peers
+bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own
+	@$(BIN)/python -m tests.bench.generation.environments
+
+.PHONY: bench-generation
+bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)

@@ -60,7 +60,13 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     """A namespace of the test's own, restricted as production's are; deleted afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
-    kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    kubectl(
+        "label",
+        "namespace",
+        name,
+        "pod-security.kubernetes.io/enforce=restricted",
+        "penstock-tests=kubectl",
+    )
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
 

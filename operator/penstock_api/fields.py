@@ -87,3 +87,9 @@ Quantity = Annotated[
     ),
 ]
 """As apimachinery's resource.Quantity, never negative."""
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+ShortText = Annotated[str, Field(max_length=512)]
+Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
+"""A real number in a status: statuses hold no floats."""
+Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]

@@ -3,15 +3,17 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from penstock_api.base import WireModel
 
 MAX_BATCH_SIZE = 4096
+MAX_BATCHED_TOKENS = 1_048_576
 MAX_QUEUE_DEPTH = 1_000_000
 MAX_QUEUE_DELAY_MILLISECONDS = 60_000
 
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)]
+BatchedTokens = Annotated[int, Field(ge=1, le=MAX_BATCHED_TOKENS)]
 QueueDepth = Annotated[int, Field(ge=1, le=MAX_QUEUE_DEPTH)]
 QueueDelayMilliseconds = Annotated[int, Field(ge=0, le=MAX_QUEUE_DELAY_MILLISECONDS)]
 Generation = Annotated[int, Field(ge=0, lt=2**53)]
@@ -24,15 +26,50 @@ class Discipline(StrEnum):
     FIRST_IN_FIRST_OUT = "FirstInFirstOut"
     PRIORITY = "Priority"
     EARLIEST_DEADLINE_FIRST = "EarliestDeadlineFirst"
+    SHORTEST_JOB_FIRST = "ShortestJobFirst"
+    FAIR_SHARE = "FairShare"
+
+
+class Preemption(StrEnum):
+    """Whom a running generation yields to. One-shot batches are never interrupted."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    TIME_SLICE = "TimeSlice"
+
+
+class Lowering(StrEnum):
+    """What a lowered cap does to the generations above it."""
+
+    FINISH = "Finish"
+    EVICT = "Evict"
 
 
 class Limits(WireModel):
-    """What a running pod obeys, changed without a restart. Batch sizes are rows, depth is requests."""
+    """What a running pod obeys, changed without a restart. Depth is requests.
+
+    Batch sizes are rows, and running sequences where a pod generates text; only that obeys the last three.
+    """
 
     max_batch_size: BatchSize
     max_queue_depth: QueueDepth
     max_queue_delay_milliseconds: QueueDelayMilliseconds
     discipline: Discipline
+    max_batched_tokens: BatchedTokens | None = None
+    """Tokens of a step, at least `max_batch_size`; None: the pod's own choice."""
+    preemption: Preemption = Preemption.NEVER
+    drain: Lowering = Lowering.FINISH
+    """Of a lowered cap: running generations finish, or are evicted at once and resumed later."""
+
+    @field_validator("max_batched_tokens")
+    @classmethod
+    def _every_sequence_can_decode(cls, tokens: int | None, given: ValidationInfo) -> int | None:
+        size = given.data.get("max_batch_size")
+        if tokens is not None and size is not None and tokens < size:
+            raise ValueError(
+                f"must be at least maxBatchSize {size}, so that every running sequence can have a token a step"
+            )
+        return tokens
 
 
 class LimitsUpdate(Limits):
@@ -63,6 +100,8 @@ class Envelope(WireModel):
     max_batch_size: Range
     max_queue_depth: Range
     max_queue_delay_milliseconds: Range
+    max_batched_tokens: Range | None = None
+    """Where a pod generates text."""
 
 
 class Load(WireModel):
@@ -87,6 +126,17 @@ class CurveSums(WireModel):
     seconds_squared: float = 0.0
 
 
+class GenerationCurve(WireModel):
+    """Sums over steps of the products of x = (1, p/256, d, k/4096, t): the upper triangle, row by row.
+
+    p are prefill tokens, d decode rows, k tokens read from the cache, t seconds; any least squares of t on the
+    others follows from the difference of two reports of one epoch.
+    """
+
+    epoch: int
+    sums: Annotated[tuple[float, ...], Field(min_length=15, max_length=15)]
+
+
 class State(WireModel):
     """The answer to `GET /control/v1/state`, and to an accepted `PATCH /control/v1/limits`."""
 
@@ -99,6 +149,12 @@ class State(WireModel):
     """Whether a batch formed under an older generation still runs."""
     load: Load
     curve: CurveSums
+    generation_curve: GenerationCurve | None = None
+    """Where a pod generates text."""
+    previous_generation_curve: GenerationCurve | None = None
+    """Of the epoch before."""
     model: str
     backend: str
     """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
+    attention: str | None = None
+    """The attention backend that was chosen by trying it, where a pod generates text."""

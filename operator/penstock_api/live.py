@@ -7,11 +7,18 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.fields import list_map, rule, rules
-from penstock_api.limits import BatchSize, Discipline, QueueDelayMilliseconds, QueueDepth
+from penstock_api.limits import (
+    BatchSize,
+    Discipline,
+    Preemption,
+    QueueDelayMilliseconds,
+    QueueDepth,
+)
 
 MAX_REPLICAS = 1000
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
 Percent = Annotated[int, Field(ge=1, le=100)]
+Weight = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class ObjectiveMetric(StrEnum):
@@ -67,6 +74,8 @@ class BatchingDefaults(ApiModel):
     """Waiting requests a pod may hold before it answers 429; unset, 2048."""
     discipline: Discipline | None = None
     """The order in which waiting requests are served; unset, Priority."""
+    preemption: Preemption | None = None
+    """Whom a running generation yields to, TextGeneration only; unset, LowerPriority."""
 
 
 class Batching(BatchingDefaults):
@@ -106,23 +115,23 @@ class GpuUtilization(ApiModel):
         )
     )
     low_percent: Percent | None = None
-    """Below it the batch cap may grow; unset, 50."""
+    """UtilizationBand: below it the batch cap may grow; unset, 50. CapacityAtObjective: only if set, replicas are given back only below it."""
     high_percent: Percent | None = None
-    """Above it the batch cap may shrink where batch time breaks the objective; unset, 90."""
+    """UtilizationBand: above it the batch cap may shrink where batch time breaks the objective; unset, 90. CapacityAtObjective: only if set, demand stays below this share of capacity."""
 
 
 class QueueDepthTarget(ApiModel):
     """Waiting requests that one Ready replica may hold before another is added."""
 
     target_per_replica: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Waiting requests a Ready replica may hold before another is added, or 35 % of the cap if that is more; unset, 4."""
+    """Waiting requests a Ready replica may hold before another is added, or 35 % of the cap if that is more; unset, 4. CapacityAtObjective: only if set, a floor of one replica for so many."""
 
 
 class ScaleDown(ApiModel):
     """How carefully replicas are given back."""
 
     stabilization_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """How long a lower count must have been enough; unset, 300."""
+    """How long a lower count must have been enough; unset, 300. CapacityAtObjective: unset, the longer of 120 and two start-ups."""
     max_percent_per_minute: Percent | None = None
     """The share of replicas given back in a minute, at least one; unset, 25."""
 
@@ -141,7 +150,7 @@ class ScalingDefaults(ApiModel):
         )
     )
     algorithm: ScalingAlgorithm | None = None
-    """The control law; unset, UtilizationBand."""
+    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, UtilizationBand."""
     min_replicas: Replicas | None = None
     """Auto never goes below; unset, 1."""
     max_replicas: Replicas | None = None

@@ -22,6 +22,7 @@ class Task(StrEnum):
     """What a model does, and so which protocols serve it."""
 
     TENSOR = "Tensor"
+    TEXT_GENERATION = "TextGeneration"
     EMBEDDING = "Embedding"
     CLASSIFICATION = "Classification"
 
@@ -158,6 +159,6 @@ class ModelSpec(ApiModel):
     ) = None
     """Served name; unset, the pool's own."""
     task: Task | None = None
-    """What it does: rows of any tensors, embeddings or classes of texts; unset, Tensor; immutable."""
+    """What it does: rows of any tensors, text, embeddings or classes of texts; unset, Tensor; immutable."""
     source: ModelSource
     """Where it comes from."""

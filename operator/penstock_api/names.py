@@ -16,6 +16,8 @@ POLICY_SHORT: Final = "pspolicy"
 FIELD_MANAGER: Final = "penstock"
 CHILD_SUFFIX: Final = "-penstock"
 """Children are called `<pool>-penstock`, except the Service, which is called `<pool>`."""
+MEMORY_SUFFIX: Final = "-penstock-memory"
+"""Of the ConfigMap in which the control law's memory outlives the operator; no pod mounts it."""
 
 # Labels and annotations.
 LABEL_POOL_UID: Final = f"{GROUP}/pool-uid"
@@ -81,6 +83,10 @@ METRIC_REQUESTS_RECEIVED: Final = "penstock_requests_received_total"
 METRIC_ROWS_RECEIVED: Final = "penstock_rows_received_total"
 METRIC_REQUESTS: Final = "penstock_requests_total"  # label outcome
 METRIC_REQUESTS_REFUSED: Final = "penstock_requests_refused_total"  # label reason
+CLIENT_FAULTS: Final = frozenset(
+    {"BadInput", "UnknownModel", "BodyTimeout", "TooLarge", "UnsupportedCoding"}
+)
+"""Reasons of refusals that no capacity would have avoided: they count in no objective."""
 METRIC_REQUEST_DURATION: Final = "penstock_request_duration_seconds"
 METRIC_TIME_IN_QUEUE: Final = "penstock_time_in_queue_seconds"
 METRIC_BATCH_SIZE: Final = "penstock_batch_size"
@@ -94,6 +100,16 @@ METRIC_POD_INFO: Final = "penstock_pod_info"  # label uid
 METRIC_GPU_UTILIZATION: Final = "penstock_gpu_utilization_ratio"
 """Label source: NVML | EngineBusyShare."""
 METRIC_GPU_MEMORY: Final = "penstock_gpu_memory_bytes"  # label kind: used | total
+METRIC_TIME_TO_FIRST_TOKEN: Final = "penstock_time_to_first_token_seconds"  # noqa: S105  a name
+METRIC_TIME_PER_OUTPUT_TOKEN: Final = "penstock_time_per_output_token_seconds"  # noqa: S105  a name
+METRIC_TOKENS: Final = "penstock_tokens_total"  # label phase: prefill | decode
+METRIC_PROMPT_TOKENS_RECEIVED: Final = "penstock_prompt_tokens_received_total"
+METRIC_PREFIX_CACHE_TOKENS: Final = "penstock_prefix_cache_tokens_total"
+"""Label result: asked | hit. Prompt tokens that were looked up, and those that were found."""
+METRIC_PREEMPTIONS: Final = "penstock_preemptions_total"
+METRIC_KV_CACHE_USAGE: Final = "penstock_kv_cache_usage_ratio"
+METRIC_GENERATION_CURVE: Final = "penstock_generation_curve_total"
+"""Labels epoch, term: sums over steps of the products of x = (1, p/256, d, k/4096, t), as `p*t`."""
 METRIC_CURVE_BATCHES: Final = "penstock_curve_batches_total"  # sum of 1
 METRIC_CURVE_COST: Final = "penstock_curve_cost_units_total"  # sum of b
 METRIC_CURVE_COST_SQUARED: Final = "penstock_curve_cost_units_squared_total"  # sum of b^2
@@ -108,4 +124,7 @@ METRIC_VLLM_CACHE: Final = "vllm:kv_cache_usage_perc"
 
 # Environment, files: the operator's own objects in its own namespace.
 SIGNING_KEY_SECRET: Final = "penstock-control-signing-key"  # noqa: S105  its name, not its value
+RECORD_PREFIX: Final = "penstock-settings-"
+"""ConfigMaps named so, with a pool's UID, keep the settings that were found good."""
+RECORD_FILE: Final = "record.json"
 LEASE_NAME: Final = "penstock-operator"

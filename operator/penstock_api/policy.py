@@ -11,6 +11,7 @@ from penstock_api.fields import (
     ATOMIC_LIST,
     ATOMIC_MAP,
     SET_LIST,
+    Count,
     Image,
     LabelKey,
     LabelMap,
@@ -21,8 +22,9 @@ from penstock_api.fields import (
     rules,
 )
 from penstock_api.limits import BatchSize, Generation, QueueDepth
-from penstock_api.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults
-from penstock_api.status import Count
+from penstock_api.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
+from penstock_api.resources import Resource
+from penstock_api.schedules import Schedule
 
 
 class SelectorOperator(StrEnum):
@@ -106,6 +108,13 @@ class QueueDepthBound(ApiModel):
     """No pod of a pool holds more waiting requests."""
 
 
+class WeightBound(ApiModel):
+    """Upper bound of a pool's share where GPUs are short."""
+
+    max: Weight
+    """No pool weighs more when GPUs are divided."""
+
+
 class TemplateBounds(ApiModel):
     """What pod templates may say. An absent list bounds nothing; an empty one allows nothing."""
 
@@ -127,15 +136,22 @@ class TemplateBounds(ApiModel):
     """PriorityClasses that a template may name."""
 
 
-class Bounds(ApiModel):
-    """Of all matching policies the tightest bound wins."""
+class CandidateBounds(ApiModel):
+    """Of the bounds those that change what a control law decides."""
 
     replicas: ReplicasBound | None = None
     """Replicas a pool."""
     batch_size: BatchSizeBound | None = None
     """Batch cap, in rows."""
+
+
+class Bounds(CandidateBounds):
+    """Of all matching policies the tightest bound wins."""
+
     queue_depth: QueueDepthBound | None = None
     """Waiting requests a pod."""
+    weight: WeightBound | None = None
+    """A pool's share where GPUs are short."""
     template: TemplateBounds | None = None
     """What pod templates may say."""
 
@@ -157,6 +173,40 @@ class Metrics(ApiModel):
     """Overrides the chart's value for the pools selected; unset, that one counts."""
 
 
+class GpuBudget(ApiModel):
+    """Devices that all selected pools may hold together."""
+
+    resource_name: Resource
+    """The device plugin's resource, such as nvidia.com/gpu."""
+    count: Annotated[int, Field(ge=0, le=100_000)]
+    """Devices. Where more are wanted, every pool's minReplicas come first, and the rest goes by weight."""
+
+
+class Candidate(ApiModel):
+    """Defaults and bounds to be tried in shadow: decisions are recorded and compared, never acted on."""
+
+    defaults: PolicyDefaults | None = None
+    """In the place of this policy's own defaults; unset, those stay."""
+    bounds: CandidateBounds | None = None
+    """In the place of this policy's own bounds; unset, those stay."""
+
+
+class RollbackMode(StrEnum):
+    """Whether an edit that does harm is set aside."""
+
+    NEVER = "Never"
+    ON_OBJECTIVE_MISS = "OnObjectiveMiss"
+
+
+class Rollback(ApiModel):
+    """Whether live settings that worsen a pool's attainment give way to those before them."""
+
+    mode: RollbackMode
+    """OnObjectiveMiss: an edit after which attainment is over one point lower, at like demand, is set aside."""
+    window_seconds: Annotated[int, Field(ge=60, le=86_400)] | None = None
+    """How long attainment is measured, before the edit and after every pod obeys it; unset, 600."""
+
+
 class PolicySpec(ApiModel):
     """What the admin wants for the pools that the selectors match."""
 
@@ -168,7 +218,14 @@ class PolicySpec(ApiModel):
                 " leave the bounds; select by namespaceSelector, or move the bounds to a policy of their own",
                 "self.bounds",
                 at=".poolSelector",
-            )
+            ),
+            rule(
+                "!(has(self.poolSelector) && has(self.gpuBudgets) && self.gpuBudgets.size() > 0)",
+                "spec.poolSelector cannot go with spec.gpuBudgets (%s): tenants write pool labels, and could so"
+                " leave the budgets; select by namespaceSelector, or move the budgets to a policy of their own",
+                "self.gpuBudgets.map(one, one.resourceName)",
+                at=".poolSelector",
+            ),
         )
     )
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None = None
@@ -181,8 +238,38 @@ class PolicySpec(ApiModel):
     """Values for live fields that a pool leaves unset."""
     bounds: Bounds | None = None
     """What no pool of the selected namespaces may exceed."""
+    gpu_budgets: (
+        Annotated[
+            tuple[GpuBudget, ...],
+            Field(max_length=8, json_schema_extra=list_map("resourceName")),
+        ]
+        | None
+    ) = None
+    """Devices that the selected pools may hold together, one entry a resource."""
+    schedules: (
+        Annotated[tuple[Schedule, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
+        | None
+    ) = None
+    """Known busy hours, in which minReplicas is raised; where several are open, the highest counts."""
+    candidate: Candidate | None = None
+    """A policy to be tried in shadow beside this one."""
+    rollback: Rollback | None = None
+    """Whether live settings that worsen a pool's attainment give way to those before them; unset, Never."""
     metrics: Metrics | None = None
     """Where signals come from."""
+
+
+class BudgetStatus(ApiModel):
+    """How one budget is spent."""
+
+    resource_name: Resource
+    """The device plugin's resource."""
+    wanted: Count
+    """Devices that the selected pools want, each at most up to its maximum."""
+    granted: Count
+    """Devices that they may have."""
+    used: Count
+    """Devices that their bound pods hold, terminating and surge ones included."""
 
 
 class PolicyStatus(ApiModel):
@@ -192,15 +279,23 @@ class PolicyStatus(ApiModel):
     """The generation of the spec that this status is about."""
     matched_pools: Count | None = None
     """Pools that the selectors match."""
+    budgets: (
+        Annotated[
+            tuple[BudgetStatus, ...],
+            Field(max_length=8, json_schema_extra=list_map("resourceName")),
+        ]
+        | None
+    ) = None
+    """How each of its budgets is spent."""
     conditions: (
         Annotated[tuple[Condition, ...], Field(max_length=8, json_schema_extra=list_map("type"))]
         | None
     ) = None
-    """Accepted and Conflicted."""
+    """Accepted, Conflicted and BudgetExhausted."""
 
 
 class InferencePolicy(ApiModel):
-    """What admins say about the inference pools of the namespaces it selects: defaults, bounds, metrics."""
+    """What admins say about the inference pools of the namespaces it selects: defaults, bounds, budgets, schedules, metrics."""
 
     spec: PolicySpec
     """What the admin wants."""

@@ -7,8 +7,9 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.fields import Image, rule, rules
-from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling
+from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.model import ModelSpec
+from penstock_api.resources import Resource
 from penstock_api.status import PoolStatus
 from penstock_api.template import PodTemplate
 
@@ -33,14 +34,7 @@ class RuntimeSpec(ApiModel):
 class Accelerator(ApiModel):
     """What one replica computes on. Count 0 means CPU."""
 
-    resource_name: Annotated[
-        str,
-        Field(
-            min_length=3,
-            max_length=128,
-            pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        ),
-    ]
+    resource_name: Resource
     """The device plugin's resource, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)]
     """Devices a replica; 0 is CPU."""
@@ -90,6 +84,8 @@ class PoolSpec(ApiModel):
     """How requests become batches. Live: a change restarts nothing."""
     scaling: Scaling | None = None
     """How many replicas, and who decides. Live: a change restarts nothing."""
+    weight: Weight | None = None
+    """The pool's share where a policy's GPU budget is short, or the cluster; a policy bounds it. Live; unset, 100."""
 
 
 _NEW_MODE = (

@@ -1,18 +1,14 @@
 """What the operator writes back on an `InferencePool`: bounded, decimal strings for real numbers."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
-from penstock_api.fields import Name, list_map
+from penstock_api.decided import LastDecision, ScalingStatus
+from penstock_api.fields import Count, Decimal, Name, ShortText, list_map
 from penstock_api.limits import Generation
-
-Count = Annotated[int, Field(ge=0, lt=2**31)]
-ShortText = Annotated[str, Field(max_length=512)]
-Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
-Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
 
 
 class TemplateStatus(ApiModel):
@@ -68,48 +64,25 @@ class BoundedField(ApiModel):
     """The policy whose bound it was."""
 
 
-class ScalingStatus(ApiModel):
-    """What the law saw, last it was worth writing (at most every 60 s)."""
+class CandidateDecision(ApiModel):
+    """What a policy's candidate would do with this pool; never acted on."""
 
-    source: Literal["Prometheus", "Pods", "None"] | None = None
-    """Where the samples came from."""
-    duty_source: Literal["Dcgm", "Nvml", "EngineBusyShare"] | None = None
-    """What measured GPU utilisation."""
-    signal_age_seconds: Decimal | None = None
-    """Age of the oldest sample used."""
-    gpu_utilization_percent: Decimal | None = None
-    """Mean over Ready pods."""
-    waiting: Decimal | None = None
-    """Requests waiting, over all Ready pods."""
-    rows_per_second: Decimal | None = None
-    """Rows received before admission, over all pods."""
-    batch_p99_milliseconds: Decimal | None = None
-    """The 99th percentile of batch time."""
-    batch_time_target_milliseconds: Decimal | None = None
-    """What batch time may be under the objective."""
-    hold_until: Time | None = None
-    """Until when the count is not lowered."""
-
-
-class LastDecision(ApiModel):
-    """The last decision that moved, or wanted to move, a valve."""
-
-    time: Time
-    """When it was taken."""
-    algorithm: ShortText
-    """The control law that took it."""
+    policy: Name
+    """The policy that carries the candidate."""
+    generation: Generation
+    """The generation of it."""
     cap: Count
-    """The cap it wanted, in rows."""
+    """The cap that it wants, in rows."""
     replicas: Count
-    """The count it wanted."""
-    cap_term: ShortText
-    """Which term bound the cap."""
+    """The count that it wants."""
+    actual_replicas: Count
+    """The count that is asked for at the same time."""
     replicas_term: ShortText
-    """Which term bound the count."""
-    acted: Literal["Acted", "Recommended", "Held"]
-    """What became of it."""
-    message: Annotated[str, Field(max_length=1024)]
-    """The same in words, with figures."""
+    """Which term bound its count."""
+    replica_hours: Decimal
+    """Replica hours that it would have asked for since this operator met it."""
+    actual_replica_hours: Decimal
+    """Replica hours that were asked for in that time."""
 
 
 class PoolStatus(ApiModel):
@@ -155,7 +128,9 @@ class PoolStatus(ApiModel):
         Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))]
         | None
     ) = None
-    """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied."""
+    """Ready, Progressing, UpToDate, Scaling, LimitsApplied, MetricsAvailable, PolicyApplied, BudgetLimited."""
+    candidate: CandidateDecision | None = None
+    """What the candidate of a policy would do, for comparison."""
     scaling: ScalingStatus | None = None
     """What the law saw."""
     last_decision: LastDecision | None = None

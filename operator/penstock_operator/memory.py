@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_api.status import LastDecision
+from penstock_api.decided import LastDecision
+from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 
@@ -62,6 +64,10 @@ class PoolMemory:
     """The last one that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
+    figures: Figures | None = None
+    """Those last told."""
+    rising: bool | None = None
+    """Whether the granted count last went up; None before it first moved."""
 
     def hear_signals(self, signals: PoolSignals, now: float) -> None:
         """Take a round of signals.
@@ -131,6 +137,8 @@ class PoolMemory:
 class Memory:
     """All pools' memories."""
 
+    ledger: Ledger = field(default_factory=Ledger)
+    """Claims to devices, and what was granted."""
     _pools: dict[str, PoolMemory] = field(default_factory=dict)
 
     def of(self, uid: str) -> PoolMemory:
@@ -143,4 +151,5 @@ class Memory:
 
     def clear(self) -> None:
         """Drop everything: another leader may have decided since."""
+        self.ledger = Ledger()
         self._pools.clear()

@@ -143,6 +143,10 @@ class PodSample:
     gpu_utilization: float | None = None
     """0 to 1."""
     duty_source: DutySource | None = None
+    requests_settled: float | None = None
+    """Admitted requests that ended, however, and refused ones where the fault was not their client's."""
+    request_duration_buckets: tuple[tuple[float, float], ...] = ()
+    """Of completed requests, from the door to the end, as `batch_duration_buckets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,8 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
+    kept: str | None = None
+    """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from penstock_operator import metrics, telling
+from penstock_operator import metrics, policy_metrics, telling
 from penstock_operator.act.limits import PodControl
 from penstock_operator.act.pools import Acted, PoolActs
 from penstock_operator.act.signing_key import KeyRing
@@ -47,6 +47,8 @@ class Operation:
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
     due: DueQueue = field(default_factory=DueQueue)
+    sweep_at: float = 0.0
+    """When the records of pools that are gone are next looked for, in monotonic seconds."""
     _busy: set[str] = field(default_factory=set)
     _batches: set[asyncio.Task[None]] = field(default_factory=set)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,7 +115,7 @@ class Operation:
         views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
         plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._policies(plan))
+            group.create_task(self._policies(plan, now))
             for one in plan.pools:
                 group.create_task(self._act(one, views[one.uid], now, batch))
 
@@ -143,7 +145,12 @@ class Operation:
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}
-        plan = make_plan(observed, states, self.config, now)
+        with metrics.DECIDE_SECONDS.time():
+            plan = make_plan(observed, states, self.config, now, memory.ledger)
+        memory.ledger = plan.ledger
+        policy_metrics.tell_plan(plan)
+        if plan.disturbed:
+            self.wake(plan.disturbed)
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"
             log.error("%s could not be planned", name, exc_info=failure.error)
@@ -185,10 +192,10 @@ class Operation:
         hindered = bool(memory.refused) or self.observer.confirmations.holds(plan.uid)
         self.due.next_tick(plan.uid, now, active=plan.active or hindered)
 
-    async def _policies(self, plan: Plan) -> None:
+    async def _policies(self, plan: Plan, now: float) -> None:
         for one in plan.policies:
             try:
-                await self.acts.statuses.write_policy(one)
+                await self.acts.statuses.write_policy(one, now)
             except (NotFound, NotLeading):
                 continue
             except Exception:
@@ -205,8 +212,12 @@ class Operation:
         self._woken.set()
 
     def _forget(self, uid: str) -> None:
+        self.sweep_at = 0.0
         self.due.forget(uid)
-        telling.forget_pool(self.observer.memory.of(uid))
+        memory = self.observer.memory.of(uid)
+        telling.forget_pool(memory)
+        if memory.labels:
+            policy_metrics.forget_pool(memory.labels["namespace"], memory.labels["pool"])
         self.observer.memory.forget(uid)
         self.observer.confirmations.forget(uid)
         self.acts.statuses.forget(uid)

@@ -19,20 +19,42 @@ log = logging.getLogger("penstock_operator.decisions")
 
 
 def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
-    """Log a decision that differs from the pool's last, and set the pool's gauges."""
-    decision, status = plan.status.last_decision, plan.status
+    """Log a decision that differs from the pool's last, and set the pool's metrics."""
+    decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
     metrics.LAST_DECISION.labels(**name).set(time.time())
-    metrics.REPLICAS_WANTED.labels(**name).set(status.desired_replicas or 0)
     metrics.REPLICAS_READY.labels(**name).set(sum(pod.ready for pod in view.pods))
     metrics.UNACKNOWLEDGED_PODS.labels(**name).set(len(plan.pushes))
+    metrics.tell_figures(name, plan.figures)
+    _count(plan, memory, name)
     held = memory.decision
     if decision is None or (held is not None and held.time == decision.time):
         return
     memory.decision = decision
     metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
-    more = decision.model_dump(by_alias=True, exclude={"message", "time"})
+    said = {"message", "time", "asked", "alternatives"}
+    more = decision.model_dump(by_alias=True, exclude=said, exclude_none=True)
     log.info("decided: %s", decision.message, extra=fields(**name, **more))
+
+
+def _count(plan: PoolPlan, memory: PoolMemory, name: dict[str, str]) -> None:
+    """Count what grew since the pool's last decision: requests, and turns of its count."""
+    figures, before = plan.figures, memory.figures
+    memory.figures = figures
+    if before is None:
+        metrics.REVERSALS.labels(**name)
+        metrics.OBJECTIVE_GOOD.labels(**name)
+        metrics.OBJECTIVE_TOTAL.labels(**name)
+        return
+    good = figures.objective_good - before.objective_good
+    total = figures.objective_total - before.objective_total
+    metrics.OBJECTIVE_GOOD.labels(**name).inc(max(good, 0.0))
+    metrics.OBJECTIVE_TOTAL.labels(**name).inc(max(total, 0.0))
+    if figures.granted != before.granted:
+        rises = figures.granted > before.granted
+        if memory.rising is not None and memory.rising is not rises:
+            metrics.REVERSALS.labels(**name).inc()
+        memory.rising = rises
 
 
 def forget_pool(memory: PoolMemory) -> None:

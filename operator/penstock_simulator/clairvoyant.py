@@ -7,7 +7,7 @@
 3. Verification: the schedule runs in the world with foresight (replicas Ready when the plan says, billed from their cold start
    before), and so does the same with every replica a slot earlier, where connections must find it first. The misses allowed in
    step 2 are bisected until the verified run just attains; what a run missed above the table is written into it.
-4. Repair: in the first and the last round, slots with most misses get one replica more until the run attains.
+4. Repair: in the last round, slots with most misses get one replica more until the run attains.
 
 The result is a schedule that exists, so the true bound is at most its cost. The warm-up is served like the rest, though
 its misses would not count.
@@ -15,7 +15,8 @@ its misses would not count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, sqrt
+from itertools import pairwise
+from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,12 @@ from penstock_simulator.world import Run, simulate
 
 SLOT_SECONDS = 30.0
 ATTAINED = 0.99
-ROUNDS = 7
-SHARES = (0.05, 8.0)
-"""Of the misses that may be: the table errs, either way, so more or fewer of its misses are tried."""
+ROUNDS, ROUNDS_AGAIN = 7, 4
+SHARES, SHARES_AGAIN = (0.05, 8.0), (0.4, 2.5)
+"""Of the misses that may be: the table errs, either way, so more or fewer of its misses are tried; again, around what
+another cold start's search found."""
+HOPELESS = 1.03
+"""A cap whose plan by the table alone costs so much more than the best cap's is not searched."""
 REPAIRS = 6
 Table = NDArray[np.float64]
 """Misses, by slot and count - 1."""
@@ -46,39 +50,69 @@ class Schedule:
     outcome: Outcome
 
 
+class Clairvoyant:
+    """Searches schedules for one trace: its tables of misses serve every cold start, which they do not depend on."""
+
+    def __init__(self, arrivals: Times, caps: Sequence[int], points: int = 14) -> None:
+        self._arrivals = arrivals
+        self._caps = sorted(caps, reverse=True)
+        self._points = points
+        self._tables: dict[tuple[int, Routing, int], Table] = {}
+        self._shares: dict[tuple[int, int], float] = {}
+
+    def best(self, scenario: Scenario) -> Schedule | None:
+        """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
+        best, least = None, inf
+        allowed = self._allowed(scenario)
+        for cap in self._caps:
+            table = self._table(scenario, cap)
+            foretold = planned_seconds(scenario, cheapest(scenario, table, allowed))
+            if best is not None and foretold > HOPELESS * least:
+                continue
+            least = min(least, foretold)
+            for lead in (0, 1) if scenario.routing is Routing.CONNECTION else (0,):
+                found = self._search(scenario, cap, table.copy(), lead)
+                if found is not None and _cheaper(found, best):
+                    best = found
+        return best
+
+    def _allowed(self, scenario: Scenario) -> float:
+        return (1 - ATTAINED) * float((self._arrivals >= scenario.warm_up_seconds).sum())
+
+    def _table(self, scenario: Scenario, cap: int) -> Table:
+        key = (cap, scenario.routing, scenario.seed)
+        if key not in self._tables:
+            self._tables[key] = miss_table(scenario, self._arrivals, cap, self._points)
+        return self._tables[key]
+
+    def _search(self, scenario: Scenario, cap: int, table: Table, lead: int) -> Schedule | None:
+        arrivals, allowed = self._arrivals, self._allowed(scenario)
+        known = self._shares.get((cap, lead))
+        rounds, width = (ROUNDS, SHARES) if known is None else (ROUNDS_AGAIN, SHARES_AGAIN)
+        first = 1.0 if known is None else known
+        low, high, best = first * width[0], first * width[1], None
+        for index in range(rounds):
+            share = first if index == 0 else sqrt(low * high)
+            counts = early(cheapest(scenario, table, share * allowed), lead)
+            run = _run(scenario, arrivals, cap, counts)
+            tried = Schedule(counts, cap, outcome(run))
+            if tried.outcome.attainment < ATTAINED:
+                high = share
+                learn(table, counts, _misses(run, len(counts)))
+                tried = _repaired(scenario, arrivals, tried) if index == rounds - 1 else tried
+            else:
+                low = share
+                self._shares[cap, lead] = share
+            if tried.outcome.attainment >= ATTAINED and _cheaper(tried, best):
+                best = tried
+        return best
+
+
 def clairvoyant(
     scenario: Scenario, arrivals: Times, caps: Sequence[int], points: int = 14
 ) -> Schedule | None:
     """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
-    best = None
-    for cap in caps:
-        table = miss_table(scenario, arrivals, cap, points)
-        for lead in (0, 1) if scenario.routing is Routing.CONNECTION else (0,):
-            found = _search(scenario, arrivals, cap, table.copy(), lead)
-            if found is not None and _cheaper(found, best):
-                best = found
-    return best
-
-
-def _search(
-    scenario: Scenario, arrivals: Times, cap: int, table: Table, lead: int
-) -> Schedule | None:
-    allowed = (1 - ATTAINED) * float((arrivals >= scenario.warm_up_seconds).sum())
-    low, high, best = *SHARES, None
-    for index in range(ROUNDS):
-        share = 1.0 if index == 0 else sqrt(low * high)
-        counts = early(cheapest(scenario, table, share * allowed), lead)
-        run = _run(scenario, arrivals, cap, counts)
-        tried = Schedule(counts, cap, outcome(run))
-        if tried.outcome.attainment < ATTAINED:
-            high = share
-            learn(table, counts, _misses(run, len(counts)))
-            tried = _repaired(scenario, arrivals, tried) if index in {0, ROUNDS - 1} else tried
-        else:
-            low = share
-        if tried.outcome.attainment >= ATTAINED and _cheaper(tried, best):
-            best = tried
-    return best
+    return Clairvoyant(arrivals, caps, points).best(scenario)
 
 
 def early(counts: tuple[int, ...], lead: int) -> tuple[int, ...]:
@@ -159,10 +193,23 @@ def _total(table: Table, counts: tuple[int, ...]) -> float:
     return float(sum(table[slot, count - 1] for slot, count in enumerate(counts)))
 
 
+def planned_seconds(scenario: Scenario, counts: Sequence[int]) -> float:
+    """Return the GPU-seconds of a plan, cold starts and drains included."""
+    moves = [after - before for before, after in pairwise(counts)]
+    started, drained = sum(max(move, 0) for move in moves), sum(max(-move, 0) for move in moves)
+    return (
+        SLOT_SECONDS * sum(counts) + started * _start_seconds(scenario) + drained * LINGER_SECONDS
+    )
+
+
+def _start_seconds(scenario: Scenario) -> float:
+    cold = scenario.cold
+    return cold.median_seconds * exp(cold.sigma**2 / 2) + cold.failing_share * cold.failing_seconds
+
+
 def _plan(scenario: Scenario, table: Table, price: float) -> tuple[int, ...]:
     """Return the counts that minimise GPU-seconds + price * misses, one slot after another."""
-    cold, most = scenario.cold, table.shape[1]
-    start = cold.median_seconds * exp(cold.sigma**2 / 2) + cold.failing_share * cold.failing_seconds
+    most, start = table.shape[1], _start_seconds(scenario)
     counts = np.arange(1, most + 1)
     moves = counts[:, None] - counts[None, :]  # from column to row
     moving = np.where(moves > 0, moves * start, -moves * LINGER_SECONDS)

@@ -1,6 +1,7 @@
 """A pod's engine: one batch at a time, and the counters it publishes. Pure."""
 
 from bisect import bisect_left
+from itertools import accumulate
 from math import inf
 
 from penstock_api.limits import CurveSums
@@ -15,20 +16,33 @@ WARM_UP_SECONDS = 2.0
 
 
 class Engine:
-    """Runs batches and remembers them; `end` of a batch is known when it begins, counted when it is over."""
+    """Remembers the batches that its pod ran; one is counted when it is over and somebody looks."""
 
-    __slots__ = ("_noise", "_open", "_service", "_sums", "counts", "ends", "firsts", "free_at", "lasts")  # fmt: skip
+    __slots__ = (
+        "_counted", "_limit", "_service", "_sums", "completed", "counts", "ends", "firsts", "free_at", "good", "lasts",
+        "noise", "queue", "spent",
+    )  # fmt: skip
 
-    def __init__(self, service: ServiceModel, noise: Noise | None, max_rows: int) -> None:
+    def __init__(
+        self, service: ServiceModel, noise: Noise | None, max_rows: int, objective: float = inf
+    ) -> None:
         self._service = service
-        self._noise = None if service.exact else noise
+        self._limit = objective - service.overhead
+        self.noise = None if service.exact else noise
         self._sums = [0.0] * 6
-        self._open: tuple[int, float] | None = None
+        self._counted = 0
         self.counts = [0] * (len(BOUNDS) + 1)
+        self.completed = 0
+        """Requests, and how many of them within the objective."""
+        self.good = 0
         self.free_at = -inf
+        self.queue: list[float] = []
+        """Arrivals, whose ranges its batches are."""
         self.firsts: list[int] = []
+        """Of each batch: the first request, the one after the last, its end and its length in seconds."""
         self.lasts: list[int] = []
         self.ends: list[float] = []
+        self.spent: list[float] = []
         self._warm_up(max_rows)
 
     def _warm_up(self, max_rows: int) -> None:
@@ -44,7 +58,7 @@ class Engine:
 
     def _seconds(self, rows: int) -> float:
         seconds = self._service.a + self._service.c * rows
-        return seconds if self._noise is None else seconds * self._noise.factor()
+        return seconds if self.noise is None else seconds * self.noise.factor()
 
     def _note(self, rows: int, seconds: float) -> None:
         sums = self._sums
@@ -55,34 +69,36 @@ class Engine:
         sums[4] += rows * seconds
         sums[5] += seconds * seconds
 
-    def run(self, first: int, last: int, start: float) -> float:
-        """Run the requests [first, last) of the queue from `start`, and return when they are done."""
-        self.settle(start)
-        rows = last - first
-        seconds = self._seconds(rows)
-        self._open = (rows, seconds)
+    def run(self, first: int, last: int, start: float) -> None:
+        """Run the requests [first, last) of the queue from `start`."""
+        seconds = self._seconds(last - first)
         self.free_at = start + seconds
         self.firsts.append(first)
         self.lasts.append(last)
         self.ends.append(self.free_at)
-        return self.free_at
+        self.spent.append(seconds)
 
     def settle(self, now: float) -> None:
-        """Count the batch that is over by `now`."""
-        if self._open is not None and self.free_at <= now:
-            rows, seconds = self._open
-            self._note(rows, seconds)
-            self.counts[bisect_left(BOUNDS, seconds)] += 1
-            self._open = None
+        """Count the batches that are over by `now`."""
+        over = len(self.ends) - (1 if self.free_at > now else 0)
+        counts, spent = self.counts, self.spent
+        for batch in range(self._counted, over):
+            seconds, first, last = spent[batch], self.firsts[batch], self.lasts[batch]
+            self._note(last - first, seconds)
+            counts[bisect_left(BOUNDS, seconds)] += 1
+            self.completed += last - first
+            early = self.ends[batch] - self._limit
+            self.good += last - bisect_left(self.queue, early, first, last)
+        self._counted = max(over, self._counted)
 
     def running(self, now: float) -> int:
         """Return the rows in the batch that runs at `now`."""
-        return self._open[0] if self._open is not None and self.free_at > now else 0
+        return self.lasts[-1] - self.firsts[-1] if self.free_at > now else 0
 
     def busy_seconds(self, now: float) -> float:
         """Return the time spent in batches until `now`, the running one's part included."""
         self.settle(now)
-        part = 0.0 if self._open is None else self._open[1] - (self.free_at - now)
+        part = self.spent[-1] - (self.free_at - now) if self.free_at > now else 0.0
         return self._sums[3] + part
 
     def curve(self) -> CurveSums:
@@ -99,8 +115,10 @@ class Engine:
 
     def buckets(self) -> tuple[tuple[float, float], ...]:
         """Return (upper bound in seconds, cumulative count), the last bound infinite."""
-        cumulative, found = 0, []
-        for bound, count in zip((*BOUNDS, inf), self.counts, strict=True):
-            cumulative += count
-            found.append((bound, float(cumulative)))
-        return tuple(found)
+        return tuple(zip((*BOUNDS, inf), map(float, accumulate(self.counts)), strict=True))
+
+    def durations(self) -> tuple[tuple[float, float], ...]:
+        """Return completed requests' latencies as `buckets`, cut at the objective and nowhere else."""
+        whole = (inf, float(self.completed))
+        objective = self._limit + self._service.overhead
+        return (whole,) if objective == inf else ((objective, float(self.good)), whole)

@@ -41,8 +41,13 @@ class Fleet:
         noise = Noise(
             self._scenario.service, np.random.default_rng([self._scenario.seed, 2, index])
         )
-        engine = Engine(self._scenario.service, noise, self._scenario.settings.size_max)
-        pod = Pod(f"pod-{index}", created, ready_at, engine, self._limits)
+        engine = Engine(
+            self._scenario.service,
+            noise,
+            self._scenario.settings.size_max,
+            self._scenario.objective_seconds,
+        )
+        pod = Pod(index, created, ready_at, engine, self._limits)
         pod.billed_from = billed_from
         pod.cap = self.cap or 1
         self.all.append(pod)

@@ -32,18 +32,20 @@ class Pod:
     """One replica, from its creation to its release."""
 
     __slots__ = (
-        "_limits", "arrivals", "billed_from", "cap", "created", "engine", "head", "kill_at", "ready_at",
+        "_limits", "arrivals", "billed_from", "cap", "created", "engine", "expired", "head", "index", "kill_at", "ready_at",
         "received", "refused", "released_at", "shared_waiting", "terminating_since", "uid",
     )  # fmt: skip
 
-    def __init__(self, uid: str, created: float, ready_at: float, engine: Engine, limits: PodLimits) -> None:  # fmt: skip
-        self.uid = uid
+    def __init__(self, index: int, created: float, ready_at: float, engine: Engine, limits: PodLimits) -> None:  # fmt: skip
+        self.index = index
+        self.uid = f"pod-{index}"
         self.created = created
         self.billed_from = created
         self.ready_at = ready_at
         self.engine = engine
         self.cap = 1
-        self.arrivals: list[float] = []
+        self.arrivals = engine.queue
+        self.expired = 0
         self.head = 0
         self.received = 0.0
         self.refused: list[float] = []
@@ -66,32 +68,70 @@ class Pod:
         """Return what waits and runs."""
         return len(self.arrivals) - self.head + self.engine.running(now)
 
+    def settled(self) -> float:
+        """Return the requests that have ended: completed, given up, refused."""
+        return self.engine.completed + self.expired + len(self.refused)
+
     def push(self, times: Sequence[float]) -> None:
         """Add arrivals, ascending, none before those already here."""
         self.arrivals.extend(times)
         self.received += len(times)
 
     def advance(self, until: float) -> None:
-        """Run every batch that begins before `until`."""
+        """Run every batch that begins before `until`.
+
+        The one loop whose length is the number of batches: what it needs is at hand, not called for.
+        """
+        engine, limits = self.engine, self._limits
+        if engine.free_at >= until and len(self.arrivals) - self.head <= limits.max_queue_depth:
+            return
         end = min(until, self.kill_at)
-        while self.engine.free_at < end and self.head < len(self.arrivals):
-            start = self.next_start()
+        arrivals, head, free, cap = self.arrivals, self.head, engine.free_at, self.cap
+        a, c, noise = limits.service.a, limits.service.c, engine.noise
+        window, timeout, depth = (
+            limits.window_seconds,
+            limits.timeout_seconds,
+            limits.max_queue_depth,
+        )
+        known = len(arrivals)
+        while free < end and head < known:
+            first = arrivals[head]
+            start = free if free >= first + window else self._start(head, free)
             if start >= end:
                 break
-            self._run(start)
-        if len(self.arrivals) - self.head > self._limits.max_queue_depth:
-            self._refuse(len(self.arrivals))
+            if first < start - timeout:
+                after = bisect_left(arrivals, start - timeout, head)
+                self.expired += after - head
+                head = after
+            upto = bisect_right(arrivals, start, head)
+            if upto - head > depth:
+                self._refuse(head, upto)
+                upto, known = head + depth, len(arrivals)
+            last = head + cap if upto - head > cap else upto
+            if last > head:
+                seconds = a + c * (last - head)
+                if noise is not None:
+                    seconds *= noise.factor()
+                free = start + seconds
+                engine.firsts.append(head)
+                engine.lasts.append(last)
+                engine.ends.append(free)
+                engine.spent.append(seconds)
+                head = last
+        self.head, engine.free_at = head, free
+        if known - head > depth:
+            self._refuse(head, known)
 
-    def next_start(self) -> float:
+    def _start(self, head: int, free: float) -> float:
         """Return when the next batch begins, if no more arrives than is known."""
-        arrivals, limits = self.arrivals, self._limits
-        first = arrivals[self.head]
-        start = max(self.engine.free_at, first)
-        closes = first + limits.window_seconds
-        upto = self.head
+        arrivals = self.arrivals
+        first = arrivals[head]
+        start = max(free, first)
+        closes = first + self._limits.window_seconds
+        upto = head
         while start < closes:
             upto = bisect_right(arrivals, start, upto)
-            rows = upto - self.head
+            rows = upto - head
             if rows >= self.cap or not self._waiting_pays(rows, upto, start):
                 break
             start = min(closes, arrivals[upto]) if upto < len(arrivals) else closes
@@ -101,23 +141,11 @@ class Pod:
         rate = upto - bisect_left(self.arrivals, now - 1.0, 0, upto)
         return rate * self._limits.service.seconds(rows) > rows
 
-    def _run(self, start: float) -> None:
-        arrivals = self.arrivals
-        self.head = bisect_left(arrivals, start - self._limits.timeout_seconds, self.head)
-        upto = bisect_right(arrivals, start, self.head)
-        if upto - self.head > self._limits.max_queue_depth:
-            upto = self._refuse(upto)
-        last = min(self.head + self.cap, upto)
-        if last > self.head:
-            self.engine.run(self.head, last, start)
-            self.head = last
-
-    def _refuse(self, upto: int) -> int:
+    def _refuse(self, head: int, upto: int) -> None:
         """Take out those who found the queue full: the queue shrinks only when a batch begins."""
-        full = self.head + self._limits.max_queue_depth
+        full = head + self._limits.max_queue_depth
         self.refused.extend(self.arrivals[full:upto])
         del self.arrivals[full:upto]
-        return full
 
     def terminate(self, now: float, drain_seconds: float) -> None:
         """Begin to drain; a pod that never was Ready is gone at once."""

@@ -16,6 +16,7 @@ from penstock_simulator.fleet import Fleet
 from penstock_simulator.pod import Pod
 from penstock_simulator.scenario import Routing, Scenario
 
+SLICE_SECONDS = 0.5
 Times = NDArray[np.float64]
 Served = tuple[list[float], Engine]
 """A queue's arrivals, and an engine that took ranges of it."""
@@ -28,13 +29,22 @@ class Router(Protocol):
     """Arrivals of requests that found no Ready pod, or a full central queue."""
 
     def advance(self, times: Times, start: float, end: float) -> None:
-        """Route the arrivals of [start, end) and let every pod live until `end`."""
+        """Route the arrivals of [start, end), slice by slice, and let every pod live until `end`."""
 
     def served(self) -> Iterator[Served]:
         """Yield what every engine did."""
 
     def waiting(self) -> bool:
         """Return whether any request waits."""
+
+
+def slices(times: Times, start: float, end: float) -> Iterator[tuple[Times, float, float]]:
+    """Yield the arrivals of each slice of [start, end), and the slice's own beginning and end."""
+    number = round((end - start) / SLICE_SECONDS)
+    edges = start + SLICE_SECONDS * np.arange(number + 1)
+    cuts = np.searchsorted(times, edges, side="left").tolist()
+    for index in range(number):
+        yield times[cuts[index] : cuts[index + 1]], float(edges[index]), float(edges[index + 1])
 
 
 class PodQueues:
@@ -67,42 +77,44 @@ class PerConnection(PodQueues):
         self._known = -inf
 
     def advance(self, times: Times, start: float, end: float) -> None:
-        """Reopen what is closed, then send each arrival over a connection at random."""
-        self._reopen(start)
+        """Send each arrival over a connection at random; connections reopen at the edges of slices."""
+        chosen = [self._choose(len(part), begin) for part, begin, _ in slices(times, start, end)]
         if len(times):
-            chosen = self._pod[self._random.integers(len(self._pod), size=len(times))]
-            self._push(times, chosen)
+            self._push(times, np.concatenate(chosen))
         for pod in self._fleet.live:
             pod.advance(end)
 
+    def _choose(self, number: int, now: float) -> NDArray[np.int64]:
+        self._reopen(now)
+        return self._pod[self._random.integers(len(self._pod), size=number)]
+
     def _push(self, times: Times, chosen: NDArray[np.int64]) -> None:
-        order = np.argsort(chosen, kind="stable")
-        sorted_pods, sorted_times = chosen[order], times[order]
-        cuts = np.flatnonzero(np.diff(sorted_pods)) + 1
-        for pods, part in zip(
-            np.split(sorted_pods, cuts), np.split(sorted_times, cuts), strict=True
-        ):
-            if pods[0] < 0:
-                self.failed.extend(part.tolist())
-            else:
-                self._fleet.all[pods[0]].push(part.tolist())
+        order = np.argsort(chosen.astype(np.int16), kind="stable")  # as small numbers: by radix
+        ordered = times[order].tolist()
+        upto = 0
+        for index, number in enumerate(np.bincount(chosen + 1).tolist(), start=-1):
+            if number:
+                part = ordered[upto : upto + number]
+                upto += number
+                if index < 0:
+                    self.failed.extend(part)
+                else:
+                    self._fleet.all[index].push(part)
 
     def _reopen(self, now: float) -> None:
+        ready = [pod.index for pod in self._fleet.live if pod.accepts(now)]
         accepting = np.zeros(len(self._fleet.all) + 1, dtype=bool)  # the last: no pod
-        ready = [index for index, pod in self._indexed() if pod.accepts(now)]
         accepting[ready] = True
         closed = np.flatnonzero((self._closes <= now) | ~accepting[self._pod])
         if not len(closed):
             return
-        self._pod[closed] = self._random.choice(ready, size=len(closed)) if ready else -1
+        self._pod[closed] = (
+            np.array(ready)[self._random.integers(len(ready), size=len(closed))] if ready else -1
+        )
         first = self._known == -inf
         ages = self._random.uniform(0.0 if first else 0.5, 1.5, size=len(closed))
         self._closes[closed] = now + self._scenario.clients.connection_seconds * ages
         self._known = now
-
-    def _indexed(self) -> Iterator[tuple[int, Pod]]:
-        for pod in self._fleet.live:
-            yield int(pod.uid.removeprefix("pod-")), pod
 
 
 class PowerOfTwo(PodQueues):
@@ -110,15 +122,18 @@ class PowerOfTwo(PodQueues):
 
     def advance(self, times: Times, start: float, end: float) -> None:
         """Route request by request: each choice sees what the last one did."""
-        ready = self._fleet.ready(start)
+        for part, begin, until in slices(times, start, end):
+            self._route(part, self._fleet.ready(begin))
+            for pod in self._fleet.live:
+                pod.advance(until)
+
+    def _route(self, times: Times, ready: list[Pod]) -> None:
         if not ready:
             self.failed.extend(times.tolist())
-        else:
-            pairs = self._random.integers(len(ready), size=(len(times), 2)).tolist()
-            for at, (one, other) in zip(times.tolist(), pairs, strict=True):
-                _less_loaded(ready[one], ready[other], at).push((at,))
-        for pod in self._fleet.live:
-            pod.advance(end)
+            return
+        pairs = self._random.integers(len(ready), size=(len(times), 2)).tolist()
+        for at, (one, other) in zip(times.tolist(), pairs, strict=True):
+            _less_loaded(ready[one], ready[other], at).push((at,))
 
 
 def _less_loaded(one: Pod, other: Pod, now: float) -> Pod:
@@ -140,6 +155,10 @@ class CentralQueue:
 
     def advance(self, times: Times, start: float, end: float) -> None:
         """Let free pods pull, the one that is free longest first."""
+        for part, begin, until in slices(times, start, end):
+            self._serve(part, begin, until)
+
+    def _serve(self, times: Times, start: float, end: float) -> None:
         self._arrivals.extend(times.tolist())
         ready = self._fleet.ready(start)
         while ready and self._head < len(self._arrivals):
@@ -159,6 +178,7 @@ class CentralQueue:
         while last < top and self._arrivals[last] <= at:
             last += 1
         if last > self._head:
+            pod.engine.queue = self._arrivals
             pod.engine.run(self._head, last, at)
             self._head = last
 

@@ -58,17 +58,22 @@ class Scraper:
             batch_cap_bound=float(self._bound),
             gpu_utilization=min(max(duty, 0.0), 1.0),
             duty_source=DutySource.NVML,
+            requests_settled=float(pod.settled()),
+            request_duration_buckets=pod.engine.durations(),
         )
 
 
-def law_input(scenario: Scenario, fleet: Fleet, signals: PoolSignals, now: float) -> LawInput:
-    """Return one tick of the pool as the operator's own law reads it."""
+def law_input(
+    scenario: Scenario, fleet: Fleet, signals: PoolSignals, now: float, *, limited: bool = False
+) -> LawInput:
+    """Return one tick of the pool as the operator's own law reads it; `limited`: it has less than it wanted."""
     return LawInput(
         settings=scenario.settings,
         signals=signals,
         pods=tuple(_law_pod(pod, scenario.settings.size_max, now) for pod in fleet.live),
         replicas=len(fleet.staying(now)),
         cap=fleet.cap,
+        limited=limited,
     )
 
 

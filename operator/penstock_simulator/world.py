@@ -1,8 +1,8 @@
 """One run: arrivals, pods and a law, on fake time. Pure.
 
-The world moves in slices of half a second. Inside a slice batches begin and end at their exact times; what can
-only change at a slice's edge is who is Ready, the cap, and which pod a connection leads to. Every fifth second
-pods are scraped and the law takes one step, the very step that the operator takes.
+Every fifth second pods are scraped and the law takes one step, the very step that the operator takes. Between two
+steps requests are routed in slices of half a second, at whose edges it is settled who is Ready and which pod a
+connection leads to; inside a slice batches begin and end at their exact times.
 """
 
 from dataclasses import dataclass, field
@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from penstock_operator.decide.scaling.law import Law
+from penstock_simulator.baselines.fixed import Planned
 from penstock_simulator.fleet import Fleet
 from penstock_simulator.routing import Router, Times, router
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 from penstock_simulator.scrape import Scraper, law_input
-
-SLICE_SECONDS = 0.5
-SLICES_PER_TICK = round(TICK_SECONDS / SLICE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,11 @@ def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> Run:
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0
     while now <= horizon or run.router.waiting():
-        if index % SLICES_PER_TICK == 0:
+        if not isinstance(law, Planned):
             scraper.scrape(fleet, now)
-            state = _tick(run, law, state, scraper, now)
+        state = _tick(run, law, state, scraper, now)
         index += 1
-        until = index * SLICE_SECONDS
+        until = index * TICK_SECONDS
         upto = int(np.searchsorted(arrivals, until, side="left"))
         run.router.advance(arrivals[seen:upto], now, until)
         fleet.release(until)

@@ -12,13 +12,13 @@ from typing import Any
 
 import uvloop
 
+from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import Config
 from penstock_runtime.drain import drain
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.gpu import DutyMeter, Nvml
 from penstock_runtime.health import Stage
 from penstock_runtime.link.base import ModelLoadFailed
-from penstock_runtime.loading import engine_link
 from penstock_runtime.logs import configure
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
@@ -49,7 +49,7 @@ async def run(config: Config) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
     stop = _stop_event()
     first = await asyncio.to_thread(first_limits, config.limits_file)
-    pod = Pod(config, engine_link(config, first), first)
+    pod = make_pod(config, first)
     exposition = Exposition(pod)
     clients, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
     async with AsyncExitStack() as stack:
@@ -65,6 +65,7 @@ async def run(config: Config) -> int:
         exposition.collector.meter = meter
         _in_background(stack, meter.run())
         _in_background(stack, watch_limits(config.limits_file, pod.live))
+        _in_background(stack, pod.callers.watch())
         return await _serve(pod, clients, stop)
 
 

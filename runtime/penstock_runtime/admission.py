@@ -285,14 +285,14 @@ class Admission:
             )
 
     def _rows_ahead(self, request: Request) -> float:
-        """Rows that are surely served first: none are under EarliestDeadlineFirst, which may reorder."""
+        """Rows that are surely served first: by deadline, by size or by tenant, none are."""
         discipline = self._live.accepted.discipline
-        if discipline is Discipline.EARLIEST_DEADLINE_FIRST:
-            return 0.0
         share = self._rows_waiting() / max(1, self._rows_held)
         if discipline is Discipline.FIRST_IN_FIRST_OUT:
             return self._rows_held * share
-        return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
+        if discipline is Discipline.PRIORITY:
+            return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
+        return 0.0
 
     def _release(self, id: str) -> _Held | None:
         held = self._held.pop(id, None)

@@ -7,14 +7,18 @@ In a pod the operator sets the names of `penstock_api.names`; the others are for
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from penstock_api import names
+from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.model import ModelSpec
+from penstock_runtime.callers.callers import Network
 from penstock_runtime.errors import ConfigError
+from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.link.placement import Placement
 
 _SERVICE_LINK: Final = re.compile(
@@ -66,6 +70,12 @@ class Config:
     """Whether port 8000 serves `/metrics` too."""
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
+    api_keys_file: Path | None = None
+    """`ApiKeys` in JSON, from a Secret, read again when it changes; None: no key is asked for."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Who may name a tenant and a priority in headers where no keys are asked for."""
+    generation: StepOptions = field(default_factory=StepOptions)
+    """How a generative model is loaded."""
     access_log: bool = False
     log_format: str = "text"
     """In a pod `json`, unless the environment says otherwise."""
@@ -108,7 +118,9 @@ class Config:
         if names.ENV_MODEL not in ours:
             raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
         ours.setdefault("PENSTOCK_LOG_FORMAT", "json" if names.ENV_POD_UID in ours else "text")
-        return cls(**dict(_read(name, value) for name, value in ours.items()))
+        read = dict(_read(name, value) for name, value in ours.items())
+        options = {name: read.pop(name) for name in _STEP_OPTIONS & read.keys()}
+        return cls(**read, generation=StepOptions(**options))
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -170,6 +182,24 @@ def _placement(value: str) -> Placement | None:
     return None if found == "Auto" else Placement(found)
 
 
+def _networks(value: str) -> tuple[Network, ...]:
+    return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
+
+
+_STEP_OPTIONS: Final = frozenset(
+    {
+        "dtype",
+        "cache_bytes",
+        "host_cache_bytes",
+        "max_model_len",
+        "max_running",
+        "attention",
+        "batch_invariant",
+        "depth",
+    }
+)
+"""Attributes of `StepOptions`; the readers below fill them by their names."""
+
 _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_MODEL: ("model", ModelSpec.model_validate_json),
     names.ENV_POOL: ("pool", str),
@@ -194,6 +224,16 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
+    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
+    "PENSTOCK_DTYPE": ("dtype", DType),
+    "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
+    "PENSTOCK_HOST_CACHE_BYTES": ("host_cache_bytes", _whole(0, 2**50)),
+    "PENSTOCK_MAX_MODEL_LEN": ("max_model_len", _whole(2, 2**31)),
+    "PENSTOCK_MAX_RUNNING": ("max_running", _whole(1, MAX_BATCH_SIZE)),
+    "PENSTOCK_ATTENTION": ("attention", str),
+    "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
+    "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
     "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
     "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
     "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -5,12 +5,14 @@ PenstockError
 └── Refusal                a request that is answered without reaching the engine
     ├── BadInput           400  names field, value and remedy
     │   └── BrokenBody     400  likewise, and closes the connection
+    ├── Unauthenticated    401  no API key that is known
     ├── UnknownModel       404
     ├── BodyTimeout        408  the body did not arrive in time
     ├── TooLarge           413
     ├── UnsupportedCoding  415  a Content-Encoding that nobody speaks
     ├── QueueFull          429  with Retry-After
     │   └── MemoryFull     429  likewise, by bytes instead of requests
+    ├── RateExceeded       429  by this key alone, with Retry-After
     ├── TooLate            429  the predicted wait exceeds the deadline
     └── NotServing         503  loading, draining or dead, with Retry-After
 """
@@ -54,6 +56,13 @@ class BrokenBody(BadInput):
     closes = True
 
 
+class Unauthenticated(Refusal):
+    """No API key, or none that is known."""
+
+    status = 401
+    reason = "Unauthenticated"
+
+
 class UnknownModel(Refusal):
     """No such model or version here."""
 
@@ -95,6 +104,13 @@ class MemoryFull(QueueFull):
     """The bodies that are held fill the memory set apart for them."""
 
     reason = "MemoryFull"
+
+
+class RateExceeded(Refusal):
+    """The requests of one key come faster than it may send them."""
+
+    status = 429
+    reason = "RateExceeded"
 
 
 class TooLate(Refusal):

@@ -67,7 +67,7 @@ class PodCollector(Collector):
         for alias, value in (
             (names.METRIC_VLLM_WAITING, load.waiting),
             (names.METRIC_VLLM_RUNNING, load.running),
-            (names.METRIC_VLLM_CACHE, 0),
+            (names.METRIC_VLLM_CACHE, self._pod.cache_usage()),
         ):
             family = GaugeMetricFamily(
                 alias, "For the Gateway API endpoint picker.", labels=["model_name"]
@@ -77,18 +77,18 @@ class PodCollector(Collector):
 
     def _histograms(self) -> Iterator[Metric]:
         counters = self._pod.counters
-        yield _histogram(
+        yield histogram_family(
             names.METRIC_REQUEST_DURATION,
             "Completed requests, from arrival to end.",
             counters.request_seconds,
         )
-        yield _histogram(
+        yield histogram_family(
             names.METRIC_TIME_IN_QUEUE,
             "Completed requests, from arrival to the start of their batch.",
             counters.queue_seconds,
         )
-        yield _histogram(names.METRIC_BATCH_SIZE, "Rows of a batch.", counters.batch_rows)
-        yield _histogram(
+        yield histogram_family(names.METRIC_BATCH_SIZE, "Rows of a batch.", counters.batch_rows)
+        yield histogram_family(
             names.METRIC_BATCH_DURATION, "Device time of a batch.", counters.batch_seconds
         )
         yield _counter(
@@ -142,6 +142,8 @@ class Exposition:
         self.collector = PodCollector(pod)
         self._registry = CollectorRegistry()
         self._registry.register(self.collector)
+        for one in pod.collectors():
+            self._registry.register(one)
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -173,7 +175,8 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+def histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
+    """Return a histogram as it is scraped."""
     family = HistogramMetricFamily(name, text)
     family.add_metric([], histogram.buckets(), histogram.total)
     return family

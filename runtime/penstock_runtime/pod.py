@@ -5,8 +5,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from penstock_api.limits import LimitsUpdate
+from prometheus_client.registry import Collector
+
+from penstock_api.limits import LimitsUpdate, State
 from penstock_runtime.admission import Admission
+from penstock_runtime.callers.callers import Callers
+from penstock_runtime.callers.keys import KeyRing
 from penstock_runtime.config import Config
 from penstock_runtime.counters import Counters
 from penstock_runtime.health import Health, Stage
@@ -44,10 +48,17 @@ class Pod:
             now=now,
             most_bytes=config.max_held_bytes,
         )
+        ring = KeyRing(config.api_keys_file) if config.api_keys_file else None
+        self.callers = Callers(ring, config.trusted_proxies, now)
         self.model: ModelInfo | None = None
         self.texts: Tokenizing | None = None
         """Of a pool whose model reads texts."""
         self.died = asyncio.Event()
+
+    @property
+    def has_plain_lane(self) -> bool:
+        """Whether plain requests may pass beside aiohttp: where nobody is asked who he is."""
+        return self.callers.open
 
     async def load(self) -> None:
         """Load and warm the model, then serve.
@@ -75,6 +86,18 @@ class Pod:
         if message.batch is not None:
             self.counters.count_batch(message.batch)
         self.admission.deliver(message.ends)
+
+    def state(self, model: ModelInfo) -> State:
+        """Return the answer to `GET /control/v1/state`."""
+        return self.live.state(self.admission.load(), model)
+
+    def cache_usage(self) -> float:
+        """Return the share of the KV cache that is in use; a one-shot model has none."""
+        return 0.0
+
+    def collectors(self) -> list[Collector]:
+        """Return what else is scraped from this pod."""
+        return []
 
     def model_on_cuda(self) -> bool:
         """Return whether NVML's figures are about what this pod computes on."""

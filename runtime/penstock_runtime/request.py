@@ -30,6 +30,11 @@ class Request(Struct, frozen=True, gc=False):
     """1 is the highest; 0 is unset and counts as the lowest served class (Triton's convention)."""
     tenant: str = ""
 
+    @property
+    def work(self) -> float:
+        """Predicted work: its rows."""
+        return self.rows
+
 
 class Completed(Struct, frozen=True, gc=False):
     """Served."""

@@ -7,17 +7,16 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_api.model import Task
 from penstock_runtime.connections import Connections
 from penstock_runtime.errors import Refusal
 from penstock_runtime.health import stuck
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.control import Control
+from penstock_runtime.protocols.doors import routes_of, who_is_calling
 from penstock_runtime.protocols.fast_lane.lane import FastLane
 from penstock_runtime.protocols.fast_lane.runner import LaneRunner
-from penstock_runtime.protocols.open_inference.routes import OpenInference
-from penstock_runtime.protocols.openai.embeddings import Embeddings
+from penstock_runtime.protocols.marks import LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     http_error_reply,
@@ -51,10 +50,13 @@ class ClientServer:
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._around])
-        app.add_routes(OpenInference(self._pod).routes())
-        if self._pod.config.model.task is Task.EMBEDDING:
-            app.add_routes(Embeddings(self._pod).routes())
+        doors = (
+            []
+            if self._pod.callers.open
+            else [who_is_calling(self._pod.callers, self._pod.counters)]
+        )
+        app = web.Application(middlewares=[self._around, *doors])
+        app.add_routes(routes_of(self._pod))
         if self._pod.config.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
         return app
@@ -68,7 +70,7 @@ class ClientServer:
             "access_log": None,
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
-        if config.fast_lane:
+        if config.fast_lane and self._pod.has_plain_lane:
             lane = FastLane(self._pod, self._connections, self.traffic, self._ids)
             self._runner = LaneRunner(self.app(), lane, **settings)
         else:
@@ -109,6 +111,7 @@ class ClientServer:
                 seconds=round(self._pod.now() - began, 6),
                 request_id=request_id,
                 remote=request.remote,
+                **request.get(LOGGED, {}),
             )
         return reply
 

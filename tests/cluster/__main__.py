@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.cluster import faults, foreign, life, tools
 from tests.cluster.commands import CommandFailedError
 from tests.cluster.debian import MissingRightsError
-from tests.cluster.images import make
+from tests.cluster.images import base, make
 from tests.cluster.life import NotUpError, OtherClusterError, PartEndedError
 from tests.cluster.places import Places
 from tests.cluster.progress import WaitTimedOutError, say
@@ -59,9 +59,10 @@ def status(places: Places) -> None:
 
 
 def build_tools(places: Places) -> None:
-    """Build helm and kubeconform, and print the folder of all commands."""
+    """Build helm and kubeconform, fetch promtool, and print the folder of all commands."""
     for tool in tools.CHART_TOOLS:
         tools.build_tool(places, tool)
+    base.link_promtool(places)
     print(places.commands)
 
 

@@ -1,17 +1,16 @@
 """The stage of the end-to-end tests: one operator, one Prometheus, pools in namespaces of their own."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kube import install
+from tests.kube import install, namespaces
 from tests.kube.api import Api, Object
 from tests.kube.install import Images
 from tests.kube.operator import Operator
-from tests.kube.pools import Pool, emulated, until
+from tests.kube.pools import Pool, emulated
 from tests.kube.target import Target
 
 HERE = Path(__file__).parent
@@ -95,16 +94,9 @@ def namespace(api: Api) -> Iterator[str]:
 
 
 def _namespace(api: Api) -> Iterator[str]:
-    name = f"e2e-{secrets.token_hex(3)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted", "penstock-tests": "e2e"}
-    head = {"apiVersion": "v1", "kind": "Namespace"}
-    api.create({**head, "metadata": {"name": name, "labels": labels}})
-    yield name
-    path = f"/api/v1/namespaces/{name}"
-    api.delete(path)
-    # its pods would take the next test's time on two cores, and nobody is left whom a drain could serve
-    api.request("DELETE", f"{path}/pods?gracePeriodSeconds=1")
-    until("the namespace's pods gone", lambda: not api.list(f"{path}/pods"), seconds=120)
+    with namespaces.namespace(api, "e2e") as name:
+        yield name
+    namespaces.await_no_pods(api, name)
 
 
 @pytest.fixture
@@ -133,5 +125,6 @@ def shared_pool(operator: Operator, api: Api, shared_namespace: str) -> Pool:
 def steady(shared_pool: Pool) -> Pool:
     """Two ready replicas in mode Manual, as applied first, whatever the test before did to them."""
     shared_pool.apply(emulated(**STEADY))
+    shared_pool.await_condition("Progressing", "False", "Settled", seconds=90)
     shared_pool.await_ready(2)
     return shared_pool

@@ -1,7 +1,7 @@
 """The API server, plainly: JSON in, JSON out, by the kubeconfig or the context that the tests run on."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -85,6 +85,22 @@ class Api:
     def text(self, path: str) -> str:
         """Return a plain-text answer: a log, a proxied page."""
         return self._send("GET", path, None, "application/json", "*/*")
+
+    def watch(self, path: str, name: str, version: str, seconds: int) -> Iterator[Object]:
+        """Yield the events of one object of the collection at `path`, as they come."""
+        query = f"?watch=1&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
+        headers = {"Accept": "application/json"}
+        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        answer = self._client.rest_client.pool_manager.request(
+            "GET", f"{self._server}{path}{query}&timeoutSeconds={seconds}", headers=headers,
+            timeout=seconds, retries=False, preload_content=False,
+        )  # fmt: skip
+        text = b""
+        for chunk in answer.stream(65536):
+            *lines, text = (text + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield json.loads(line)
 
     def request(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"

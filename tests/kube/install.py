@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kube.api import Api, Object
+from tests.kube.namespaces import clear_namespaces
 from tests.kube.pools import until
 from tests.kube.target import Target
 
@@ -64,6 +65,7 @@ def clear_stage(target: Target, api: Api) -> None:
         return
     api.delete("/api/v1/namespaces/penstock-demo")  # its pool would hold GPUs
     target.helm("uninstall", RELEASE, "-n", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait")
+    clear_namespaces(api)
 
 
 def install_operator(target: Target, images: Images) -> None:

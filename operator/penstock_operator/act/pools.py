@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock_operator.act.apply import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.limits import PodControl
+from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import ChildWrite, PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
@@ -35,6 +36,7 @@ class PoolActs:
     children: Children
     statuses: Statuses
     events: Events
+    records: Records
 
     async def act(
         self,
@@ -50,11 +52,14 @@ class PoolActs:
             NotLeading: the Lease is not ours; nothing more was written.
         """
         acted = Acted()
-        _, _, acted.acknowledgements = await asyncio.gather(
+        _, _, acted.acknowledgements, _ = await asyncio.gather(
             self._status(plan, acted, now),
             self._children(plan, view, acted, may_try),
             control.push(plan.pushes),
+            self._record(plan, acted),
         )
+        if plan.checkpoint is not None:
+            await self._keep(plan, view, plan.checkpoint)
         for note in plan.events:
             try:
                 await self.events.post(view.pool, note, now)
@@ -62,11 +67,26 @@ class PoolActs:
                 log.warning("an Event was lost: %s", error, extra=_about(plan, reason=note.reason))
         return acted
 
+    async def _keep(self, plan: PoolPlan, view: PoolView, write: ChildWrite) -> None:
+        """Keep the law's memory if it can be kept: without it a restart begins anew, and that is all."""
+        try:
+            await self.children.write(view, write)
+        except ClusterError as error:
+            log.info("the law's memory was not kept: %s", error, extra=_about(plan))
+
     async def _status(self, plan: PoolPlan, acted: Acted, now: float) -> None:
         try:
             await self.statuses.write_pool(plan.uid, plan.status, now)
         except NotFound:
             return  # deleted meanwhile: its event is on the way
+        except ClusterError as error:
+            acted.failure = error
+
+    async def _record(self, plan: PoolPlan, acted: Acted) -> None:
+        try:
+            await self.records.keep(plan.uid, plan.record)
+        except NotFound:
+            return  # gone already
         except ClusterError as error:
             acted.failure = error
 

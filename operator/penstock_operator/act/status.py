@@ -30,12 +30,29 @@ FLOORS: Mapping[str, float] = {
     "gpuUtilizationPercent": 5.0,
     "waiting": 2.0,
     "rowsPerSecond": 1.0,
+    "forecastRowsPerSecond": 1.0,
     "batchP99Milliseconds": 5.0,
     "batchTimeTargetMilliseconds": 1.0,
+    "curve.interceptMilliseconds": 0.5,
+    "curve.millisecondsPerRow": 0.05,
+    "curve.rSquared": 0.1,
+    "curve.meanRows": 1.0,
+    "curve.largestRows": 1.0,
+    "rowsPerSecondPerReplica": 1.0,
+    "effectiveUtilizationPercent": 5.0,
+    "utilizationTargetPercent": 5.0,
+    "imbalance": 0.1,
+    "predictedP99Milliseconds": 10.0,
+    "startupP90Seconds": 5.0,
+    "replicaHours": 0.5,
+    "actualReplicaHours": 0.5,
 }
 """Below this difference a sample is the same, whatever its share."""
 DECIDED = ("algorithm", "cap", "replicas")
 """What of a decision is worth a write at once: what it did, not how it says so."""
+
+HOURS = ("replicaHours", "actualReplicaHours")
+"""What of a candidate only ever grows: a sample."""
 
 Json = Mapping[str, Any]
 
@@ -53,13 +70,40 @@ def worth_writing(held: Json, wanted: Json, last_written: float | None, now: flo
     return age >= SAMPLE_SECONDS and samples_moved(held, wanted)
 
 
+def policy_worth_writing(held: Json, wanted: Json, last_written: float | None, now: float) -> bool:
+    """Return whether a policy's status should be written over the one held.
+
+    Where only figures and words differ, as a budget's do with the load, now and then is enough.
+    """
+    if held == wanted:
+        return False
+    if last_written is None or now - last_written >= WORDS_SECONDS:
+        return True
+    return _policy_facts(held) != _policy_facts(wanted)
+
+
 def samples_moved(held: Json, wanted: Json) -> bool:
     """Return whether a sample left its dead band, or the last decision reads differently."""
-    before, after = held.get("scaling") or {}, wanted.get("scaling") or {}
+    before, after = _samples(held), _samples(wanted)
     if any(_moved(key, before.get(key), after.get(key)) for key in {*before, *after}):
         return True
     old, new = held.get("lastDecision") or {}, wanted.get("lastDecision") or {}
     return {**old, "time": ""} != {**new, "time": ""}
+
+
+def _samples(status: Json) -> dict[str, object]:
+    tried = status.get("candidate") or {}
+    hours = {key: tried[key] for key in HOURS if key in tried}
+    return {**_flat(status.get("scaling") or {}), **hours}
+
+
+def _flat(samples: Json) -> dict[str, object]:
+    """Return the samples by path: `curve` holds several."""
+    found: dict[str, object] = {}
+    for key, value in samples.items():
+        nested = value.items() if isinstance(value, Mapping) else ()
+        found |= {f"{key}.{name}": one for name, one in nested} if nested else {key: value}
+    return found
 
 
 def _facts(status: Json) -> Json:
@@ -69,10 +113,20 @@ def _facts(status: Json) -> Json:
         {key: one.get(key) for key in ("type", "status", "reason", "observedGeneration")}
         for one in status.get("conditions") or ()
     ]
+    tried = status.get("candidate") or {}
+    facts["candidate"] = {key: one for key, one in tried.items() if key not in HOURS}
     decision = status.get("lastDecision") or {}
     facts["decided"] = [decision.get(key) for key in DECIDED]
     facts["source"] = (status.get("scaling") or {}).get("source")
     return facts
+
+
+def _policy_facts(status: Json) -> list[object]:
+    conditions = [
+        [one.get(key) for key in ("type", "status", "reason")]
+        for one in status.get("conditions") or ()
+    ]
+    return [status.get("observedGeneration"), status.get("matchedPools"), conditions]
 
 
 def _words(status: Json) -> list[str]:
@@ -107,12 +161,16 @@ class Statuses:
         await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
         return True
 
-    async def write_policy(self, plan: PolicyPlan) -> bool:
-        """Write a policy's status if it differs from the one held; return whether it was written."""
+    async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
+        """Write a policy's status if that is worth it; return whether it was written."""
         policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
         body = _json(plan.status)
-        if policy is None or _json(policy.status) == body:
+        if policy is None:
             return False
+        last = self._written.get(policy.uid)
+        if not policy_worth_writing(_json(policy.status), body, last, now):
+            return False
+        self._written[policy.uid] = now
         await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body)
         return True
 

@@ -12,6 +12,7 @@ _BOUNDS = {
     "replicas": ("replicas", fields.MIN_REPLICAS, fields.MAX_REPLICAS),
     "batch_size": (fields.SIZE_MIN, fields.SIZE_MAX),
     "queue_depth": (fields.MAX_QUEUE_DEPTH,),
+    "weight": (fields.WEIGHT,),
 }
 """Which fields each bound lowers."""
 

@@ -1,10 +1,11 @@
 """Pool and policies -> one effective spec: built-in < policy default < spec, then bounds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import groupby
 
-from penstock_api.limits import Discipline
+from penstock_api.limits import Discipline, Preemption
 from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.pool import PoolSpec
 from penstock_api.status import BoundedField, PolicyReference
@@ -14,8 +15,19 @@ from penstock_operator.decide.defaults import Tie, policy_defaults
 from penstock_operator.decide.fields import Fields, Value
 from penstock_operator.decide.ranges import Layers, reconcile
 from penstock_operator.decide.scaling.law import Guards, LawSettings
+from penstock_operator.decide.schedules import Opening, highest
 from penstock_operator.decide.selectors import matching, priority
 from penstock_operator.observed import PolicyObject, PoolObject
+
+GUARDS = frozenset(
+    {
+        fields.LOW_PERCENT,
+        fields.HIGH_PERCENT,
+        fields.TARGET_PER_REPLICA,
+        fields.STABILIZATION_SECONDS,
+    }
+)
+"""What a law obeys as the user's own targets, only if set (CONTROL, "The second law")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +42,11 @@ class EffectiveSpec:
     """`spec.replicas`, bounded: the count in modes Manual and Recommend."""
     max_queue_depth: int
     discipline: Discipline
+    preemption: Preemption
     bounded: tuple[BoundedField, ...]
     policies: tuple[PolicyReference, ...]
+    weight: int = 100
+    """The pool's share where devices are short."""
     replicas_bound: int | None = None
     """The tightest policy's bound on replicas: no mode exceeds it, Hold neither."""
     ties: tuple[Tie, ...] = ()
@@ -42,6 +57,12 @@ class EffectiveSpec:
     """Sentences: which defaults gave way to what the spec says."""
     policy_defaults: Mapping[str, Value] | None = None
     """The policies' values now in force, to be held on to when a tie appears."""
+    fields: Mapping[str, Value] = field(default_factory=dict)
+    """All of it by path, after bounds and before schedules: the effective revision."""
+    guarded: frozenset[str] = frozenset()
+    """Fields that somebody asked for, and that a law therefore takes for guards."""
+    opening: Opening | None = None
+    """The schedule's window that is open now."""
 
 
 def effective(
@@ -49,8 +70,12 @@ def effective(
     namespace_labels: Mapping[str, str],
     policies: Iterable[PolicyObject],
     held: Fields | None = None,
+    open_now: dict[str, Opening] | None = None,
 ) -> EffectiveSpec:
-    """Return what is in force; `held` are the policy defaults in force before (see `defaults.py`)."""
+    """Return what is in force.
+
+    `held` are the policy defaults in force before (see `defaults.py`), `open_now` the schedules' open windows.
+    """
     selected = matching(pool.labels, namespace_labels, policies)
     defaults = policy_defaults(selected, held or {})
     spec = live_fields_of(pool.spec, defaults.values)
@@ -58,22 +83,57 @@ def effective(
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     wishes = {"replicas": pool.spec.replicas, **asked}
     granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
+    opening = highest(open_now or {}, selected)
+    guarded = frozenset({**spec.defaults, **spec.spec}) & GUARDS
+    scheduled, told = _scheduled(granted, opening)
     return EffectiveSpec(
-        law=_law(granted, {**spec.defaults, **spec.spec}),
+        law=_law(scheduled, guarded),
         algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
         scaling_mode=mode,
         batching_mode=(pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO,
         replicas=int(granted["replicas"]),
         max_queue_depth=int(granted[fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(granted[fields.DISCIPLINE])),
+        preemption=Preemption(str(granted[fields.PREEMPTION])),
         bounded=bounded,
         policies=tuple(PolicyReference(name=p.name, generation=p.generation) for p in selected),
+        weight=int(granted[fields.WEIGHT]),
         replicas_bound=tightest(selected, "replicas"),
         ties=defaults.ties,
         felt_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
-        notes=notes,
+        notes=(*notes, *told),
         policy_defaults=dict(defaults.values),
+        fields=granted,
+        guarded=guarded,
+        opening=opening,
     )
+
+
+def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:
+    """Return `spec` with other values in force than it asks for; modes, weight and notes are its own."""
+    scheduled, _ = _scheduled(dict(values), spec.opening)
+    return replace(
+        spec,
+        law=_law(scheduled, guarded),
+        algorithm=ScalingAlgorithm(str(values[fields.ALGORITHM])),
+        max_queue_depth=int(values[fields.MAX_QUEUE_DEPTH]),
+        discipline=Discipline(str(values[fields.DISCIPLINE])),
+    )
+
+
+def _scheduled(
+    granted: dict[str, Value], opening: Opening | None
+) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """Return the fields with the floor of an open window, which never goes above the maximum."""
+    least, most = int(granted[fields.MIN_REPLICAS]), int(granted[fields.MAX_REPLICAS])
+    if opening is None or opening.min_replicas <= least:
+        return granted, ()
+    floor = min(opening.min_replicas, most)
+    until = datetime.fromtimestamp(opening.until, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    note = f"schedule {opening.schedule} of policy {opening.policy}: at least {floor} replicas until {until}"
+    if floor < opening.min_replicas:
+        note += f", for {opening.min_replicas} are above scaling.maxReplicas"
+    return {**granted, fields.MIN_REPLICAS: floor}, (note,)
 
 
 def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
@@ -84,8 +144,8 @@ def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
     return Layers(defaults, own)
 
 
-def _law(values: Fields, asked: Fields) -> LawSettings:
-    """Return the settings; a guard is what somebody `asked` for, at the value in force."""
+def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:
+    """Return the settings; a guard is what somebody asked for, at the value in force."""
     objective = values.get(fields.OBJECTIVE + ObjectiveMetric.REQUEST_LATENCY.value)
     return LawSettings(
         objective_milliseconds=None if objective is None else int(objective),
@@ -99,13 +159,13 @@ def _law(values: Fields, asked: Fields) -> LawSettings:
         target_per_replica=int(values[fields.TARGET_PER_REPLICA]),
         stabilization_seconds=int(values[fields.STABILIZATION_SECONDS]),
         max_percent_per_minute=int(values[fields.MAX_PERCENT_PER_MINUTE]),
-        guards=_guards(values, asked),
+        guards=_guards(values, guarded),
     )
 
 
-def _guards(values: Fields, asked: Fields) -> Guards:
-    def guard(field: str) -> int | None:
-        return int(values[field]) if field in asked else None
+def _guards(values: Fields, guarded: frozenset[str]) -> Guards:
+    def guard(path: str) -> int | None:
+        return int(values[path]) if path in guarded else None
 
     return Guards(
         low_percent=guard(fields.LOW_PERCENT),

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.conditions.budget import BUDGET_LIMITED
 from penstock_operator.decide.contest import CONTESTED
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.findings import BUDGETED_FIELD, Findings
 from penstock_operator.decide.plan import EventNote, EventType
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")
@@ -21,11 +22,13 @@ def pool_events(found: Findings, conditions: Sequence[Condition]) -> tuple[Event
         *_bounds(found),
         *_template(found),
         *_warnings(found, conditions),
+        *_short(found, conditions),
     )
 
 
 def _bounds(found: Findings) -> Iterator[EventNote]:
-    before = {one.field: one for one in found.view.pool.status.bounded or ()}
+    held = found.view.pool.status.bounded or ()
+    before = {one.field: one for one in held if one.field != BUDGETED_FIELD}
     after = {one.field: one for one in found.effective.bounded}
     for field, one in after.items():
         if before.get(field) != one:
@@ -39,6 +42,8 @@ def _bounds(found: Findings) -> Iterator[EventNote]:
 def _template(found: Findings) -> Iterator[EventNote]:
     if found.pinned.adopted and found.pinned.template is not None:
         message = f"rolling out template {revision_name(found.pinned.template)}"
+        if found.grant is not None and not found.grant.surge:
+            message += ", replacing pods without a surge: there is no device to spare"
         yield EventNote(EventType.NORMAL, "TemplateAdopted", message)
 
 
@@ -48,6 +53,18 @@ def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[Even
     for reason in reversed(news):
         if reason not in held:
             yield EventNote(EventType.WARNING, reason, news[reason].message)
+
+
+def _short(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+    held = found.view.pool.status.conditions or ()
+    known = {one.reason for one in held if one.type == BUDGET_LIMITED and _true(one)}
+    for one in conditions:
+        if one.type == BUDGET_LIMITED and _true(one) and one.reason not in known:
+            yield EventNote(EventType.WARNING, one.reason, one.message)
+
+
+def _true(one: Condition) -> bool:
+    return one.status is ConditionStatus.TRUE
 
 
 def _alarming(one: Condition) -> bool:

@@ -80,7 +80,8 @@ def _wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manife
     if pinned.template is not None and pinned.revision is not None:
         yield pinned.revision
         if pinned.may_start_pods or found.deployment is not None:
-            yield deployment(pool, pinned.template, pinned.inputs, found.count)
+            surge = found.grant is None or found.grant.surge
+            yield deployment(pool, pinned.template, pinned.inputs, found.count, surge=surge)
     yield service(pool)
     yield disruption_budget(pool)
 

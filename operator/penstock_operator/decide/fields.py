@@ -30,6 +30,8 @@ SIZE_MAX = "batching.size.max"
 MAX_QUEUE_DELAY = "batching.maxQueueDelayMilliseconds"
 MAX_QUEUE_DEPTH = "batching.maxQueueDepth"
 DISCIPLINE = "batching.discipline"
+WEIGHT = "weight"
+PREEMPTION = "batching.preemption"
 
 BUILT_IN: Fields = {
     MIN_REPLICAS: 1,
@@ -45,6 +47,8 @@ BUILT_IN: Fields = {
     MAX_QUEUE_DELAY: 5,
     MAX_QUEUE_DEPTH: 2048,
     DISCIPLINE: "Priority",
+    WEIGHT: 100,
+    PREEMPTION: "LowerPriority",
 }
 """DESIGN, section 2: the sample's live values, without an objective."""
 
@@ -55,7 +59,7 @@ _MODES = ("scaling.mode", "batching.mode")
 def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
     """Return the live fields that `source` sets, modes and `replicas` apart."""
     given = source.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching"}
+        mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching", WEIGHT}
     )
     flat = {path: value for path, value in _walk("", given) if path not in _MODES}
     return flat | _objectives(source.objectives or ())

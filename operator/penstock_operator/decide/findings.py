@@ -3,12 +3,17 @@
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
+from penstock_api.status import BoundedField, CandidateDecision
+from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.deployment import ReplicaCount
 from penstock_operator.decide.children.metadata import child_name
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import ChildObject, PodObject, PoolView
+
+BUDGETED_FIELD = "status.desiredReplicas"
+"""What a budget lowers: not a field of the spec, but the count that comes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,16 @@ class Findings:
     """Objects that this pool does not control under its children's names."""
     limits: LimitsUpdate | None
     policies_readable: bool
+    claim: Claim | None = None
+    """What the pool asks of a resource that a policy's budget divides."""
+    grant: Grant | None = None
+    """What it may have of that."""
+    candidate: CandidateDecision | None = None
+    """What the candidate of a policy would do."""
+    set_aside: str = ""
+    """Why the settings that are asked for are not in force; empty while they are."""
+    on_trial: bool = False
+    """Whether it is being measured what they do."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
 
@@ -32,6 +47,21 @@ class Findings:
     def replicas(self) -> int:
         """Return what the Deployment is to ask for."""
         return self.count.replicas
+
+    @property
+    def bounded(self) -> tuple[BoundedField, ...]:
+        """Return what policies lowered, the count that a budget grants included."""
+        if self.claim is None or self.grant is None or not self.grant.bound_by:
+            return self.effective.bounded
+        if self.grant.entitled >= self.claim.wanted:
+            return self.effective.bounded
+        short = BoundedField(
+            field=BUDGETED_FIELD,
+            asked=str(self.claim.wanted),
+            granted=str(self.grant.entitled),
+            policy=self.grant.policy,
+        )
+        return (*self.effective.bounded, short)
 
     @property
     def pods(self) -> tuple[PodObject, ...]:

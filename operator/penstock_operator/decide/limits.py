@@ -44,6 +44,7 @@ def wanted_limits(effective: EffectiveSpec, cap: int) -> Limits:
         max_queue_depth=effective.max_queue_depth,
         max_queue_delay_milliseconds=effective.law.max_queue_delay_milliseconds,
         discipline=effective.discipline,
+        preemption=effective.preemption,
     )
 
 
@@ -81,6 +82,12 @@ def acknowledged(view: PoolView, pod: PodObject, update: LimitsUpdate) -> bool:
     """Tell whether a pod obeys the published limits."""
     answer = view.acknowledgements.get(pod.uid)
     return answer is not None and answer.generation == update.generation
+
+
+def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
+    """Tell whether every pod that serves obeys the published limits."""
+    serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
+    return all(acknowledged(view, pod, update) for pod in serving)
 
 
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[Push, ...]:

@@ -1,13 +1,15 @@
 """What should be: the one value that `decide/` hands to `act/`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from penstock_api.limits import LimitsUpdate
 from penstock_api.policy import PolicyStatus
 from penstock_api.status import PoolStatus
+from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.figures import Figures
 
 
 class Write(StrEnum):
@@ -72,6 +74,12 @@ class PoolPlan:
     law_state: object
     active: bool
     """Whether it is to be visited again at the fast tick."""
+    figures: Figures
+    """For metrics."""
+    checkpoint: ChildWrite | None = None
+    """Keeps the law's memory; that it could not be written hinders nothing else."""
+    record: str | None = None
+    """What is to be kept of the pool's settings, in the operator's own namespace; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +107,7 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     policies: tuple[PolicyPlan, ...]
     failures: tuple[PoolFailure, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
+    """Claims and grants, for the next pass."""
+    disturbed: frozenset[str] = frozenset()
+    """Pools that were not looked at, but whose grant changed: they are to be visited soon."""

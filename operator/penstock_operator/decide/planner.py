@@ -1,63 +1,91 @@
 """The pass's middle: what was observed becomes one plan. Pure; one pool's failure is its own.
 
-For each pool: effective spec -> both valves -> pinned template -> children -> limits -> pushes ->
-conditions -> status -> Events.
+First each pool by itself (`draft.py`): effective spec, its law's step, the pinned template, its claim to devices.
+Then all claims together (`budgets/`): who gets the devices that several want. Then each pool is finished:
+count -> children -> limits -> pushes -> conditions -> status -> Events.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock_api.status import CandidateDecision
+from penstock_operator.decide import checkpoint, standing
 from penstock_operator.decide.activity import busy_until, is_active
+from penstock_operator.decide.attainment import advance
+from penstock_operator.decide.budgets.claims import allowance
+from penstock_operator.decide.budgets.ledger import Claim, Grant, Ledger
+from penstock_operator.decide.budgets.rounds import disturbed, next_ledger
+from penstock_operator.decide.candidate import Shadow, recorded
 from penstock_operator.decide.conditions import all_conditions
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.contest import contest
-from penstock_operator.decide.effective import effective
+from penstock_operator.decide.draft import Draft, Moment, draft
 from penstock_operator.decide.events import pool_events
-from penstock_operator.decide.family import conflicts, family_writes, held_defaults
+from penstock_operator.decide.family import conflicts
 from penstock_operator.decide.findings import Findings, own_deployment
-from penstock_operator.decide.limits import publish, published, pushes, wanted_limits
-from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
+from penstock_operator.decide.limits import publish, pushes, wanted_limits
+from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.policies import policy_plans
-from penstock_operator.decide.scaling.decision import ScalingOutcome, decide_scaling
-from penstock_operator.decide.selectors import matching
-from penstock_operator.decide.state import PoolMemory, remembered
-from penstock_operator.decide.status import pool_status
-from penstock_operator.decide.templates import Pinned, pin
+from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
+from penstock_operator.decide.schedules import openings
+from penstock_operator.decide.state import PoolMemory
+from penstock_operator.decide.status import figures, pool_status
+from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import Observed, PoolView
+
+NOTHING_CLAIMED = Ledger()
 
 
 def make_plan(
-    observed: Observed, states: Mapping[str, object], config: DecideConfig, now: float
+    observed: Observed,
+    states: Mapping[str, object],
+    config: DecideConfig,
+    now: float,
+    ledger: Ledger = NOTHING_CLAIMED,
 ) -> Plan:
-    """Return everything one pass wants; `states` are the plans' `law_state` of the pass before.
+    """Return everything one pass wants.
 
+    `states` are the plans' `law_state` of the pass before, `ledger` is that of the pass before, of all pools.
     A pool that is being deleted gets no plan: its children go with it. A pool whose planning raises
     gets a failure instead of a plan.
     """
+    moment = Moment(observed, config, openings(observed.policies, now), now)
+    drafts: list[Draft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
+    claims: dict[str, Claim | None] = {}
     for view in observed.pools:
         pool = view.pool
         if pool.deleting:
             continue
+        claims[pool.uid] = ledger.claims.get(pool.uid)
         try:
-            plans.append(plan_pool(view, observed, states.get(pool.uid), config, now))
+            drafts.append(draft(view, states.get(pool.uid), moment))
+            claims[pool.uid] = drafts[-1].claim
         except Exception as error:  # noqa: BLE001 - told by the caller; other pools must go on
             failures.append(PoolFailure(pool.uid, pool.namespace, pool.name, error))
-    policies = policy_plans(observed, now) if observed.policies_readable else ()
-    return Plan(tuple(plans), policies, tuple(failures))
+    after = next_ledger(ledger, claims, observed.policies, observed.all_pools, now)
+    for one in drafts:
+        pool = one.view.pool
+        try:
+            plans.append(plan_pool(one, after.grants.get(pool.uid), observed, now))
+        except Exception as error:  # noqa: BLE001 - as above
+            failures.append(PoolFailure(pool.uid, pool.namespace, pool.name, error))
+    policies = policy_plans(observed, after, now) if observed.policies_readable else ()
+    woken = disturbed(ledger, after, claims)
+    return Plan(tuple(plans), policies, tuple(failures), after, woken)
 
 
-def plan_pool(
-    view: PoolView, observed: Observed, state: object | None, config: DecideConfig, now: float
-) -> PoolPlan:
-    """Return what one pool wants; `state` is what its last plan carried, None for a pool just met."""
-    memory = remembered(state)
-    found, memory_after = find(view, observed, memory, config, now)
-    writes = family_writes(found, observed.control_keys)
+def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -> PoolPlan:
+    """Return what one pool wants, within what is granted to it."""
+    view = one.view
+    found, memory_after = find(one, grant, observed, now)
+    family = standing.writes(one.standing.writes, found, observed.control_keys)
+    writes = family.value
     told = pushes(view, found.limits) if found.limits is not None else ()
     conditions = all_conditions(found)
-    busy = busy_until(found, memory.busy_until, now, moves=bool(writes or told))
+    kept_at, keep = _kept(one, found, memory_after, now)
+    busy = busy_until(found, one.memory.busy_until, now, moves=bool(writes or told))
     return PoolPlan(
         uid=view.pool.uid,
         namespace=view.pool.namespace,
@@ -67,37 +95,79 @@ def plan_pool(
         pushes=told,
         status=pool_status(found, conditions, now),
         events=pool_events(found, conditions),
-        law_state=replace(memory_after, busy_until=busy),
+        law_state=replace(
+            memory_after,
+            busy_until=busy,
+            kept_at=kept_at,
+            standing=replace(one.standing, writes=family),
+        ),
         active=is_active(found, busy, now),
+        record=one.ruling.record.as_json() if one.ruling.record is not None else None,
+        figures=figures(found, memory_after.attainment),
+        checkpoint=keep,
     )
 
 
 def find(
-    view: PoolView, observed: Observed, memory: PoolMemory, config: DecideConfig, now: float
+    one: Draft, grant: Grant | None, observed: Observed, now: float
 ) -> tuple[Findings, PoolMemory]:
     """Return everything decided about a pool, and what to remember of it."""
-    spec = effective(view.pool, view.namespace_labels, observed.policies, held_defaults(view))
-    before = published(view, memory.limits)
-    scaling, outcome = decide_scaling(spec, view, before, memory.scaling, now)
-    policies = matching(view.pool.labels, view.namespace_labels, observed.policies)
-    pinned = pin(view, policies, config)
+    view, memory, spec = one.view, one.memory, one.effective
+    scaling, outcome = conclude(one.proposal, allowance(grant), now)
+    shadow, tried = _shadow(one, outcome.replicas, now)
     taken, deployed = conflicts(view), own_deployment(view)
-    fight = contest(deployed, _allowed_replicas(view, outcome, pinned), memory.contest, now)
+    fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
-    limits = publish(wanted, before, view, observed.lease_transitions) if begun else None
+    limits = publish(wanted, one.published, view, observed.lease_transitions) if begun else None
     found = Findings(
         view=view,
         effective=spec,
         outcome=outcome,
-        pinned=pinned,
+        pinned=one.pinned,
         count=fight.count,
         conflicts=taken,
         limits=limits,
         policies_readable=observed.policies_readable,
+        claim=one.claim,
+        grant=grant,
+        candidate=tried,
+        set_aside=one.ruling.told,
+        on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
         contested=fight.backs_off,
     )
-    return found, PoolMemory(scaling=scaling, limits=limits, contest=fight.seen)
+    attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
+    return found, PoolMemory(
+        scaling=scaling,
+        limits=limits,
+        attainment=attained,
+        watch=one.ruling.watch,
+        record=one.ruling.record,
+        shadow=shadow,
+        contest=fight.seen,
+    )
+
+
+def _kept(
+    one: Draft, found: Findings, after: PoolMemory, now: float
+) -> tuple[float, ChildWrite | None]:
+    """Return when the law's memory was last looked at for keeping, and the write that keeps it."""
+    before = one.memory.kept_at
+    if before is None or now - before < checkpoint.EVERY_SECONDS:
+        return (now if before is None else before), None
+    data = learnt(after.scaling)
+    if not data or found.limits is None:
+        return now, None
+    return now, checkpoint.checkpoint(found.view, found.effective.algorithm.value, data, now)
+
+
+def _shadow(one: Draft, actual: int, now: float) -> tuple[Shadow | None, CandidateDecision | None]:
+    """Return one step of the candidate that is tried on the pool, beside the `actual` count."""
+    trial = one.trial
+    if trial is None:
+        return None, None
+    stepped = conclude(trial.proposal, None, now)
+    return recorded(trial.before, trial.policy, stepped, actual, now)
 
 
 def _allowed_replicas(view: PoolView, outcome: ScalingOutcome, pinned: Pinned) -> int:

@@ -4,16 +4,18 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus, condition, merge
-from penstock_api.policy import PolicyStatus
+from penstock_api.policy import BudgetStatus, PolicyStatus
+from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.conditions.policy import tie_sentence
 from penstock_operator.decide.defaults import Tie, policy_defaults
 from penstock_operator.decide.plan import PolicyPlan
+from penstock_operator.decide.schedules import faults
 from penstock_operator.decide.selectors import matching
 from penstock_operator.decide.status import rfc3339
 from penstock_operator.observed import Observed, PolicyObject
 
 
-def policy_plans(observed: Observed, now: float) -> tuple[PolicyPlan, ...]:
+def policy_plans(observed: Observed, ledger: Ledger, now: float) -> tuple[PolicyPlan, ...]:
     """Return the wanted status of every policy, over every pool, due or not."""
     matched: Counter[str] = Counter()
     ties: defaultdict[str, set[Tie]] = defaultdict(set)
@@ -28,9 +30,37 @@ def policy_plans(observed: Observed, now: float) -> tuple[PolicyPlan, ...]:
             for name in tie.policies:
                 ties[name].add(tie)
     return tuple(
-        PolicyPlan(one.name, _status(one, matched[one.name], sorted_ties(ties[one.name]), now))
+        PolicyPlan(
+            one.name,
+            _status(
+                one,
+                matched[one.name],
+                sorted_ties(ties[one.name]),
+                budget_statuses(one, ledger),
+                now,
+            ),
+        )
         for one in observed.policies
     )
+
+
+def budget_statuses(policy: PolicyObject, ledger: Ledger) -> tuple[BudgetStatus, ...]:
+    """Return how each of a policy's budgets is spent, in devices."""
+    found = []
+    for budget in policy.spec.gpu_budgets or ():
+        wanted = granted = used = 0
+        for uid, one in ledger.claims.items():
+            if one.resource == budget.resource_name and policy.name in one.policies:
+                grant = ledger.grants.get(uid)
+                wanted += one.wanted * one.per_replica
+                granted += 0 if grant is None else grant.entitled * one.per_replica
+                used += one.used
+        found.append(
+            BudgetStatus(
+                resource_name=budget.resource_name, wanted=wanted, granted=granted, used=used
+            )
+        )
+    return tuple(found)
 
 
 def sorted_ties(ties: set[Tie]) -> list[Tie]:
@@ -38,17 +68,46 @@ def sorted_ties(ties: set[Tie]) -> list[Tie]:
     return sorted(ties, key=lambda tie: (tie.field, tie.policies))
 
 
-def _status(policy: PolicyObject, matched: int, ties: Sequence[Tie], now: float) -> PolicyStatus:
+def _status(
+    policy: PolicyObject,
+    matched: int,
+    ties: Sequence[Tie],
+    budgets: tuple[BudgetStatus, ...],
+    now: float,
+) -> PolicyStatus:
     conditions = (
-        condition("Accepted", ConditionStatus.TRUE, "Valid", "the policy is in force"),
+        _accepted(policy),
         _conflicted(ties),
+        _exhausted(budgets),
     )
     held = policy.status.conditions or ()
     return PolicyStatus(
         observed_generation=policy.generation,
         matched_pools=matched,
+        budgets=budgets or None,
         conditions=merge(held, conditions, policy.generation, rfc3339(now)),
     )
+
+
+def _accepted(policy: PolicyObject) -> Condition:
+    wrong = faults(policy)
+    if wrong:
+        message = f"{'; '.join(wrong)}; all else is in force"
+        return condition("Accepted", ConditionStatus.FALSE, "ScheduleInvalid", message)
+    return condition("Accepted", ConditionStatus.TRUE, "Valid", "the policy is in force")
+
+
+def _exhausted(budgets: Sequence[BudgetStatus]) -> Condition:
+    if not budgets:
+        return condition("BudgetExhausted", ConditionStatus.FALSE, "NoBudget", "it sets no budget")
+    short = [one for one in budgets if one.granted < one.wanted]
+    if not short:
+        message = "every pool has the devices it wants"
+        return condition("BudgetExhausted", ConditionStatus.FALSE, "EnoughForAll", message)
+    message = "; ".join(
+        f"{one.wanted} {one.resource_name} wanted, {one.granted} granted" for one in short
+    )
+    return condition("BudgetExhausted", ConditionStatus.TRUE, "MoreWanted", message)
 
 
 def _conflicted(ties: Sequence[Tie]) -> Condition:

@@ -1,8 +1,13 @@
 """What the planner remembers of a pool between passes; lost with the process, and nothing breaks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.attainment import Attainment
+from penstock_operator.decide.candidate import Shadow
+from penstock_operator.decide.rollback.record import Record
+from penstock_operator.decide.rollback.trial import Watch
+from penstock_operator.decide.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,18 @@ class PoolMemory:
     """What this process published last: the store may not have seen it yet."""
     busy_until: float = 0.0
     """Until when the pool is visited at the fast tick for what it did before."""
+    attainment: Attainment = field(default_factory=Attainment)
+    """Requests on time, and all."""
+    kept_at: float | None = None
+    """When the law's memory was last looked at for keeping; None: the pool was just met."""
+    standing: Standing = field(default_factory=Standing)
+    """What follows from people's words alone."""
+    watch: Watch = field(default_factory=Watch)
+    """How the settings do, where an edit that does harm is to be set aside."""
+    record: Record | None = None
+    """What this process last wanted kept of them: the store may not have seen it yet."""
+    shadow: Shadow | None = None
+    """The candidate that is tried on the pool."""
     contest: tuple[tuple[float, str], ...] = ()
     """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
 

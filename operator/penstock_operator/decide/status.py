@@ -5,15 +5,18 @@ from datetime import UTC, datetime
 from penstock_api import names
 from penstock_api.conditions import Condition, merge
 from penstock_api.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
-from penstock_operator.decide.children.container import CONTAINER_NAME
+from penstock_operator.decide.attainment import Attainment
 from penstock_operator.decide.children.environment import accelerator
-from penstock_operator.decide.children.metadata import Manifest
-from penstock_operator.decide.children.revision import revision_name, template_of
+from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.devices import held_devices, runtime_container
+from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.findings import Findings
 from penstock_operator.decide.limits import acknowledged
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
 """The schema's own bounds on these lists."""
+LIMITS = frozenset({"MaxReplicas", "Policy", "GpuBudget", "Cluster"})
+"""What keeps replicas from a pool that asks for more."""
 
 
 def rfc3339(now: float) -> str:
@@ -34,10 +37,11 @@ def pool_status(found: Findings, conditions: tuple[Condition, ...], now: float) 
         accelerators=accelerators(found),
         batch=_batch(found),
         policies=found.effective.policies[:MAX_POLICIES],
-        bounded=found.effective.bounded[:MAX_BOUNDED],
+        bounded=found.bounded[:MAX_BOUNDED],
         conditions=merge(pool.status.conditions or (), conditions, pool.generation, rfc3339(now)),
         scaling=found.outcome.scaling_status,
         last_decision=found.outcome.last_decision,
+        candidate=found.candidate,
     )
 
 
@@ -48,41 +52,19 @@ def _template(found: Findings) -> TemplateStatus | None:
         return None
     name = revision_name(template)
     running = (pod.image for pod in found.ready if pod.revision == name and pod.image)
-    return TemplateStatus(image=next(running, _container(template)["image"]), revision=name)
-
-
-def _container(template: Manifest) -> Manifest:
-    containers: list[Manifest] = template["spec"]["containers"]
-    return next((one for one in containers if one["name"] == CONTAINER_NAME), containers[0])
+    return TemplateStatus(image=next(running, runtime_container(template)["image"]), revision=name)
 
 
 def accelerators(found: Findings) -> tuple[AcceleratorStatus, ...]:
-    """Return the devices that the pool's pods hold now: terminating and surge pods counted.
-
-    A pod holds what its own revision's template asks for, from when it is bound to a node.
-    """
-    wanted = accelerator(found.view.pool)
-    used = {wanted.resource_name: 0}
-    templates = {one.name: template_of(one) for one in found.view.revisions}
-    current = found.pinned.template or {}
-    for pod in found.view.pods:
-        if not pod.scheduled:
-            continue
-        for name, count in _devices(templates.get(pod.revision or "", current)).items():
-            used[name] = used.get(name, 0) + count
-    listed = sorted(used.items(), key=lambda one: one[0] != wanted.resource_name)
+    """Return the devices that the pool's pods hold now: terminating and surge pods counted."""
+    wanted = accelerator(found.view.pool).resource_name
+    staying, leaving = held_devices(found.view, found.pinned.template)
+    used = {wanted: 0, **(staying + leaving)}
+    listed = sorted(used.items(), key=lambda one: one[0] != wanted)
     return tuple(
         AcceleratorStatus(resource_name=name, used=count)
         for name, count in listed[:MAX_ACCELERATORS]
     )
-
-
-def _devices(template: Manifest) -> dict[str, int]:
-    """Return the extended resources that a pod of `template` asks for."""
-    if not template:
-        return {}
-    limits = _container(template).get("resources", {}).get("limits", {})
-    return {name: int(count) for name, count in limits.items() if "/" in name}
 
 
 def _batch(found: Findings) -> BatchStatus | None:
@@ -95,4 +77,26 @@ def _batch(found: Findings) -> BatchStatus | None:
         recommended_cap=found.outcome.recommended_cap,
         generation=limits.generation,
         acknowledged_pods=obeying,
+    )
+
+
+def figures(found: Findings, attained: Attainment) -> Figures:
+    """Return the figures of one pool's pass."""
+    outcome = found.outcome
+    decision, seen = outcome.decision, outcome.decision.seen
+    return Figures(
+        wanted=decision.replicas,
+        granted=found.replicas,
+        at_limit=outcome.scaling_status.bound_by in LIMITS,
+        signals_absent=bool(found.ready) and not decision.metrics_available,
+        contested=found.contested,
+        demand=seen.rows_per_second,
+        forecast=seen.forecast_rows_per_second,
+        forecast_error=seen.forecast_miss,
+        utilization=seen.utilization,
+        imbalance=seen.imbalance,
+        startup_seconds=seen.startup_seconds,
+        signal_age_seconds=seen.signal_age_seconds,
+        objective_good=attained.good,
+        objective_total=attained.total,
     )

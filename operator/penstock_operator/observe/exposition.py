@@ -1,9 +1,10 @@
 """From what a pod exposes to a `PodSample`: the same for a scraped text and for a store's series."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,9 +13,8 @@ from penstock_api.limits import CurveSums
 from penstock_operator.observed import DutySource, PodSample, measured
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One value of one series."""
+class Reading(NamedTuple):
+    """One value of one series; a tuple, for there are millions in the answer about a large fleet."""
 
     name: str
     labels: Mapping[str, str]
@@ -26,6 +26,7 @@ class BadExposition(ValueError):
 
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
+_REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
 _SUMS = {
     "batches": names.METRIC_CURVE_BATCHES,
     "cost_units": names.METRIC_CURVE_COST,
@@ -47,10 +48,14 @@ WANTED = (
     names.METRIC_LIMITS_GENERATION,
     names.METRIC_POD_INFO,
     names.METRIC_GPU_UTILIZATION,
+    names.METRIC_REQUESTS,
+    names.METRIC_REQUESTS_REFUSED,
     _BUCKET,
     *_SUMS.values(),
 )
-"""Every series that a sample is made from, and no other: the rest is for people."""
+"""What every sample is made from: the rest is for people, and for `DURATIONS`."""
+DURATIONS = _REQUEST_BUCKET
+"""What requests on time are counted from: as many series again, so it is asked for by itself."""
 
 
 def parse(text: str) -> tuple[Reading, ...]:
@@ -58,7 +63,7 @@ def parse(text: str) -> tuple[Reading, ...]:
 
     Only wanted lines are parsed, which is most of the cost; types and help change no value.
     """
-    lines = "\n".join(line for line in text.split("\n") if line.startswith(WANTED))
+    lines = "\n".join(line for line in text.split("\n") if line.startswith((*WANTED, DURATIONS)))
     try:
         return tuple(
             Reading(sample.name, sample.labels, float(sample.value))
@@ -101,7 +106,20 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         limits_generation=value(names.METRIC_LIMITS_GENERATION),
         gpu_utilization=duty,
         duty_source=source,
+        requests_settled=_settled(by_name),
+        request_duration_buckets=_buckets(by_name.get(_REQUEST_BUCKET, [])),
     )
+
+
+def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
+    """Return ended requests and refusals, those by the client's own fault left out; None where no end is told."""
+    ended = by_name.get(names.METRIC_REQUESTS, [])
+    refused = [
+        one
+        for one in by_name.get(names.METRIC_REQUESTS_REFUSED, [])
+        if one.labels.get("reason") not in names.CLIENT_FAULTS
+    ]
+    return measured(sum(one.value for one in [*ended, *refused])) if ended else None
 
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
@@ -119,10 +137,14 @@ def _duty(readings: list[Reading]) -> tuple[float | None, DutySource | None]:
     return None, None
 
 
+_bound = lru_cache(maxsize=1024)(float)
+"""Bounds are few, and read millions of times."""
+
+
 def _buckets(readings: list[Reading]) -> tuple[tuple[float, float], ...]:
     """Return ascending (upper bound, cumulative count), or nothing where they make no histogram."""
     try:
-        found = sorted((float(one.labels["le"]), one.value) for one in readings)
+        found = sorted([(_bound(one.labels["le"]), one.value) for one in readings])
     except (KeyError, ValueError):
         return ()
     whole = all(measured(count) is not None for _, count in found)

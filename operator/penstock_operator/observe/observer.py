@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
@@ -13,6 +13,7 @@ from penstock_operator.errors import ClusterError
 from penstock_operator.memory import FRESH_SECONDS, Memory
 from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observe.views import Heard, namespace_labels, owned_pods, pool_view
 from penstock_operator.observed import PoolObject, PoolView, SignalSource
@@ -30,6 +31,7 @@ class Observer:
     memory: Memory
     prometheus_url: str | None
     """Where signals come from unless a policy says otherwise."""
+    rounds: Rounds = field(default_factory=Rounds)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of those pools that could be looked at; nothing is decided blindly."""
@@ -43,7 +45,7 @@ class Observer:
         if not stale:
             return
         asked = [self._pods_of(pool) for pool in stale]
-        heard = await observe_signals(self.session, asked, now)
+        heard = await observe_signals(self.session, asked, now, self.rounds)
         for pool in asked:
             signals = heard[pool.uid]
             self.memory.of(pool.uid).hear_signals(signals, now)

@@ -4,9 +4,11 @@ A range selector gives raw samples with their own timestamps, so counters are di
 are by the store's own clock. A range holds no staleness markers: what is gone is merely old.
 """
 
+import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -14,7 +16,7 @@ from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
-from penstock_operator.observe.exposition import WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import DURATIONS, WANTED, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -27,9 +29,47 @@ GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
+QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
 
-Scrapes = dict[tuple[str, str], dict[float, list[Reading]]]
-"""(instance, job) -> time of the scrape -> its readings: one scrape gives all its series one time."""
+Scrapes = dict[float, list[Reading]]
+"""Time of the scrape -> its readings: one scrape gives all its series one time."""
+Targets = dict[tuple[str, str], dict[str, Scrapes]]
+"""(namespace, instance) -> job -> its scrapes: a pool's pods are looked up, never searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Everything that one server knows of all pools' pods, by one round of two questions."""
+
+    asked: float
+    """The server's own clock."""
+    targets: Targets
+
+    def signals(self, namespace: str, pods: Iterable[PodObject]) -> PoolSignals:
+        """Return the signals of one pool's verified pods.
+
+        A series counts only if its instance is the cluster port of a verified pod of that pool, its namespace
+        is the pool's, and the scrape it came with names that pod's UID.
+        """
+        samples = tuple(
+            sample
+            for ip, pod in reachable(pods)
+            for sample in _samples(self.targets.get((namespace, _instance(ip)), {}), pod)
+        )
+        return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked)
+
+
+async def ask(session: aiohttp.ClientSession, url: str) -> Round:
+    """Return a round of one server. Raises `CallFailed`.
+
+    How long requests took is a question by itself: its buckets are half of all there is to tell.
+    """
+    asked = _scalar(await _query(session, url, {"query": "time()"}))
+    targets: Targets = {}
+    for query in (QUERY, QUERY_DURATIONS):
+        answer = await _query(session, url, {"query": query, "time": f"{asked:.3f}"})
+        await asyncio.to_thread(_sort, answer, targets)
+    return Round(asked, targets)
 
 
 async def read_prometheus(
@@ -39,20 +79,10 @@ async def read_prometheus(
 ) -> Mapping[str, PoolSignals]:
     """Return the signals by pool UID; `pods_by_pool` gives each pool's namespace and verified pods.
 
-    A series counts only if its instance is the cluster port of a verified pod of that pool, its namespace
-    is the pool's, and the scrape it came with names that pod's UID. Raises `CallFailed`.
+    Raises `CallFailed`.
     """
-    asked = _scalar(await _query(session, url, {"query": "time()"}))
-    answer = await _query(session, url, {"query": QUERY, "time": f"{asked:.3f}"})
-    scrapes = _scrapes(answer, {namespace for namespace, _ in pods_by_pool.values()})
-    return {
-        uid: PoolSignals(
-            source=SignalSource.PROMETHEUS,
-            samples=tuple(_samples(scrapes[namespace], reachable(pods))),
-            asked=asked,
-        )
-        for uid, (namespace, pods) in pods_by_pool.items()
-    }
+    found = await ask(session, url)
+    return {uid: found.signals(*asked) for uid, asked in pods_by_pool.items()}
 
 
 def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list[PodObject]:
@@ -81,7 +111,7 @@ async def _query(session: aiohttp.ClientSession, url: str, form: Mapping[str, st
         status, body = await call(session, Call("POST", where, LIMIT_BYTES, data=form))
         if status != 200:
             raise CallFailed(f"answered {status}{_said(body)}")
-        answer = json.loads(body)
+        answer = await asyncio.to_thread(json.loads, body)
         if not isinstance(answer, dict) or answer.get("status") != "success":
             raise CallFailed("did not answer as Prometheus does")
         return answer.get("data")
@@ -120,39 +150,32 @@ def _scalar(data: Any) -> float:
     return asked
 
 
-def _scrapes(data: Any, namespaces: set[str]) -> Mapping[str, Scrapes]:
-    """Return the readings by namespace, then by target and scrape; malformed series are left out."""
-    found: dict[str, Scrapes] = {one: defaultdict(lambda: defaultdict(list)) for one in namespaces}
+def _sort(data: Any, found: Targets) -> None:
+    """Add an answer's readings to those of their targets; malformed series are left out."""
     result = data.get("result") if isinstance(data, dict) else None
     for series in result if isinstance(result, list) else ():
         try:
             labels, values = series["metric"], series["values"]
-            target = found.get(labels["namespace"], {})
-            readings = target[labels["instance"], labels.get("job", "")]
+            name = labels["__name__"]
+            jobs = found.setdefault((labels["namespace"], labels["instance"]), {})
+            readings = jobs.setdefault(labels.get("job", ""), defaultdict(list))
             for time, value in values:
-                readings[float(time)].append(Reading(labels["__name__"], labels, float(value)))
+                readings[float(time)].append(Reading(name, labels, float(value)))
         except (LookupError, TypeError, ValueError, OverflowError):
             continue
-    return found
 
 
-def _samples(scrapes: Scrapes, pods: Iterable[tuple[str, PodObject]]) -> Iterator[PodSample]:
-    """Yield the samples of each pod. Where two jobs scrape it, the fresher one counts, alone."""
-    by_instance: dict[str, list[list[PodSample]]] = defaultdict(list)
-    addresses = {_instance(ip): pod for ip, pod in pods}
-    for (instance, _), at in scrapes.items():
-        pod = addresses.get(instance)
-        if pod is None:
-            continue
-        by_instance[instance].append(
-            [
-                pod_sample(readings, pod.uid, time)
-                for time, readings in sorted(at.items())
-                if told_uid(readings) == pod.uid
-            ]
-        )
-    for jobs in by_instance.values():
-        yield from max(jobs, key=lambda samples: samples[-1].time if samples else 0.0)
+def _samples(jobs: Mapping[str, Scrapes], pod: PodObject) -> list[PodSample]:
+    """Return the samples of a pod. Where two jobs scrape it, the fresher one counts, alone."""
+    by_job = (
+        [
+            pod_sample(readings, pod.uid, time)
+            for time, readings in sorted(at.items())
+            if told_uid(readings) == pod.uid
+        ]
+        for at in jobs.values()
+    )
+    return max(by_job, key=lambda samples: samples[-1].time if samples else 0.0, default=[])
 
 
 def _instance(ip: str) -> str:

@@ -9,7 +9,8 @@ import aiohttp
 
 from penstock_operator.calls import CallFailed
 from penstock_operator.observe.pods import read_pods
-from penstock_operator.observe.prometheus import missing, read_prometheus
+from penstock_operator.observe.prometheus import missing
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observed import PodObject, PoolSignals
 
 NOT_CONFIGURED = "no Prometheus is configured"
@@ -27,34 +28,33 @@ class PoolPods:
 
 
 async def observe_signals(
-    session: aiohttp.ClientSession, pools: Iterable[PoolPods], now: float
+    session: aiohttp.ClientSession, pools: Iterable[PoolPods], now: float, rounds: Rounds
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; never raises for a pod's or a server's sake.
 
-    `session` is a `calls.new_session()`, `now` Unix seconds. One PromQL round a server serves all its
-    pools. A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
+    `session` is a `calls.new_session()`, `now` Unix seconds. One PromQL round a server and tick
+    serves all its pools (`rounds`). A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
     """
     by_server: dict[str | None, list[PoolPods]] = defaultdict(list)
     for pool in pools:
         by_server[pool.prometheus_url].append(pool)
-    rounds = await asyncio.gather(
+    answers = await asyncio.gather(
         *(
             _read_directly(session, dict.fromkeys(each, NOT_CONFIGURED), now)
             if url is None
-            else _read_server(session, url, each, now)
+            else _read_server(session, url, each, now, rounds)
             for url, each in by_server.items()
         )
     )
-    return {uid: signals for one in rounds for uid, signals in one.items()}
+    return {uid: signals for one in answers for uid, signals in one.items()}
 
 
 async def _read_server(
-    session: aiohttp.ClientSession, url: str, pools: Sequence[PoolPods], now: float
+    session: aiohttp.ClientSession, url: str, pools: Sequence[PoolPods], now: float, rounds: Rounds
 ) -> Mapping[str, PoolSignals]:
     try:
-        found = await read_prometheus(
-            session, url, {pool.uid: (pool.namespace, pool.pods) for pool in pools}
-        )
+        told = await rounds.ask(session, url)
+        found = {pool.uid: told.signals(pool.namespace, pool.pods) for pool in pools}
     except CallFailed as error:
         return await _read_directly(session, {pool: str(error) for pool in pools}, now)
     unseen = {pool: missing(found[pool.uid], pool.pods, now) for pool in pools}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from penstock_api import names
 from penstock_operator import kinds
 from penstock_operator.kinds import Kind, child_name
 from penstock_operator.memory import ChildKey
@@ -43,7 +44,19 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
         signals=heard.signals,
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
+        kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
+
+
+def record_of(store: ObjectStore, pool_uid: str) -> ChildObject | None:
+    """Return the ConfigMap in the operator's own namespace in which a pool's settings are kept."""
+    name = names.RECORD_PREFIX + pool_uid
+    return store.by_name(kinds.CONFIG_MAP, store.own_namespace, name)
+
+
+def _kept(record: ChildObject) -> str | None:
+    data: Mapping[str, str] = record.manifest.get("data") or {}
+    return data.get(names.RECORD_FILE)
 
 
 def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, ChildObject]:
@@ -53,6 +66,10 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
         child = store.by_name(kind, pool.namespace, name)
         if child is not None:
             found[kind.kind, name] = child
+    # its absence need not be confirmed: a pool without a memory learns anew
+    memory = store.by_name(kinds.CONFIG_MAP, pool.namespace, pool.name + names.MEMORY_SUFFIX)
+    if memory is not None:
+        found[kinds.CONFIG_MAP.kind, memory.name] = memory
     return found
 
 

@@ -65,7 +65,7 @@ class Control:
             return error_reply(
                 503, "the model is being loaded: ask again soon", retry_after_seconds=1
             )
-        state = pod.live.state(pod.admission.load(), pod.model)
+        state = pod.state(pod.model)
         return web.Response(text=state.model_dump_json(by_alias=True), content_type=JSON)
 
 

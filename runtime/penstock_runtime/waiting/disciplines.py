@@ -1,17 +1,17 @@
 """Disciplines as keys: the smaller is served first, and no key changes while its request waits.
 
-So one heap serves every discipline. `Priority` ages linearly without touching the heap: `arrived +
+So one heap serves every discipline but one. `Priority` ages linearly without touching the heap: `arrived +
 class * AGING_SECONDS` orders exactly as "each class lower waits AGING_SECONDS longer", because the time
 that passes is the same for all. A request therefore overtakes only what arrived less than
-`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and nobody starves.
+`(LOWEST_CLASS - 1) * AGING_SECONDS` before it, and nobody starves. `ShortestJobFirst` has no aging: long
+work may wait as long as shorter work keeps coming. `FairShare` orders tenants, not requests: `order.py`.
 """
 
 import math
 from collections.abc import Callable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
 
 AGING_SECONDS = 5.0
 """A class is worth this much waiting: long against a batch, short against a client's patience."""
@@ -19,18 +19,50 @@ LOWEST_CLASS = 10
 """Of an unset priority (0), and of any number above it."""
 
 
+class Ordered(Protocol):
+    """What an order may know of a request, one-shot or generation."""
+
+    @property
+    def arrived(self) -> float:
+        """When it came, in seconds of the monotonic clock."""
+
+    @property
+    def deadline(self) -> float | None:
+        """When it is of no more use, on the same clock."""
+
+    @property
+    def priority(self) -> int:
+        """1 is the highest; 0 is unset."""
+
+    @property
+    def tenant(self) -> str:
+        """Who pays; empty: everybody who is not told apart."""
+
+    @property
+    def work(self) -> float:
+        """Predicted work: rows of a one-shot request, tokens of a generation."""
+
+
 def priority_class(priority: int) -> int:
     """Return 1 (highest) to LOWEST_CLASS for a request's `priority` (Triton: 0 is unset)."""
     return priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
 
 
-def order_key(discipline: Discipline, request: Request) -> float:
-    """Return the key of `request` in seconds of the monotonic clock."""
-    return key_function(discipline)(request)
+def order_key(discipline: Discipline, ordered: Ordered) -> float:
+    """Return the key of a request: seconds of the monotonic clock, or units of work.
+
+    Raises:
+        ValueError: the discipline is FairShare, which has no key that stands still.
+    """
+    return key_function(discipline)(ordered)
 
 
-def key_function(discipline: Discipline) -> Callable[[Request], float]:
-    """Return what gives a request its key: asked once a discipline, called once a request."""
+def key_function(discipline: Discipline) -> Callable[[Ordered], float]:
+    """Return what gives a request its key: asked once a discipline, called once a request.
+
+    Raises:
+        ValueError: as `order_key`.
+    """
     match discipline:
         case Discipline.FIRST_IN_FIRST_OUT:
             return _arrival
@@ -38,20 +70,28 @@ def key_function(discipline: Discipline) -> Callable[[Request], float]:
             return _aged_priority
         case Discipline.EARLIEST_DEADLINE_FIRST:
             return _deadline
+        case Discipline.SHORTEST_JOB_FIRST:
+            return _work
+        case Discipline.FAIR_SHARE:
+            raise ValueError("FairShare orders tenants: its requests have no key of their own")
         case _:
             assert_never(discipline)
 
 
-def _arrival(request: Request) -> float:
-    return request.arrived
+def _arrival(ordered: Ordered) -> float:
+    return ordered.arrived
 
 
-def _aged_priority(request: Request) -> float:
-    priority = request.priority  # `priority_class`, without a call on every request's way
-    return request.arrived + AGING_SECONDS * (
+def _aged_priority(ordered: Ordered) -> float:
+    priority = ordered.priority  # `priority_class`, without a call on every request's way
+    return ordered.arrived + AGING_SECONDS * (
         priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
     )
 
 
-def _deadline(request: Request) -> float:
-    return math.inf if request.deadline is None else request.deadline
+def _deadline(ordered: Ordered) -> float:
+    return math.inf if ordered.deadline is None else ordered.deadline
+
+
+def _work(ordered: Ordered) -> float:
+    return ordered.work

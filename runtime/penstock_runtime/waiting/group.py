@@ -1,15 +1,13 @@
 """The waiting requests that may share a batch: equal names, dtypes and shapes past the first axis."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.line import Entry, Line
+from penstock_runtime.waiting.line import Line
+from penstock_runtime.waiting.order import STALE_ALLOWED, Key, Order
 
-Key = tuple[float, int]
-"""A discipline's key, then the order of admission: no two are equal."""
-
-_STALE_ALLOWED = 64
-"""Below this a rebuild costs more than the memory it frees."""
+_Entry = tuple[float, int, Request]
+"""A time, the order of admission, the request; the first two tell entries apart."""
 
 
 class Group:
@@ -20,24 +18,24 @@ class Group:
     and O(log n) for the rest.
     """
 
-    __slots__ = ("_by_arrival", "_by_deadline", "_by_key", "_waiting", "rows")
+    __slots__ = ("_by_arrival", "_by_deadline", "_order", "_waiting", "rows")
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, Entry] = {}
-        self._by_key: Line = Line()
-        self._by_arrival: Line = Line()
-        self._by_deadline: Line = Line()
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._waiting: dict[str, _Entry] = {}
+        self._by_arrival: Line[Request] = Line()
+        self._by_deadline: Line[Request] = Line()
         self.rows = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, request: Request, key: float, sequence: int) -> None:
-        """Let `request` wait under `key`."""
-        entry = (key, sequence, request)
+    def add(self, request: Request, sequence: int) -> None:
+        """Let `request` wait; `sequence` is its place in the order of admission."""
+        entry = (request.arrived, sequence, request)
         self._waiting[request.id] = entry
-        self._by_key.push(entry)
-        self._by_arrival.push((request.arrived, sequence, request))
+        self._order.add(request.id, request, sequence)
+        self._by_arrival.push(entry)
         if request.deadline is not None:
             self._by_deadline.push((request.deadline, sequence, request))
         self.rows += request.rows
@@ -45,6 +43,7 @@ class Group:
     def remove(self, id: str) -> Request:
         """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
         request = self._waiting.pop(id)[2]
+        self._order.discard(id)
         self.rows -= request.rows
         self._compact()
         return request
@@ -56,27 +55,26 @@ class Group:
             IndexError: the group is empty.
         """
         taken, rows = list[Request](), 0
-        waiting, line = self._waiting, self._by_key
+        waiting, order = self._waiting, self._order
         while waiting:
-            entry = line.head()
-            request = entry[2]
-            held = waiting.get(request.id)
-            if held is None or held[1] != entry[1]:  # it has left
-                line.pop()
-                continue
+            name = self.head()[1]
+            request = waiting[name][2]
             rows += request.rows
             if taken and rows > max_rows:
                 break
-            line.pop()
-            del waiting[request.id]
+            order.serve(name, request)
+            del waiting[name]
             self.rows -= request.rows
             taken.append(request)
         self._compact()
         return taken
 
-    def head(self) -> Key:
-        """Return the next request's key; raise IndexError when empty."""
-        return self._head(self._by_key)[:2]
+    def head(self) -> tuple[Key, str]:
+        """Return the next request's key and id; raise IndexError when empty."""
+        head = self._order.head()
+        if head is None:
+            raise IndexError("the group is empty")
+        return head
 
     def opened(self) -> float:
         """Return when the first of those still waiting arrived; raise IndexError when empty."""
@@ -95,17 +93,15 @@ class Group:
 
     def entries(self) -> Iterator[tuple[Key, Request]]:
         """Iterate over keys and requests, in no order."""
-        return (((key, sequence), request) for key, sequence, request in self._waiting.values())
+        return ((key, self._waiting[name][2]) for key, name in self._order.entries())
 
-    def change_keys(self, key_of: Callable[[Request], float]) -> None:
-        """Give every request the discipline's key that `key_of` returns; one rebuild."""
-        self._waiting = {
-            request.id: (key_of(request), sequence, request)
-            for _, sequence, request in self._waiting.values()
-        }
-        self._by_key.replace(self._waiting.values())
+    def change_order(self, order: Order) -> None:
+        """Let everything wait in `order`, which is empty; one rebuild."""
+        self._order = order
+        for _, sequence, request in self._waiting.values():
+            order.add(request.id, request, sequence)
 
-    def _head(self, line: Line) -> Entry:
+    def _head(self, line: Line[Request]) -> _Entry:
         while True:
             entry = line.head()
             if self._waits(entry):
@@ -113,11 +109,11 @@ class Group:
             line.pop()
 
     def _compact(self) -> None:
-        allowed = 2 * len(self._waiting) + _STALE_ALLOWED
-        for line in (self._by_key, self._by_arrival, self._by_deadline):
+        allowed = 2 * len(self._waiting) + STALE_ALLOWED
+        for line in (self._by_arrival, self._by_deadline):
             if len(line) > allowed:
                 line.keep(self._waits)
 
-    def _waits(self, entry: Entry) -> bool:
+    def _waits(self, entry: _Entry) -> bool:
         held = self._waiting.get(entry[2].id)
         return held is not None and held[1] == entry[1]

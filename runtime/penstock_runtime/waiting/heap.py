@@ -1,7 +1,7 @@
 """A heap whose items can be given another key, or removed by name, without searching for them."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -74,11 +74,6 @@ class LazyHeap(Generic[Key, Item]):
     def entries(self) -> Iterator[tuple[Key, Item]]:
         """Iterate over keys and items, in no order."""
         return iter(self._live.values())
-
-    def change_keys(self, change: Callable[[Key, Item], Key]) -> None:
-        """Give every item the key that `change` returns for its key and itself: O(n)."""
-        self._live = {item: (change(key, item), item) for key, item in self._live.values()}
-        self._rebuild()
 
     def _compact(self) -> None:
         if len(self._entries) > 2 * len(self._live) + _STALE_ALLOWED:

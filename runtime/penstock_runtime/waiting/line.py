@@ -3,15 +3,15 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
 
-from penstock_runtime.request import Request
-
-Entry = tuple[float, int, Request]
-"""A time or key, the order of admission, the request; the first two tell entries apart."""
+Waiting = TypeVar("Waiting")
 
 
-class Line:
+class Line(Generic[Waiting]):
     """Entries, smallest first: a run of those that came in order, and a heap of those that came late.
+
+    An entry is a time or key, the order of admission, who waits; the first two tell entries apart.
 
     Requests arrive in the order of their arrival, and of their key and deadline too where all have one
     priority and one patience; those cost O(1) to add and to take. The others cost O(log n).
@@ -20,13 +20,13 @@ class Line:
     __slots__ = ("_late", "_run")
 
     def __init__(self) -> None:
-        self._run: deque[Entry] = deque()
-        self._late: list[Entry] = []
+        self._run: deque[tuple[float, int, Waiting]] = deque()
+        self._late: list[tuple[float, int, Waiting]] = []
 
     def __len__(self) -> int:
         return len(self._run) + len(self._late)
 
-    def push(self, entry: Entry) -> None:
+    def push(self, entry: tuple[float, int, Waiting]) -> None:
         """Add an entry."""
         run = self._run
         if not run or entry > run[-1]:
@@ -34,7 +34,7 @@ class Line:
         else:
             heappush(self._late, entry)
 
-    def head(self) -> Entry:
+    def head(self) -> tuple[float, int, Waiting]:
         """Return the smallest entry; raise IndexError when empty."""
         run, late = self._run, self._late
         if late and (not run or late[0] < run[0]):
@@ -49,13 +49,13 @@ class Line:
         else:
             run.popleft()
 
-    def keep(self, wanted: Callable[[Entry], bool]) -> None:
+    def keep(self, wanted: Callable[[tuple[float, int, Waiting]], bool]) -> None:
         """Drop all that are not `wanted`: O(n)."""
         self._run = deque(filter(wanted, self._run))
         self._late = list(filter(wanted, self._late))
         heapify(self._late)
 
-    def replace(self, entries: Iterable[Entry]) -> None:
+    def replace(self, entries: Iterable[tuple[float, int, Waiting]]) -> None:
         """Hold these instead: O(n log n)."""
         self._run = deque(sorted(entries))
         self._late = []

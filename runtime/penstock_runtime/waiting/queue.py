@@ -6,9 +6,10 @@ from msgspec import Struct
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.disciplines import key_function
-from penstock_runtime.waiting.group import Group, Key
+from penstock_runtime.waiting.group import Group
 from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.order import Key, order_of
+from penstock_runtime.waiting.tenants import TenantCounters
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
@@ -34,7 +35,7 @@ class WaitingRequests:
 
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
-        self._key_of = key_function(discipline)
+        self._tenants = TenantCounters()
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -62,8 +63,8 @@ class WaitingRequests:
         shape = request.group
         group = self._groups.get(shape)
         if group is None:
-            group = self._groups[shape] = Group()
-        group.add(request, self._key_of(request), next(self._sequence))
+            group = self._groups[shape] = Group(order_of(self._discipline, self._tenants))
+        group.add(request, next(self._sequence))
         self._shape_of[request.id] = shape
         self.rows += request.rows
         self._changed.add(shape)
@@ -118,6 +119,7 @@ class WaitingRequests:
         if len(self._groups) <= 1:
             return tuple([self._head(shape) for shape in self._groups])
         self._place_changed()
+        self._refresh_first()
         tops = (
             heap.head()
             for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows)
@@ -126,12 +128,12 @@ class WaitingRequests:
         return tuple(self._head(shape) for shape in shapes)
 
     def change_discipline(self, discipline: Discipline) -> None:
-        """Re-key everything that waits, once; ties keep the order of admission."""
+        """Re-key everything that waits, once; ties keep the order of admission, and counters begin anew."""
         if discipline == self._discipline:
             return
-        self._discipline, self._key_of = discipline, key_function(discipline)
+        self._discipline, self._tenants = discipline, TenantCounters()
         for shape, group in self._groups.items():
-            group.change_keys(self._key_of)
+            group.change_order(order_of(discipline, self._tenants))
             self._note_change(shape, group)
 
     def in_order(self) -> list[Request]:
@@ -139,11 +141,19 @@ class WaitingRequests:
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
 
+    def _refresh_first(self) -> None:
+        """Under FairShare a head's key grows with its tenant's counter: put right what surfaces stale."""
+        while (top := self._by_key.head()) is not None:
+            key = self._groups[top[1]].head()[0]
+            if key == top[0]:
+                return
+            self._by_key.put(top[1], key)
+
     def _head(self, shape: Shape) -> Head:
         group = self._groups[shape]
         return Head(
             shape=shape,
-            key=group.head(),
+            key=group.head()[0],
             rows=group.rows,
             opened=group.opened(),
             earliest_deadline=group.earliest_deadline(),
@@ -178,7 +188,7 @@ class WaitingRequests:
 
     def _place(self, shape: Shape, group: Group) -> None:
         """Bring the heaps of groups up to date with one group."""
-        self._by_key.put(shape, group.head())
+        self._by_key.put(shape, group.head()[0])
         self._by_opening.put(shape, group.opened())
         self._by_rows.put(shape, -group.rows)
         deadline = group.earliest_deadline()

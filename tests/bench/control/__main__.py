@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,20 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 
-from penstock_simulator.scenario import Loss, Routing
-from tests.bench.control import figures, plan, recovery, show
-from tests.bench.control.jobs import CLAIRVOYANT, Job, Result, carry_out_all
+from tests.bench.control import figures, plan, recovery, show, store, units
+from tests.bench.control.jobs import Result, Unit, attained, carry_out_all
 
 OUT = Path("build/bench/control.json")
 WIDTH = 110
-VARIANTS: dict[str, dict[str, object]] = {
-    "power-of-two": {"routing": Routing.POWER_OF_TWO},
-    "central queue": {"routing": Routing.CENTRAL_QUEUE},
-    "20 % of samples lost": {"loss": Loss(share=0.2)},
-    "no signals, minutes 8-10": {"loss": Loss(outages=((480.0, 600.0),))},
-}
 
 
 def main() -> int:
@@ -36,28 +30,15 @@ def main() -> int:
         console.print(f"no {', '.join(missing)} in {args.traces}: say where by TRACES=folder")
         return 1
     console.print(f"commit {_commit()}; {'quick' if args.quick else 'whole'} form: {size.budget}")
-    jobs = _jobs(args, size)
-    results = list(track(carry_out_all(jobs, args.cores), "laws", len(jobs), console=console))
-    best = figures.best_single_settings(results, plan.settings_of(size))
-    score = figures.score(results, best)
-    console.print(show.laws(figures.rows(results), best))
-    console.print(show.targets(score))
-    worlds = _variants(args, size)
-    others = list(
-        track(
-            carry_out_all([job for _, job in worlds], args.cores),
-            "worlds",
-            len(worlds),
-            console=console,
-        )
-    )
-    named = [(name, one) for (name, _), one in zip(worlds, others, strict=True)]
-    console.print(show.variants(named))
-    recoveries = [recovery.recovery(law) for law in plan.LAWS]
-    console.print(recovery.table(recoveries))
-    _write({"commit": _commit(), "quick": args.quick, "score": asdict(score), "best_single_setting": best,
-            "recovery": [asdict(one) for one in recoveries], "runs": [_json(one) for one in (*results, *others)]})  # fmt: skip
-    console.print(f"figures {OUT}")
+    worlds = units.worlds(args.traces, size)
+    changes = units.changes(args.traces, size) if size.changes else {}
+    asked = units.laws(args.traces, size)
+    asked += [] if args.no_grid else units.settings(args.traces, size)
+    asked += [] if args.no_clairvoyant else units.bounds(args.traces, size)
+    asked += [unit for group in worlds.values() for unit in group]
+    asked += [] if args.no_sensitivity else [unit for group in changes.values() for unit in group]
+    found = _results(asked, args.cores, console)
+    _report(found, worlds, size, console)
     return 0
 
 
@@ -67,43 +48,74 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help=f"{plan.QUICK.budget}; else {plan.WHOLE.budget}"
     )
-    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "--no-clairvoyant", action="store_true", help="without the search for the bound"
     )
     parser.add_argument(
         "--no-grid", action="store_true", help="without the search for the best single setting"
     )
+    parser.add_argument(
+        "--no-sensitivity", action="store_true", help="without changes of the law's defaults"
+    )
     return parser.parse_args()
 
 
-def _jobs(args: argparse.Namespace, size: plan.Size) -> list[Job]:
-    laws = list(plan.LAWS)
-    if not args.no_grid:
-        laws += [law for law in plan.settings_of(size) if law not in laws]
-    if not args.no_clairvoyant:
-        laws.append(CLAIRVOYANT)
-    return [
-        Job(args.traces, trace, size.seconds, law, seed, cold, caps=size.caps)
-        for trace in plan.TRACES
-        for seed in size.seeds
-        for cold in size.cold_medians
-        for law in laws
-    ]
+def _results(asked: Sequence[Unit], cores: int, console: Console) -> list[Result]:
+    """Return all results: what an earlier run of the same code left on disk, and the rest, kept at once."""
+    code = store.digest()
+    known, found, left = store.Known(code), list[Result](), list[Unit]()
+    for unit in asked:
+        held = [known.result(job) for job in unit.jobs]
+        done = [one for one in held if one is not None]
+        if len(done) == len(held) or (unit.until_missed and _missed(done)):
+            found += done
+        else:
+            left.append(unit)
+    with Progress(console=console) as progress:
+        task = progress.add_task("runs", total=len(asked), completed=len(asked) - len(left))
+        for results in carry_out_all(left, cores):
+            store.keep(code, results)
+            found += results
+            progress.advance(task)
+    return found
 
 
-def _variants(args: argparse.Namespace, size: plan.Size) -> list[tuple[str, Job]]:
-    return [
-        (name, Job(args.traces, trace, size.seconds, plan.DEFAULT, **different))  # type: ignore[arg-type]
-        for name, different in VARIANTS.items()
-        for trace in plan.TRACES
-    ]
+def _missed(done: Sequence[Result]) -> bool:
+    return any(not attained(one) for one in done)
 
 
-def _json(one: Result) -> dict[str, object]:
-    job = asdict(one.job) | {"folder": one.job.folder.name}
-    figures_of = None if one.outcome is None else one.outcome.as_json()
-    return {"job": job, "outcome": figures_of, "fluid_gpu_hours": one.fluid_gpu_hours}
+def _report(
+    found: Sequence[Result], worlds: dict[str, list[Unit]], size: plan.Size, console: Console
+) -> None:
+    plain = {unit.jobs[0] for group in worlds.values() for unit in group}
+    results = [one for one in found if one.job not in plain and one.job.changed is None]
+    settings = plan.settings_of(size)
+    best = figures.best_single_settings(results, settings)
+    oracle = figures.oracle_settings(results, settings)
+    rows, score = figures.rows(results), figures.score(results, best)
+    targets = figures.beside_targets(score)
+    named = {name: {unit.jobs[0] for unit in group} for name, group in worlds.items()}
+    others = [(name, one) for name, jobs in named.items() for one in found if one.job in jobs]
+    base = [one for one in results if one.job.law == plan.DEFAULT]
+    changes = figures.changes(base, [one for one in found if one.job.changed is not None])
+    recoveries = [recovery.recovery(law) for law in plan.LAWS]
+    console.print(show.laws(rows, best))
+    console.print(show.bounds(rows, figures.clairvoyant_by_trace(results), oracle))
+    console.print(show.variants(others))
+    console.print(recovery.table(recoveries))
+    if changes:
+        console.print(show.changes(changes))
+    console.print(show.targets(targets))
+    _write({
+        "commit": _commit(), "defaults_frozen_at": _frozen(), "code": store.digest(), "size": asdict(size),
+        "split": {"parts": plan.PARTS, "without_target": plan.WITHOUT_TARGET},
+        "targets": [asdict(one) | {"met": one.met} for one in targets], "score": asdict(score),
+        "best_single_setting": best, "oracle_setting": oracle, "rows": [asdict(row) for row in rows],
+        "recovery": [asdict(one) for one in recoveries], "sensitivity": [asdict(one) for one in changes],
+        "runs": [store.as_json(one) for one in found],
+    })  # fmt: skip
+    console.print(f"figures {OUT}")
 
 
 def _write(found: dict[str, object]) -> None:
@@ -112,8 +124,16 @@ def _write(found: dict[str, object]) -> None:
 
 
 def _commit() -> str:
-    command: Sequence[str] = ("git", "describe", "--always", "--dirty", "--abbrev=12")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return _git("describe", "--always", "--dirty", "--abbrev=12")
+
+
+def _frozen() -> str:
+    """Return the last commit that touched the law: its defaults were frozen with it."""
+    return _git("log", "-1", "--format=%h %cI", "--", "operator/penstock_operator/decide/scaling")
+
+
+def _git(*command: str) -> str:
+    done = subprocess.run(("git", *command), capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 

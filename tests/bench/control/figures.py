@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, nan
 
 from tests.bench.control import plan
-from tests.bench.control.jobs import CLAIRVOYANT, Result
+from tests.bench.control.jobs import Result, attained
 
 Case = tuple[str, int, float]
 """Trace, seed, cold start's median."""
@@ -70,28 +70,56 @@ def clairvoyant_costs(results: Sequence[Result]) -> dict[Case, float]:
     return found
 
 
+def clairvoyant_by_trace(results: Sequence[Result]) -> dict[str, float]:
+    """Return the geometric mean of the bound over each trace's cases."""
+    costs = clairvoyant_costs(results)
+    traces = sorted({trace for trace, _, _ in costs})
+    return {t: geometric_mean(cost for one, cost in costs.items() if one[0] == t) for t in traces}
+
+
 def best_single_settings(results: Sequence[Result], laws: Sequence[str]) -> dict[str, str]:
     """Return per trace with a target the setting tuned on the other part (CONTROL): cheapest that attains there, and
     if it then misses on reporting, the next that attains on both; nothing where none does.
     """
+    cases_of = _cases(results)
     by_law: dict[str, list[Result]] = {law: [] for law in laws}
     for one in results:
         if one.job.law in by_law:
             by_law[one.job.law].append(one)
     found: dict[str, str] = {}
     for report, tune in (plan.PARTS, plan.PARTS[::-1]):
-        fit = [law for law in laws if _attains(by_law[law], tune) and _attains(by_law[law], report)]
+        both = (*tune, *report)
+        fit = [law for law in laws if all(_attains(by_law[law], one, cases_of) for one in both)]
         if fit:
             best = min(fit, key=lambda law: _cost(by_law[law], tune))
             found |= dict.fromkeys(report, best)
     return found
 
 
-def _attains(runs: Sequence[Result], traces: Sequence[str]) -> bool:
-    used = [one for one in runs if one.job.trace in traces]
-    return bool(used) and all(
-        one.outcome is not None and one.outcome.attainment >= plan.ATTAINED for one in used
-    )
+def oracle_settings(results: Sequence[Result], laws: Sequence[str]) -> dict[str, str]:
+    """Return per trace with a target the cheapest setting that attains on it, as if it had been known beforehand."""
+    cases_of, found = _cases(results), {}
+    for trace in plan.AIMED:
+        runs = {law: [one for one in results if one.job.law == law] for law in laws}
+        fit = [law for law in laws if _attains(runs[law], trace, cases_of)]
+        if fit:
+            found[trace] = min(fit, key=lambda law: _cost(runs[law], (trace,)))
+    return found
+
+
+def _cases(results: Sequence[Result]) -> dict[str, set[Case]]:
+    """Return the cases of each trace, which the default law ran all of."""
+    found: dict[str, set[Case]] = {}
+    for one in results:
+        if one.job.law == plan.DEFAULT:
+            found.setdefault(one.job.trace, set()).add(case(one))
+    return found
+
+
+def _attains(runs: Sequence[Result], trace: str, cases_of: dict[str, set[Case]]) -> bool:
+    """Return whether a law attains in every case of a trace; a run left out is one that would not matter."""
+    good = {case(one) for one in runs if one.job.trace == trace and attained(one)}
+    return trace in cases_of and good == cases_of[trace]
 
 
 def _cost(runs: Sequence[Result], traces: Sequence[str]) -> float:
@@ -110,6 +138,8 @@ class Score:
     """Geometric mean of GPU-hours / clairvoyant's; NaN without a clairvoyant."""
     gaps_closed: dict[str, float]
     """By baseline: (baseline - ours) / (baseline - clairvoyant), mean over cases."""
+    gaps_of_means: dict[str, float]
+    """The same of geometric means over these cases: no case counts for much whose baseline is near the bound."""
 
 
 def score(results: Sequence[Result], best: dict[str, str]) -> Score:
@@ -123,19 +153,88 @@ def score(results: Sequence[Result], best: dict[str, str]) -> Score:
     ratios = [
         costs[plan.DEFAULT, case(one)] / bound[case(one)] for one in ours if case(one) in bound
     ]
-    gaps = {}
+    laws = {one.job.law for one in aimed}
+    gaps, of_means = {}, {}
     for name in plan.GAP_TARGETS:
-        shares = []
+        triples = []
         for one in ours:
-            law = best.get(one.job.trace) if name not in {r.job.law for r in aimed} else name
-            cost, least = costs.get((law or "", case(one))), bound.get(case(one))
+            law = name if name in laws else best.get(one.job.trace, "")
+            cost, least = costs.get((law, case(one))), bound.get(case(one))
             if cost is not None and least is not None and cost > least:
-                shares.append((cost - costs[plan.DEFAULT, case(one)]) / (cost - least))
-        gaps[name] = sum(shares) / len(shares) if shares else float("nan")
+                triples.append((cost, costs[plan.DEFAULT, case(one)], least))
+        gaps[name] = _mean([(cost - mine) / (cost - least) for cost, mine, least in triples])
+        cost, mine, least = (geometric_mean(one[i] for one in triples) for i in range(3))
+        of_means[name] = (cost - mine) / (cost - least) if triples else nan
     least_attained = min((one.outcome.attainment for one in ours if one.outcome), default=0.0)
-    return Score(least_attained, geometric_mean(ratios), gaps)
+    return Score(least_attained, geometric_mean(ratios), gaps, of_means)
 
 
-def has_clairvoyant(results: Sequence[Result]) -> bool:
-    """Return whether the bound was searched for."""
-    return any(one.job.law == CLAIRVOYANT for one in results)
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured figure with its target beside it."""
+
+    name: str
+    measured: float
+    sign: str
+    target: float
+
+    @property
+    def met(self) -> bool:
+        """Return whether the target is met; NaN, not measured, meets none."""
+        return self.measured >= self.target if self.sign == ">=" else self.measured <= self.target
+
+
+def beside_targets(found: Score) -> list[Figure]:
+    """Return CONTROL's targets, each beside its figure."""
+    gaps = [
+        Figure(f"gap closed to {name}", found.gaps_closed[name], ">=", target)
+        for name, target in plan.GAP_TARGETS.items()
+    ]
+    means = [
+        Figure(f"the same of means, {name}", found.gaps_of_means[name], ">=", target)
+        for name, target in plan.GAP_TARGETS.items()
+    ]
+    return [
+        Figure("least attainment", found.attainment, ">=", plan.ATTAINED),
+        Figure("GPU-hours / clairvoyant", found.over_clairvoyant, "<=", plan.COST_TARGET),
+        Figure("GPU-hours / clairvoyant, at least", found.over_clairvoyant, "<=", plan.COST_LEAST),
+        *gaps,
+        *means,
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else nan
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of cost and attainment when one default of the law was another."""
+
+    name: str
+    factor: float
+    cost: float
+    """Geometric mean of GPU-hours over those with the default as it is."""
+    attainment: float
+    """The least."""
+
+
+def changes(base: Sequence[Result], changed: Sequence[Result]) -> list[Change]:
+    """Return one row a change, the dearest first; `base` has the same cases as each change."""
+    plain = {case(one): one.outcome.gpu_hours for one in base if one.outcome is not None}
+    groups: dict[tuple[str, float], list[Result]] = {}
+    for one in changed:
+        if one.job.changed is not None and case(one) in plain:
+            groups.setdefault(one.job.changed, []).append(one)
+    found = [
+        Change(
+            name,
+            factor,
+            geometric_mean(
+                one.outcome.gpu_hours / plain[case(one)] for one in group if one.outcome
+            ),
+            min(one.outcome.attainment for one in group if one.outcome),
+        )
+        for (name, factor), group in groups.items()
+    ]
+    return sorted(found, key=lambda one: abs(log(one.cost)), reverse=True)

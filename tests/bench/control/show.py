@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tests.bench.control import plan
-from tests.bench.control.figures import Row, Score
+from tests.bench.control.figures import Change, Figure, Row
 from tests.bench.control.jobs import Result
 
 
@@ -41,19 +41,57 @@ def laws(rows: Sequence[Row], best: dict[str, str]) -> Table:
     return found
 
 
-def targets(score: Score) -> Table:
+def targets(figures: Sequence[Figure]) -> Table:
     """Return figure beside target."""
     found = Table(title=f"{plan.DEFAULT} against its targets", title_justify="left")
-    for name in ("figure", "measured", "target"):
+    for name in ("figure", "measured", "target", ""):
         found.add_column(name, justify="left" if name == "figure" else "right", no_wrap=True)
-    found.add_row(
-        "least attainment", f"{100 * score.attainment:.2f} %", f">= {100 * plan.ATTAINED:.0f} %"
-    )
-    cost = f"<= {plan.COST_TARGET:.2f} (least {plan.COST_LEAST:.2f})"
-    found.add_row("GPU-hours / clairvoyant", f"{score.over_clairvoyant:.2f}", cost)
-    for name, target in plan.GAP_TARGETS.items():
-        found.add_row(f"gap closed to {name}", f"{score.gaps_closed[name]:.2f}", f">= {target:.2f}")
+    for one in figures:
+        mark = "[green]met[/]" if one.met else "[red]missed[/]"
+        found.add_row(one.name, f"{one.measured:.4g}", f"{one.sign} {one.target:g}", mark)
     return found
+
+
+def bounds(rows: Sequence[Row], clairvoyant: dict[str, float], oracle: dict[str, str]) -> Table:
+    """Return the default law's cost beside both bounds and the best setting for each trace."""
+    found = Table(title=f"{plan.DEFAULT} beside its bounds, GPU-hours", title_justify="left")
+    found.add_column("trace", no_wrap=True)
+    for name in ("fluid", "clairvoyant", "law", "law / clairvoyant", "oracle setting", "GPU-h"):
+        found.add_column(name, justify="right", no_wrap=True)
+    by_law = {(row.trace, row.law): row for row in rows}
+    for trace in plan.AIMED:
+        ours, best = by_law[trace, plan.DEFAULT], by_law.get((trace, oracle.get(trace, "")))
+        bound = clairvoyant.get(trace)
+        found.add_row(
+            trace,
+            f"{ours.fluid_gpu_hours:.2f}",
+            "-" if bound is None else f"{bound:.2f}",
+            f"{ours.gpu_hours:.2f}",
+            "-" if bound is None else f"{ours.gpu_hours / bound:.2f}",
+            oracle.get(trace, "none attains"),
+            "-" if best is None else f"{best.gpu_hours:.2f}",
+        )
+    return found
+
+
+def changes(found: Sequence[Change]) -> Table:
+    """Return what the law's defaults are worth."""
+    table = Table(
+        title=f"each default of {plan.DEFAULT} a quarter less, and more", title_justify="left"
+    )
+    table.add_column("default", no_wrap=True)
+    for name in ("times", "cost", "target", "least attained"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        style = "green" if abs(one.cost - 1) < plan.SENSITIVITY_TARGET else "red"
+        table.add_row(
+            one.name,
+            f"{one.factor:g}",
+            f"[{style}]{100 * (one.cost - 1):+.1f} %[/]",
+            f"< {100 * plan.SENSITIVITY_TARGET:g} %",
+            f"{100 * one.attainment:.2f} %",
+        )
+    return table
 
 
 def variants(results: Sequence[tuple[str, Result]]) -> Table:

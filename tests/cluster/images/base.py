@@ -20,6 +20,7 @@ NEEDLESS = (
 )
 """Folders emptied in the base: nothing reads them in a container."""
 PROMETHEUS_PROGRAM = "usr/bin/prometheus"
+PROMTOOL_PROGRAM = "usr/bin/promtool"
 
 
 def base_hash() -> str:
@@ -71,3 +72,14 @@ def prometheus_program(places: Places) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
     return found
+
+
+def link_promtool(places: Places) -> Path:
+    """Put Debian's promtool among the commands, from the same package; return it."""
+    program = prometheus_program(places).parents[2] / PROMTOOL_PROGRAM
+    places.commands.mkdir(parents=True, exist_ok=True)
+    unfinished = places.commands / f".promtool.{os.getpid()}"
+    unfinished.unlink(missing_ok=True)
+    unfinished.symlink_to(program)
+    unfinished.replace(places.commands / "promtool")
+    return program

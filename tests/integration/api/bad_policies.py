@@ -2,6 +2,8 @@
 
 from tests.integration.api.cases import Bad
 
+SCHEDULE = {"name": "morning", "cron": "30 8 * * *", "durationMinutes": 60, "minReplicas": 2}
+
 BY_SCHEMA = [
     Bad("priority-too-high", {"priority": 2_000_000}, ("spec.priority", "2000000")),
     Bad("bound-of-no-replicas", {"bounds": {"replicas": {"max": 0}}}, ("replicas.max", "0")),
@@ -42,9 +44,43 @@ BY_SCHEMA = [
         {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
         ("matchExpressions[0].operator", '"Like"'),
     ),
+    Bad("weight-bound-of-zero", {"bounds": {"weight": {"max": 0}}}, ("weight.max", "0")),
+    Bad(
+        "budget-of-no-resource",
+        {"gpuBudgets": [{"resourceName": "gpu", "count": 4}]},
+        ("gpuBudgets[0].resourceName", '"gpu"'),
+    ),
+    Bad(
+        "budget-twice",
+        {"gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": each} for each in (4, 5)]},
+        ("gpuBudgets[1]", "Duplicate value", "nvidia.com/gpu"),
+    ),
+    Bad(
+        "schedule-with-seconds",
+        {"schedules": [{**SCHEDULE, "cron": "0 30 8 * * MON"}]},
+        ("schedules[0].cron", "0 30 8 * * MON"),
+    ),
+    Bad(
+        "schedule-in-a-folder",
+        {"schedules": [{**SCHEDULE, "timeZone": "../etc/passwd"}]},
+        ("schedules[0].timeZone", "../etc/passwd"),
+    ),
+    Bad(
+        "schedule-of-no-length",
+        {"schedules": [{**SCHEDULE, "durationMinutes": 0}]},
+        ("schedules[0].durationMinutes", "0"),
+    ),
 ]
 
 BY_RULE = [
+    Bad(
+        "budget-by-pool-labels",
+        {
+            "poolSelector": {"matchLabels": {"a": "b"}},
+            "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 4}],
+        },
+        ("spec.poolSelector", "nvidia.com/gpu", "select by namespaceSelector"),
+    ),
     Bad(
         "bounds-by-pool-labels",
         {"poolSelector": {"matchLabels": {"a": "b"}}, "bounds": {"replicas": {"max": 3}}},

@@ -105,9 +105,9 @@ BY_SCHEMA = [
     ),
     Bad("no-queue", {"batching": {"maxQueueDepth": 0}}, ("maxQueueDepth", "0")),
     Bad(
-        "discipline-to-come",
-        {"batching": {"discipline": "FairShare"}},
-        ("batching.discipline", '"FairShare"', '"FirstInFirstOut"'),
+        "unknown-discipline",
+        {"batching": {"discipline": "LastInFirstOut"}},
+        ("batching.discipline", '"LastInFirstOut"', '"FirstInFirstOut"'),
     ),
     Bad(
         "unknown-scaling-mode", {"scaling": {"mode": "auto"}}, ("scaling.mode", '"auto"', '"Auto"')

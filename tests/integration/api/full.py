@@ -12,6 +12,7 @@ LIVE: Object = {
         "maxQueueDelayMilliseconds": 5,
         "maxQueueDepth": 2048,
         "discipline": "EarliestDeadlineFirst",
+        "preemption": "TimeSlice",
     },
     "scaling": {
         "mode": "Hold",
@@ -76,6 +77,7 @@ MODULE_SPEC: Object = {
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
     "template": TEMPLATE,
+    "weight": 100,
     **LIVE,
 }
 
@@ -113,6 +115,24 @@ POOL_STATUS: Object = {
         "rowsPerSecond": "103.4",
         "batchP99Milliseconds": "210.0",
         "batchTimeTargetMilliseconds": "447.75",
+        "forecastRowsPerSecond": "120.5",
+        "curve": {
+            "interceptMilliseconds": "40.1",
+            "millisecondsPerRow": "5.02",
+            "rSquared": "0.98",
+            "meanRows": "12.5",
+            "largestRows": "16.0",
+        },
+        "plannedCap": 20,
+        "rowsPerSecondPerReplica": "142.0",
+        "effectiveUtilizationPercent": "72.8",
+        "utilizationTargetPercent": "80.0",
+        "imbalance": "1.08",
+        "predictedP99Milliseconds": "640.0",
+        "startupP90Seconds": "61.0",
+        "capTerm": "Objective",
+        "replicasTerm": "Forecast",
+        "boundBy": "GpuBudget",
         "holdUntil": TIME,
     },
     "lastDecision": {
@@ -123,8 +143,38 @@ POOL_STATUS: Object = {
         "capTerm": "LowDuty",
         "replicasTerm": "QueueDepth",
         "acted": "Acted",
+        "boundBy": "MaxReplicas",
+        "holdUntil": TIME,
+        "asked": [{"term": "Forecast", "replicas": "2.61"}],
+        "alternatives": [
+            {
+                "replicas": 2,
+                "cap": 20,
+                "accelerators": 2,
+                "utilizationPercent": "91.0",
+                "predictedP99Milliseconds": "1400.0",
+                "verdict": "MissesObjective",
+            }
+        ],
         "message": "12 waiting on 2 replicas, target 4",
     },
+}
+
+POOL_STATUS["candidate"] = {
+    "policy": "prod",
+    "generation": 3,
+    "cap": 24,
+    "replicas": 2,
+    "actualReplicas": 3,
+    "replicasTerm": "Forecast",
+    "replicaHours": "4.25",
+    "actualReplicaHours": "6.50",
+}
+
+DEFAULTS: Object = {
+    "objectives": LIVE["objectives"],
+    "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
+    "batching": {key: value for key, value in LIVE["batching"].items() if key != "mode"},
 }
 
 POLICY_SPEC: Object = {
@@ -133,21 +183,33 @@ POLICY_SPEC: Object = {
         "matchLabels": {"tier": "prod"},
         "matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}],
     },
-    "defaults": {
-        "objectives": LIVE["objectives"],
-        "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
-        "batching": {key: value for key, value in LIVE["batching"].items() if key != "mode"},
-    },
+    "defaults": DEFAULTS,
     "bounds": {
         "replicas": {"max": 32},
         "batchSize": {"max": 256},
         "queueDepth": {"max": 8192},
+        "weight": {"max": 200},
         "template": {
             "allowedImages": ["registry.example/"],
             "serviceAccountNames": [],
             "priorityClassNames": ["inference"],
         },
     },
+    "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
+    "rollback": {"mode": "OnObjectiveMiss", "windowSeconds": 600},
+    "candidate": {
+        "defaults": DEFAULTS,
+        "bounds": {"replicas": {"max": 16}, "batchSize": {"max": 128}},
+    },
+    "schedules": [
+        {
+            "name": "morning",
+            "cron": "30 8 * * MON-FRI",
+            "durationMinutes": 90,
+            "timeZone": "Europe/Berlin",
+            "minReplicas": 4,
+        }
+    ],
     "metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}},
 }
 
@@ -162,5 +224,6 @@ NARROW_POLICY_SPEC: Object = {
 POLICY_STATUS: Object = {
     "observedGeneration": 1,
     "matchedPools": 3,
+    "budgets": [{"resourceName": "nvidia.com/gpu", "wanted": 7, "granted": 4, "used": 5}],
     "conditions": [{**CONDITION, "type": "Accepted"}],
 }

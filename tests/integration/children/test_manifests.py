@@ -1,6 +1,5 @@
 """What the builders write, against the real API server: accepted, and as wanted once it is stored."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Write
 from penstock_operator.observe.convert import child_object
 from tests.integration.api.full import CLAIM_SPEC, MODULE_SPEC
+from tests.kube import namespaces
 from tests.kube.api import Api
 from tests.kube.target import Target
 from tests.unit.decide.world import MODULE, World, pool
@@ -59,12 +59,8 @@ def api() -> Api:
 
 @pytest.fixture(scope="module")
 def namespace(api: Api) -> Iterator[str]:
-    name = f"penstock-test-children-{time.time_ns() % 10**9}"
-    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": name, "labels": restricted}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    yield name
-    api.delete(f"/api/v1/namespaces/{name}")
+    with namespaces.namespace(api, "children") as name:
+        yield name
 
 
 def world(namespace: str, spec: dict[str, Any]) -> World:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from signal import SIGTERM, Signals
 import pytest
 import yaml
 
-from tests.kube import install
+from tests.kube import install, namespaces
 from tests.kube.api import Api
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
@@ -138,30 +137,21 @@ def api(target: Target) -> Api:
     return made
 
 
-def _namespace(api: Api, prefix: str) -> Iterator[str]:
-    name = f"{prefix}-{uuid.uuid4().hex[:6]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": name, "labels": labels}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    yield name
-    api.delete(f"/api/v1/namespaces/{name}")
-
-
 @pytest.fixture(scope="session")
-def system_namespace(api: Api) -> Iterator[str]:
-    yield from _namespace(api, "pools-system")
+def system_namespace(target: Target, api: Api) -> Iterator[str]:
+    install.clear_stage(target, api)
+    with namespaces.namespace(api, "pools-system") as name:
+        yield name
 
 
 @pytest.fixture(scope="session")
 def operator(
     kubeconfig: Path,
-    target: Target,
     api: Api,
     system_namespace: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Operator]:
     assert api.list("/api/v1/nodes")
-    install.clear_stage(target, api)
     made = Operator(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
     made.start()
     yield made
@@ -172,7 +162,8 @@ def operator(
 @pytest.fixture
 def namespace(api: Api, operator: Operator) -> Iterator[str]:
     assert operator.running
-    yield from _namespace(api, "pools")
+    with namespaces.namespace(api, "pools") as name:
+        yield name
 
 
 @pytest.fixture

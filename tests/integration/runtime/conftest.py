@@ -117,6 +117,7 @@ def start(
     *,
     factory: str = "penstock_runtime.models.emulated:create",
     limits: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
     **environment: str,
 ) -> Runtime:
     """Start a process with model arguments, limits and environment; its settings lie in `folder`."""
@@ -128,7 +129,7 @@ def start(
     if limits:
         (folder / "limits.json").write_text(json.dumps(limits))
     module = {"factory": factory, "arguments": arguments or {}}
-    model = {"name": "demo", "source": {"type": "Module", "module": module}}
+    model = model or {"name": "demo", "source": {"type": "Module", "module": module}}
     log = folder / "log"
     ours = {
         "PENSTOCK_MODEL": json.dumps(model),

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from penstock_operator.calls import CallFailed, new_session
 from penstock_operator.observe.prometheus import missing, read_prometheus
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.unit.signals.exporter import (
@@ -124,7 +125,7 @@ async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
 
         async def ask() -> PoolSignals:
-            return (await observe_signals(session, [pool], time.time()))["pool"]
+            return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
 
         await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
         await pods.aclose()
@@ -143,7 +144,7 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
         deadline = time.monotonic() + 12
         while time.monotonic() < deadline:
-            found = (await observe_signals(session, [pool], time.time()))["pool"]
+            found = (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
             assert found.source is SignalSource.PODS
             await asyncio.sleep(2)
         assert "scrapes more slowly than every 5 s" in found.problem
@@ -159,7 +160,7 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
 
         async def ask() -> PoolSignals:
-            return (await observe_signals(session, [pool], time.time()))["pool"]
+            return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
 
         await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
         await server.aclose()

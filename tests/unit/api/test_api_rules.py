@@ -17,6 +17,8 @@ QUANTITIES_BY_NATURE = {
     "max",
     "cap",
     "recommendedCap",
+    "plannedCap",
+    "accelerators",
     "generation",
     "observedGeneration",
     "priority",
@@ -30,9 +32,13 @@ QUANTITIES_BY_NATURE = {
     "matchedPools",
     "maxQueueDepth",
     "waiting",
+    "weight",
+    "actualReplicas",
+    "wanted",
+    "granted",
 }
 """Numbers that count things: replicas, rows, requests, pods, devices, generations."""
-UNITS = re.compile(r"(Milliseconds|[sS]econds|Percent|PercentPerMinute|PerSecond)$")
+UNITS = re.compile(r"(Milliseconds|[sS]econds|Minutes|Percent|PercentPerMinute|PerSecond)$")
 
 
 def camel(name: str) -> bool:

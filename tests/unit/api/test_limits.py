@@ -17,6 +17,8 @@ from penstock_api.limits import (
     Limits,
     LimitsUpdate,
     Load,
+    Lowering,
+    Preemption,
     Range,
     State,
 )
@@ -27,6 +29,9 @@ UPDATE = {
     "maxQueueDepth": 2048,
     "maxQueueDelayMilliseconds": 5,
     "discipline": "Priority",
+    "maxBatchedTokens": 512,
+    "preemption": "LowerPriority",
+    "drain": "Evict",
 }
 
 
@@ -101,3 +106,19 @@ def test_a_state_survives_the_wire() -> None:
     wire = state.model_dump_json(by_alias=True)
     assert State.model_validate_json(wire) == state
     assert json.loads(wire)["effectiveMax"] == 48
+
+
+def test_a_step_that_is_too_small_for_the_cap_names_the_field() -> None:
+    with pytest.raises(ValidationError, match="at least maxBatchSize 16") as caught:
+        LimitsUpdate.model_validate(UPDATE | {"maxBatchedTokens": 15})
+    assert caught.value.errors()[0]["loc"] == ("maxBatchedTokens",)
+
+
+def test_what_only_generation_obeys_may_be_left_out() -> None:
+    short = {key: UPDATE[key] for key in list(UPDATE)[:5]}
+    update = LimitsUpdate.model_validate(short)
+    assert (update.max_batched_tokens, update.preemption, update.drain) == (
+        None,
+        Preemption.NEVER,
+        Lowering.FINISH,
+    )

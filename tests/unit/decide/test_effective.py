@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ScalingMode
 from penstock_operator.decide.effective import EffectiveSpec, effective, prometheus_url
-from penstock_operator.decide.fields import BUILT_IN, Fields, live_fields, plausible
+from penstock_operator.decide.fields import BUILT_IN, WEIGHT, Fields, live_fields, plausible
 from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.observed import PolicyObject, PoolObject
 from tests.unit.decide.world import policy, pool, pool_spec
@@ -323,7 +323,9 @@ def test_the_order_in_which_policies_are_listed_never_matters(
 
 
 def test_every_built_in_is_a_value_that_a_policy_could_have_said() -> None:
-    assert all(plausible(field, value) for field, value in BUILT_IN.items())
+    policys = {field: value for field, value in BUILT_IN.items() if field != WEIGHT}
+    assert all(plausible(field, value) for field, value in policys.items())
+    assert not plausible(WEIGHT, 100)  # a pool's own, which policies only bound
 
 
 @pytest.mark.parametrize(

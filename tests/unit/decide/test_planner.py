@@ -78,6 +78,7 @@ def test_all_conditions_are_set_on_the_first_visit_each_with_a_reason() -> None:
         "MetricsAvailable",
         "LimitsApplied",
         "PolicyApplied",
+        "BudgetLimited",
     ]
     assert all(one.reason for one in conditions)
     assert all(one.observed_generation == 1 for one in conditions)

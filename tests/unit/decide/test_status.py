@@ -140,7 +140,11 @@ def test_a_policy_counts_every_pool_it_selects_due_or_not() -> None:
     pools = [labels(1, tier="prod"), labels(2, tier="prod"), labels(3, tier="test")]
     status = policies_of(prod, pools=pools)["prod"]
     assert (status.matched_pools, status.observed_generation) == (2, 1)
-    assert conditions(status) == {"Accepted": "True/Valid", "Conflicted": "False/NoConflict"}
+    assert conditions(status) == {
+        "Accepted": "True/Valid",
+        "Conflicted": "False/NoConflict",
+        "BudgetExhausted": "False/NoBudget",
+    }
 
 
 def test_both_policies_of_a_tie_are_told_and_no_third() -> None:
@@ -173,5 +177,5 @@ def test_policies_that_cannot_be_read_get_no_status() -> None:
 @pytest.mark.parametrize("mode", ["Auto", "Recommend", "Hold", "Manual"])
 def test_every_mode_leaves_a_pool_with_a_plan_and_its_conditions(mode: str) -> None:
     plan = settled(pool=pool(scaling={"mode": mode})).run()
-    assert len(known(plan.status.conditions)) == 7
+    assert len(known(plan.status.conditions)) == 8
     assert plan.writes == ()

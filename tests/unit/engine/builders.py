@@ -23,13 +23,14 @@ def a_request(
     arrived: float = 0.0,
     deadline: float | None = None,
     priority: int = 0,
+    tenant: str = "",
     shape: str = "x",
     value: float = 1.0,
 ) -> Request:
     """Return a request of `rows` rows of `value`; `shape` names its group."""
     inputs: dict[str, Tensor] = {"x": np.full((rows, FEATURES), value, np.float32)}
     group = ((shape, "FP32", (FEATURES,)),)
-    return Request(id, inputs, rows, group, arrived, deadline, priority)
+    return Request(id, inputs, rows, group, arrived, deadline, priority, tenant)
 
 
 def limits(

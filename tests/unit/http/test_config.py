@@ -82,3 +82,18 @@ def test_service_links_of_the_kubelet_are_not_ours() -> None:
             "PENSTOCK_CLIENT_PORT": "tcp://10.0.0.1:8000",
         }
     )
+
+
+def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
+    config = Config.from_env(
+        {
+            "PENSTOCK_MODEL": MODEL,
+            "PENSTOCK_DTYPE": "bfloat16",
+            "PENSTOCK_CACHE_BYTES": "1048576",
+            "PENSTOCK_STEP_DEPTH": "1",
+            "PENSTOCK_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8",
+        }
+    )
+    assert (config.generation.dtype, config.generation.cache_bytes) == ("bfloat16", 2**20)
+    assert config.generation.depth == 1
+    assert [str(one) for one in config.trusted_proxies] == ["10.0.0.0/8", "fd00::/8"]

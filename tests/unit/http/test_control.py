@@ -82,7 +82,8 @@ async def test_the_state_tells_limits_envelope_load_and_curve(
 async def test_new_limits_are_acknowledged_when_the_engine_obeys_them(pod: Any, keys: Path) -> None:
     status, found = await patch(pod, limits())
     assert (status, found["generation"]) == (200, 2)
-    assert found["limits"] == {k: v for k, v in limits().items() if k != "generation"}
+    unset = {"maxBatchedTokens": None, "preemption": "Never", "drain": "Finish"}
+    assert found["limits"] == unset | {k: v for k, v in limits().items() if k != "generation"}
     assert (await patch(pod, limits()))[0] == 200, "the same generation again changes nothing"
 
 

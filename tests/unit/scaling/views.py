@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_api.limits import CurveSums, Discipline, LimitsUpdate
+from penstock_api.limits import CurveSums, Discipline, LimitsUpdate, Preemption
 from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
@@ -86,6 +86,7 @@ class Pool:
             replicas=min(self.spec_replicas, self.bound or self.spec_replicas),
             max_queue_depth=100,
             discipline=Discipline.FIRST_IN_FIRST_OUT,
+            preemption=Preemption.NEVER,
             bounded=(),
             policies=(),
             replicas_bound=self.bound,

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.observe.prometheus import QUERY, missing, read_prometheus
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, missing, read_prometheus
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.signals.exporter import (
@@ -50,9 +51,10 @@ def prometheus(*result: dict[str, Any]) -> web.RouteDef:
         if form["query"] == "time()":
             data: dict[str, Any] = {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
         else:
-            assert form["query"] == QUERY
+            assert form["query"] in (QUERY, QUERY_DURATIONS)
             assert float(str(form["time"])) == ASKED
-            data = {"resultType": "matrix", "result": list(result)}
+            known = list(result) if form["query"] == QUERY else []
+            data = {"resultType": "matrix", "result": known}
         return web.json_response({"status": "success", "data": data})
 
     return web.post("/prefix/api/v1/query", answer)
@@ -182,7 +184,7 @@ async def test_a_server_that_fails_is_named_and_the_pods_are_read(
         with pytest.raises(CallFailed, match="Prometheus"):
             await read_prometheus(session, url, {})
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
-        found = (await observe_signals(session, [pool], 5_000.0))["pool"]
+        found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
     assert found.source is SignalSource.PODS
     assert [one.waiting for one in found.samples] == [4.0]
     assert problem in found.problem
@@ -200,7 +202,7 @@ async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
             PoolPods("unseen", "team", (pod_object("uid-2", ip),), url),
             PoolPods("alone", "team", (pod_object("uid-2", ip),), None),
         ]
-        found = await observe_signals(session, pools, 5_000.0)
+        found = await observe_signals(session, pools, 5_000.0, Rounds())
     assert found["seen"].source is SignalSource.PROMETHEUS
     assert found["seen"].problem == ""
     assert found["unseen"].source is SignalSource.PODS
@@ -218,7 +220,7 @@ async def test_where_nothing_answers_the_signals_are_absent() -> None:
         pool = PoolPods(
             "pool", "team", (pod_object("uid-1", free_address()),), f"http://{free_address()}:1"
         )
-        found = (await observe_signals(session, [pool], 5_000.0))["pool"]
+        found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
     assert found.source is SignalSource.NONE
     assert found.samples == ()
     assert "Prometheus at" in found.problem

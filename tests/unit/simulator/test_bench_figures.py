@@ -1,7 +1,5 @@
 """The bench's arithmetic: worst attainment, tuned settings, gaps closed."""
 
-from pathlib import Path
-
 import pytest
 
 from penstock_simulator.arrivals import steps
@@ -19,7 +17,7 @@ def result(
     trace: str, law: str, gpu_hours: float, attainment: float = 1.0, seed: int = 1
 ) -> Result:
     found = Outcome(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
-    return Result(Job(Path(), trace, None, law, seed), found, 1.0)
+    return Result(Job(trace, None, law, seed), found, 1.0)
 
 
 def everywhere(law: str, gpu_hours: float, attainment: float = 1.0) -> list[Result]:

@@ -33,7 +33,7 @@ def _arrivals(rate: float) -> list[float]:
 
 def _simulated(arrivals: list[float], cap: int) -> list[float]:
     engine = Engine(EXACT, None, cap)
-    pod = Pod("pod-0", 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
+    pod = Pod(0, 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
     pod.cap = cap
     pod.push(arrivals)
     pod.advance(1e9)

@@ -1,5 +1,6 @@
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +50,13 @@ def test_earliest_deadline_first_serves_those_without_one_last() -> None:
     edf = Discipline.EARLIEST_DEADLINE_FIRST
     assert order_key(edf, a_request("a", deadline=3.0)) == 3.0
     assert order_key(edf, a_request("b")) == math.inf
+
+
+def test_shortest_job_first_is_predicted_work() -> None:
+    sjf = Discipline.SHORTEST_JOB_FIRST
+    assert order_key(sjf, a_request("a", rows=3, arrived=0.0)) == 3.0
+
+
+def test_fair_share_has_no_key_that_stands_still() -> None:
+    with pytest.raises(ValueError, match="orders tenants"):
+        order_key(Discipline.FAIR_SHARE, a_request("a"))

@@ -74,11 +74,3 @@ def test_behaves_as_a_sorted_dict(steps: list[tuple[str, int, int]]) -> None:
         smallest_left = min(((each, item) for item, each in model.items()), default=None)
         assert heap.head() == smallest_left
         assert len(heap) == len(model)
-
-
-def test_changing_all_keys_reorders_everything() -> None:
-    heap: LazyHeap[int, str] = LazyHeap()
-    for key, item in enumerate("abc"):
-        heap.put(item, key)
-    heap.change_keys(lambda key, _: -key)
-    assert [heap.pop() for _ in range(3)] == ["c", "b", "a"]

@@ -22,8 +22,13 @@ class ReplicaCount:
     """The count that the operator stands for; differs from `replicas` while it backs off."""
 
 
-def deployment(pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount) -> Manifest:
-    """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`."""
+def deployment(
+    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, *, surge: bool = True
+) -> Manifest:
+    """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`.
+
+    Without `surge` no rollout takes a device more than the pool has.
+    """
     annotations = {
         names.ANNOTATION_TEMPLATE_INPUTS: inputs,
         names.ANNOTATION_REPLICAS: count.mark,
@@ -35,7 +40,7 @@ def deployment(pool: PoolObject, template: Manifest, inputs: str, count: Replica
         "spec": {
             "replicas": count.replicas,
             "selector": {"matchLabels": selector(pool)},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rollout(pool.spec)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rollout(pool.spec, surge)},
             "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,
             "revisionHistoryLimit": REPLICA_SETS_KEPT,
             "template": template,
@@ -43,7 +48,8 @@ def deployment(pool: PoolObject, template: Manifest, inputs: str, count: Replica
     }
 
 
-def _rollout(spec: PoolSpec) -> dict[str, int]:
+def _rollout(spec: PoolSpec, surge: bool) -> dict[str, int]:  # noqa: FBT001  one way in, from above
     """Surge needs one replica's devices more; Replace gives one replica up first."""
-    replace = spec.rollout is not None and spec.rollout.strategy is RolloutStrategy.REPLACE
+    asked = spec.rollout is not None and spec.rollout.strategy is RolloutStrategy.REPLACE
+    replace = asked or not surge
     return {"maxSurge": int(not replace), "maxUnavailable": int(replace)}

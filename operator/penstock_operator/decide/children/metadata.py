@@ -19,6 +19,11 @@ def child_name(pool: PoolObject) -> str:
     return pool.name + names.CHILD_SUFFIX
 
 
+def memory_name(pool: PoolObject) -> str:
+    """Return the name of the ConfigMap that holds the law's memory."""
+    return pool.name + names.MEMORY_SUFFIX
+
+
 def selector(pool: PoolObject) -> dict[str, str]:
     """Return the one label that Deployment, Service and budget select on, forever."""
     return {names.LABEL_POOL_UID: pool.uid}

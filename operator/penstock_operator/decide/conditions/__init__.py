@@ -2,6 +2,7 @@
 
 from penstock_api.conditions import Condition
 from penstock_operator.decide.conditions.applied import limits_applied
+from penstock_operator.decide.conditions.budget import budget_limited
 from penstock_operator.decide.conditions.policy import policy_applied
 from penstock_operator.decide.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.conditions.readiness import ready
@@ -18,6 +19,7 @@ def all_conditions(found: Findings) -> tuple[Condition, ...]:
         *_scaling(found),
         limits_applied(found),
         policy_applied(found),
+        budget_limited(found),
     )
 
 

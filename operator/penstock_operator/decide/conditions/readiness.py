@@ -5,6 +5,7 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.conditions.budget import BUDGET_LIMITED
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.findings import Findings
 
@@ -18,6 +19,7 @@ def ready(found: Findings) -> Condition:
         _conflict(found)
         or _rejection(found)
         or _not_allowed(found)
+        or _no_devices(found)
         or _replicas(found)
     )  # fmt: skip
 
@@ -47,6 +49,14 @@ def _not_allowed(found: Findings) -> Condition | None:
     if found.pinned.template is not None:
         return None
     return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(found.pinned.refusals))
+
+
+def _no_devices(found: Findings) -> Condition | None:
+    """A pool to which nothing is granted has all its replicas, none, and serves nobody."""
+    if found.claim is None or found.replicas > 0 or found.claim.wanted == 0:
+        return None
+    message = f"no device is granted to it: see {BUDGET_LIMITED}"
+    return condition(READY, FALSE, "NoDevicesGranted", message)
 
 
 def _replicas(found: Findings) -> Condition:

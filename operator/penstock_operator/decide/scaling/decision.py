@@ -3,17 +3,23 @@
 Every law obeys the modes alike, because they are applied here and in `modes.py`, nowhere else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_api.conditions import Condition
+from penstock_api.decided import LastDecision, ScalingStatus
 from penstock_api.limits import LimitsUpdate
 from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_api.status import LastDecision, ScalingStatus
+from penstock_operator.decide.checkpoint import held
+from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
-from penstock_operator.decide.scaling import modes, report
+from penstock_operator.decide.scaling import account, modes, report
+from penstock_operator.decide.scaling.account import Told
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
+from penstock_operator.decide.scaling.capacity.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.terms import ReplicasTerm
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
@@ -50,6 +56,19 @@ class ScalingOutcome:
     scaling_status: ScalingStatus
     last_decision: LastDecision | None
     """The last decision that moved, or wanted to move, a valve; None before the first."""
+    bound_by: str = ""
+    """GpuBudget | Cluster where fewer replicas are granted than wanted; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may be had of the replicas that a pool wants, where others want the same devices."""
+
+    replicas: int
+    bound_by: str = ""
+    """GpuBudget | Cluster; empty where all that is wanted is granted."""
+    why: str = ""
+    """Half a sentence: whose budget, and how much of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,35 @@ class ScalingState:
     spec_replicas: int | None
     """`spec.replicas` when mode Auto began; None: it has been edited since."""
     last: LastDecision | None
+    limited: bool = False
+    """Whether fewer replicas were granted than wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One step of a pool's law, before the needs of other pools are weighed against it."""
+
+    effective: EffectiveSpec
+    view: PoolView
+    published: LimitsUpdate | None
+    before: ScalingState | None
+    law: Any
+    seen: LawInput
+    decision: Decision
+    base: int
+    """The count that the law was asked about."""
+
+    @property
+    def wanted(self) -> int:
+        """Return the replicas that the pool's mode asks the Deployment for."""
+        return modes.granted_replicas(self.effective, self.decision, self.base)
+
+    @property
+    def need(self) -> float:
+        """Return the replicas that demand alone asks for, in parts of one, at most what is wanted."""
+        if self.effective.scaling_mode is not ScalingMode.AUTO or not self.decision.asked:
+            return float(self.wanted)
+        return min(max(one.replicas for one in self.decision.asked), float(self.wanted))
 
 
 def decide_scaling(
@@ -74,9 +122,20 @@ def decide_scaling(
     state: object | None,
     now: float,
 ) -> tuple[object, ScalingOutcome]:
-    """Return the next state of the pool's law and what to do with both valves.
+    """Return the next state of the pool's law and what to do with both valves, with devices for all."""
+    return conclude(propose(effective, view, published, state, now), None, now)
 
-    `published` are the limits in force, None before the first; `state` is what this function
+
+def propose(
+    effective: EffectiveSpec,
+    view: PoolView,
+    published: LimitsUpdate | None,
+    state: object | None,
+    now: float,
+) -> Proposal:
+    """Return what the pool's law makes of this tick.
+
+    `published` are the limits in force, None before the first; `state` is what `conclude`
     returned at the last tick, None for a pool just met (also after the operator restarts).
     """
     before = (
@@ -85,34 +144,49 @@ def decide_scaling(
     count = modes.first_replicas(effective, view) if before is None else before.replicas
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
-    remembered = law.initial(now) if before is None else before.law
-    seen = law_input(effective, view, published, base)
+    remembered = _first_state(law, effective, view, now) if before is None else before.law
+    limited = before is not None and before.limited
+    seen = replace(law_input(effective, view, published, base), limited=limited)
     remembered, decision = law.step(remembered, seen, now)
     decision = _manual(decision, base) if effective.scaling_mode is ScalingMode.MANUAL else decision
-    acted = _acted(effective, decision, seen)
+    return Proposal(effective, view, published, before, remembered, seen, decision, base)
+
+
+def conclude(
+    proposal: Proposal, allowance: Allowance | None, now: float
+) -> tuple[ScalingState, ScalingOutcome]:
+    """Return the next state and what to do with both valves, within what the pool may have."""
+    effective, view, before = proposal.effective, proposal.view, proposal.before
+    decision, wanted = proposal.decision, proposal.wanted
+    granted = wanted if allowance is None else min(wanted, allowance.replicas)
+    acted = _acted(effective, decision, proposal.seen, granted)
     last = view.pool.status.last_decision if before is None else before.last
+    bound = allowance.bound_by if allowance is not None and granted < wanted else ""
+    told = Told(effective, decision, acted, accelerator(view.pool).count, bound)
     if acted != "Steady":
-        last = report.last_decision(last, effective.algorithm, decision, acted, now)
+        last = account.last_decision(last, told, now)
     after = ScalingState(
         time=now,
         algorithm=effective.algorithm,
-        law=remembered,
+        law=proposal.law,
         mode=effective.scaling_mode,
-        replicas=modes.granted_replicas(effective, decision, base),
+        replicas=granted,
         spec_replicas=_accepted(effective, view, before),
         last=last,
+        limited=granted < wanted,
     )
     return after, ScalingOutcome(
-        cap=modes.granted_cap(effective, decision, published),
+        cap=modes.granted_cap(effective, decision, proposal.published),
         recommended_cap=decision.cap,
-        replicas=after.replicas,
-        desired_replicas=modes.desired_replicas(effective, decision, base),
+        replicas=granted,
+        desired_replicas=modes.desired_replicas(effective, decision, proposal.base),
         acted=acted,
         decision=decision,
         conditions=_conditions(effective, view, after, decision),
-        events=_events(effective, view, before, after, decision),
-        scaling_status=report.scaling_status(decision, view.signals),
+        events=_events(proposal, after, allowance),
+        scaling_status=account.scaling_status(told, view.signals),
         last_decision=last,
+        bound_by=bound,
     )
 
 
@@ -130,6 +204,25 @@ def law_input(
         replicas=replicas,
         cap=None if published is None else published.max_batch_size,
     )
+
+
+def _first_state(law: Law[Any], effective: EffectiveSpec, view: PoolView, now: float) -> Any:
+    """Return the state of a pool just met, with what its checkpoint remembers."""
+    initial, kept = law.initial(now), held(view)
+    if (
+        kept is None
+        or kept.algorithm != effective.algorithm
+        or not isinstance(initial, CapacityState)
+    ):
+        return initial
+    return restored(initial, kept.data, kept.written, now)
+
+
+def learnt(state: object) -> Mapping[str, Any] | None:
+    """Return what of a pool's state is worth keeping through a restart; None where nothing is."""
+    if isinstance(state, ScalingState) and isinstance(state.law, CapacityState):
+        return saved(state.law)
+    return None
 
 
 def _pod(
@@ -174,14 +267,14 @@ def _manual(decision: Decision, replicas: int) -> Decision:
     )
 
 
-def _acted(effective: EffectiveSpec, decision: Decision, seen: LawInput) -> str:
-    """Return what became of the decision: Acted if any valve moved by it."""
+def _acted(effective: EffectiveSpec, decision: Decision, seen: LawInput, granted: int) -> str:
+    """Return what became of the decision: Acted if any valve moved by it, Held if others' needs forbid."""
     wants_cap = seen.cap is not None and decision.cap != seen.cap
     wants_replicas = decision.replicas != seen.replicas
     if wants_cap and effective.batching_mode is BatchingMode.AUTO:
         return "Acted"
     if wants_replicas and effective.scaling_mode is ScalingMode.AUTO:
-        return "Acted"
+        return "Acted" if granted != seen.replicas else "Held"
     if wants_replicas and effective.scaling_mode is ScalingMode.HOLD:
         return "Held"
     return "Recommended" if wants_cap or wants_replicas else "Steady"
@@ -211,18 +304,16 @@ def _conditions(
 
 
 def _events(
-    effective: EffectiveSpec,
-    view: PoolView,
-    before: ScalingState | None,
-    after: ScalingState,
-    decision: Decision,
+    proposal: Proposal, after: ScalingState, allowance: Allowance | None
 ) -> tuple[EventNote, ...]:
+    view, before = proposal.view, proposal.before
     known = modes.live_replicas(view) if before is None else before.replicas
-    notes = (
-        []
-        if known is None
-        else [report.count_event(known, after.replicas, _why(effective, decision))]
-    )
+    why = _why(proposal.effective, proposal.decision)
+    if after.limited and allowance is not None:
+        why = f"{allowance.why}; {proposal.wanted} wanted: {why}"
+    notes = [] if known is None else [report.count_event(known, after.replicas, why)]
+    if before is not None and before.mode is not after.mode:
+        notes.append(report.mode_event(before.mode, after.mode))
     edited = after.spec_replicas is None and before is not None and before.spec_replicas is not None
     if edited:
         notes.append(report.ignored_event(view.pool.spec.replicas))
@@ -233,5 +324,7 @@ def _why(effective: EffectiveSpec, decision: Decision) -> str:
     if effective.scaling_mode is ScalingMode.AUTO:
         return decision.replicas_why
     if effective.scaling_mode is ScalingMode.HOLD:
+        if effective.replicas_bound is None:
+            return "scaling.mode is Hold"
         return f"a policy allows at most {effective.replicas_bound}"
     return f"spec.replicas is {effective.replicas}"

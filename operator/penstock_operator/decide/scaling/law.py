@@ -74,6 +74,48 @@ class LawInput:
     """What the Deployment asks for now."""
     cap: int | None
     """The published cap, or None before the first."""
+    limited: bool = False
+    """Whether the pool has fewer replicas than it wanted, since others want the same devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveSeen:
+    """t(b) = a + c*b as it is used, and what it rests on."""
+
+    a: float
+    """Seconds."""
+    c: float
+    """Seconds a row."""
+    r_squared: float | None
+    """Of the least-squares line; None where batches of one size, or of one time, have none."""
+    mean_rows: float
+    largest_rows: float | None
+    """The largest batch that was surely seen; None: not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What other caps and counts are judged by, should anybody ask."""
+
+    demand: float
+    """Rows a second, the forecast with its headroom where there is one."""
+    curve: CurveSeen
+    p99_ratio: float = 1.0
+    """The 99th percentile of t / (a + c*b)."""
+    dispersion: float | None = None
+    """Variance over mean of a pod's arrivals, in rows; None: latency is not predicted."""
+    unevenness: float = 0.0
+    """Squared coefficient of variation of the pods' rates, per pod."""
+    overhead_seconds: float = 0.0
+    """Of a request beside queue and batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A count that one term of a law asked for, before bounds and holds."""
+
+    term: str
+    replicas: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +151,9 @@ class Seen:
     """Of a request's latency, at the present demand and count."""
     planned_cap: int | None = None
     """The cap that capacity is planned with; the published one may bridge above it."""
+    curve: CurveSeen | None = None
+    forecast_miss: float | None = None
+    """Rows a second that came, less those forecast for now a start-up ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +173,9 @@ class Decision:
     """Half a sentence on the cap alone; `message` has both."""
     replicas_why: str = ""
     """Half a sentence on the count alone."""
+    asked: tuple[Asked, ...] = ()
+    """What each term asked for."""
+    outlook: Outlook | None = None
 
 
 State = TypeVar("State")

@@ -8,7 +8,6 @@ from typing import Literal
 
 from penstock_api.conditions import Condition, condition
 from penstock_api.live import ScalingMode
-from penstock_api.status import LastDecision, ScalingStatus
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote, EventType
 from penstock_operator.decide.scaling.law import Decision
@@ -78,52 +77,18 @@ def count_event(before: int, after: int, why: str) -> EventNote | None:
     return EventNote(EventType.NORMAL, reason, f"Replicas {before} -> {after}: {why}.")
 
 
+def mode_event(before: ScalingMode, after: ScalingMode) -> EventNote:
+    """Return the Event of an edited mode: who decides the count is somebody else now."""
+    text = f"scaling.mode {before.value} -> {after.value}."
+    return EventNote(EventType.NORMAL, "ModeChanged", text)
+
+
 def ignored_event(replicas: int) -> EventNote:
     """Return the Event of a `/scale` write that Auto ignores."""
     text = f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law decides."
     return EventNote(EventType.WARNING, REPLICAS_IGNORED, text)
 
 
-def last_decision(
-    before: LastDecision | None, algorithm: str, decision: Decision, acted: str, now: float
-) -> LastDecision:
-    """Return the decision for the status; one that wants the same again keeps its time and words."""
-    after = LastDecision(
-        time=rfc3339(now),
-        algorithm=algorithm,
-        cap=decision.cap,
-        replicas=decision.replicas,
-        cap_term=decision.cap_term,
-        replicas_term=decision.replicas_term,
-        acted=acted,
-        message=decision.message[:1024],
-    )
-    said = {"cap", "replicas", "acted", "algorithm"}
-    if before is not None and before.model_dump(include=said) == after.model_dump(include=said):
-        return before
-    return after
-
-
-def scaling_status(decision: Decision, signals: PoolSignals) -> ScalingStatus:
-    """Return what the law saw, as decimal strings; what is absent is left out."""
-    seen = decision.seen
-    return ScalingStatus(
-        source=signals.source.value,
-        duty_source=None if seen.duty_source is None else seen.duty_source.value,
-        signal_age_seconds=_decimal(seen.signal_age_seconds, 1.0, 1),
-        gpu_utilization_percent=_decimal(seen.duty, 100.0, 1),
-        waiting=_decimal(seen.waiting, 1.0, 1),
-        rows_per_second=_decimal(seen.rows_per_second, 1.0, 1),
-        batch_p99_milliseconds=_decimal(seen.batch_p99_seconds, 1000.0, 1),
-        batch_time_target_milliseconds=_decimal(seen.batch_target_seconds, 1000.0, 1),
-        hold_until=None if decision.hold_until is None else rfc3339(decision.hold_until),
-    )
-
-
 def rfc3339(seconds: float) -> str:
     """Return Unix seconds as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _decimal(value: float | None, scale: float, digits: int) -> str | None:
-    return None if value is None else f"{value * scale:.{digits}f}"

@@ -16,6 +16,11 @@ LEAST_BATCHES = 8
 LARGEST_RELATIVE_ERROR = 0.1
 """The slope is used for b only while its standard error moves t(b) by less than this share."""
 
+LEAST_ROWS_APART = 3
+"""Batches that a line with an error needs."""
+SAME = 1e-6
+"""Sizes whose variance is under this share of their square are one size."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceCurve:
@@ -43,11 +48,11 @@ def fit(sums: CurveSums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
     A line below 0 at b = 0 is refitted through the origin. A falling one is no service curve.
     """
     n = sums.batches
-    if n < max(least, 3):
+    if n < max(least, LEAST_ROWS_APART):
         return None
     mean_rows, mean_seconds = sums.cost_units / n, sums.seconds / n
     spread = sums.cost_units_squared / n - mean_rows**2
-    if spread <= 1e-6 * max(mean_rows**2, 1.0):
+    if spread <= SAME * max(mean_rows**2, 1.0):
         return None
     joint = sums.cost_unit_seconds / n - mean_rows * mean_seconds
     c = joint / spread
@@ -59,6 +64,23 @@ def fit(sums: CurveSums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
     if c <= 0 or not all(isfinite(value) for value in (a, c, error)):
         return None
     return ServiceCurve(a, c, mean_rows, error)
+
+
+def r_squared(sums: CurveSums) -> float | None:
+    """Return which share of the variance of batch times the least-squares line explains, 0 to 1.
+
+    None where all sizes, or all times, are (nearly) one.
+    """
+    n = sums.batches
+    if n < LEAST_ROWS_APART:
+        return None
+    rows, seconds = sums.cost_units / n, sums.seconds / n
+    spread = sums.cost_units_squared / n - rows**2
+    noise = sums.seconds_squared / n - seconds**2
+    if spread <= SAME * max(rows**2, 1.0) or noise <= 0:
+        return None
+    joint = sums.cost_unit_seconds / n - rows * seconds
+    return min(joint**2 / (spread * noise), 1.0)
 
 
 def batch_seconds(sums: CurveSums | None, rows: float) -> float | None:

@@ -6,6 +6,7 @@ let each valve decide. Absent signals never lower a count, and leave the cap whe
 
 from dataclasses import dataclass, field, replace
 
+from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.batch_cap import (
     STEP_SECONDS,
@@ -15,7 +16,14 @@ from penstock_operator.decide.scaling.batch_cap import (
     next_cap,
     predicted_seconds,
 )
-from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod, Seen
+from penstock_operator.decide.scaling.law import (
+    CurveSeen,
+    Decision,
+    LawInput,
+    LawPod,
+    Outlook,
+    Seen,
+)
 from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
 from penstock_operator.decide.scaling.replicas import (
     MINUTE,
@@ -24,6 +32,7 @@ from penstock_operator.decide.scaling.replicas import (
     is_spare,
     next_replicas,
 )
+from penstock_operator.decide.scaling.service_curve import fit, r_squared
 from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
 from penstock_operator.decide.scaling.windows import Windows
 from penstock_operator.observed import SignalSource
@@ -212,17 +221,19 @@ def _replicas(state: BandState, tick: _Tick) -> ReplicasMove:
 
 
 def _decision(tick: _Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
+    seen = _seen(tick)
     return Decision(
         cap=cap.cap,
         replicas=replicas.replicas,
         cap_term=cap.term,
         replicas_term=replicas.term,
         message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        seen=_seen(tick),
+        seen=seen,
         metrics_available=tick.available,
         hold_until=replicas.hold_until,
         cap_why=cap.why,
         replicas_why=replicas.why,
+        outlook=_outlook(seen),
     )
 
 
@@ -230,6 +241,9 @@ def _seen(tick: _Tick) -> Seen:
     settings = tick.observed.settings
     cap = _obeyed_cap(tick.observed)
     whole = CapInput(settings, cap, None, None, tick.service)
+    seconds, rate = predicted_seconds(whole, cap), tick.demand.rows_per_second
+    each = cap / seconds if seconds else None
+    ready = tick.demand.ready
     return Seen(
         duty=tick.service.duty,
         duty_source=tick.service.duty_source,
@@ -239,4 +253,21 @@ def _seen(tick: _Tick) -> Seen:
         batch_target_seconds=batch_target_seconds(settings),
         predicted_next_seconds=predicted_seconds(whole, cap + 1),
         signal_age_seconds=tick.demand.age_seconds,
+        capacity_per_replica=each,
+        utilization=rate / (ready * each) if each and ready and rate is not None else None,
+        curve=_curve(tick.service.sums),
     )
+
+
+def _curve(sums: CurveSums | None) -> CurveSeen | None:
+    line = None if sums is None else fit(sums)
+    if sums is None or line is None:
+        return None
+    return CurveSeen(line.a, line.c, r_squared(sums), line.mean_rows, None)
+
+
+def _outlook(seen: Seen) -> Outlook | None:
+    """This law foretells no latency: only how busy other counts would be."""
+    if seen.curve is None or seen.rows_per_second is None:
+        return None
+    return Outlook(demand=seen.rows_per_second, curve=seen.curve)

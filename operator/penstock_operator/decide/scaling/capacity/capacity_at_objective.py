@@ -23,11 +23,12 @@ from penstock_operator.decide.scaling.capacity.count import (
     CountInput,
     hold_seconds,
     most_needed,
+    needs,
     next_count,
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.capacity.model import Model, curve_seen
 from penstock_operator.decide.scaling.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity.state import (
     GOOD_TICKS,
@@ -42,7 +43,7 @@ from penstock_operator.decide.scaling.capacity.tick import (
     tick,
     utilization_target,
 )
-from penstock_operator.decide.scaling.law import Decision, LawInput, Seen
+from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
 from penstock_operator.decide.scaling.measures import Demand
 from penstock_operator.decide.scaling.replicas import bounds_only
 from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
@@ -145,7 +146,12 @@ def _decided(
     state = replace(state, count=noted(state.count, need.surely, hold, found.now))
     move = next_count(state.count, seen, need, found.now)
     decision = _decision(found, cap, move)
-    return state, replace(decision, seen=_with_plan(decision.seen, state, curve, seen))
+    return state, replace(
+        decision,
+        seen=_with_plan(decision.seen, state, curve, seen),
+        asked=tuple(Asked(one.term, one.exact) for one in needs(seen)),
+        outlook=_outlook(state, curve, seen),
+    )
 
 
 def _plan_input(state: CapacityState, found: Tick, curve: Model) -> PlanInput:
@@ -241,6 +247,7 @@ def _seen(found: Tick) -> Seen:
         batch_p99_seconds=found.settled.batch_p99_seconds,
         batch_target_seconds=batch_target_seconds(found.observed.settings),
         predicted_next_seconds=None if found.model is None else found.model.seconds(cap + 1),
+        curve=None if found.model is None else curve_seen(found.model, cap),
         signal_age_seconds=found.demand.age_seconds,
         startup_seconds=found.startup_seconds,
     )
@@ -258,4 +265,18 @@ def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInp
         imbalance=counted.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
+        forecast_miss=state.forecaster.misses[-1] if state.forecaster.misses else None,
+    )
+
+
+def _outlook(state: CapacityState, curve: Model, counted: CountInput) -> Outlook:
+    spare, objective = counted.spare_seconds, counted.settings.objective_milliseconds
+    overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
+    return Outlook(
+        demand=counted.forecast,
+        curve=curve_seen(curve, state.plan.cap or 1),
+        p99_ratio=curve.p99_ratio,
+        dispersion=state.dispersion,
+        unevenness=state.unevenness,
+        overhead_seconds=overhead,
     )

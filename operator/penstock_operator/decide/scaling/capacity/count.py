@@ -102,7 +102,7 @@ def utilization(seen: CountInput) -> float:
 
 def most_needed(seen: CountInput) -> Need:
     """Return the largest of all needs; the first named wins a tie."""
-    return max(_needs(seen), key=lambda need: need.exact)
+    return max(needs(seen), key=lambda need: need.exact)
 
 
 def noted(count: Count, need: int, hold: float, now: float) -> Count:
@@ -171,10 +171,11 @@ def _given_back(count: Count, seen: CountInput, need: Need, now: float) -> Repli
     return ReplicasMove(max(target, n - allowed), ReplicasTerm.SPARE_CAPACITY, why)
 
 
-def _needs(seen: CountInput) -> list[Need]:
+def needs(seen: CountInput) -> list[Need]:
+    """Return what each term asks for."""
     guards, recent = seen.settings.guards, seen.load.recent or 0.0
     share = min(UTILIZATION, seen.utilization_target)
-    needs = [
+    asked = [
         _need(
             seen.forecast / (share * seen.capacity_each),
             ReplicasTerm.FORECAST,
@@ -190,15 +191,15 @@ def _needs(seen: CountInput) -> list[Need]:
     ]
     panic = _panic(seen)
     if panic is not None:
-        needs.append(panic)
+        asked.append(panic)
     if guards.target_per_replica is not None:
         why = f"{seen.waiting:.0f} requests wait, over {guards.target_per_replica} per replica"
-        needs.append(_need(seen.waiting / guards.target_per_replica, ReplicasTerm.QUEUE_DEPTH, why))
+        asked.append(_need(seen.waiting / guards.target_per_replica, ReplicasTerm.QUEUE_DEPTH, why))
     if guards.high_percent is not None:
         why = f"{recent:.1f} rows/s come now, {guards.high_percent} % of {seen.capacity_each:.1f} a replica"
         wanted = recent * seen.imbalance / (guards.high_percent / 100 * seen.capacity_each)
-        needs.append(_need(wanted, ReplicasTerm.HIGH_PERCENT, why))
-    return needs
+        asked.append(_need(wanted, ReplicasTerm.HIGH_PERCENT, why))
+    return asked
 
 
 def _backlog(seen: CountInput, recent: float) -> Need:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, line, spread
-from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds
+from penstock_operator.decide.scaling.law import CurveSeen
+from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds, r_squared
 from penstock_operator.observed import measured
 
 BEYOND = 1.25
@@ -80,6 +81,15 @@ def model(curves: Sequence[PodCurve]) -> Model | None:
         p99_ratio=_p99_ratio(data if data.batches else both),
         largest=max(one.largest for one in curves),
     )
+
+
+def curve_seen(found: Model, rows: int) -> CurveSeen:
+    """Return the line that says t(rows), for people; the mean batch as one line where there is none."""
+    usable = (one for one in found.lines if one.seconds(rows) is not None)
+    one = next(usable, None)
+    mean = found.sums.cost_units / found.sums.batches
+    a, c = (0.0, found.sums.seconds / found.sums.cost_units) if one is None else (one.a, one.c)
+    return CurveSeen(a, c, r_squared(found.sums) if one else None, mean, found.largest)
 
 
 def _p99_ratio(sums: CurveSums) -> float:

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import exp, inf, log, sqrt
 
 from penstock_operator.decide.scaling.capacity.p99_table import (
@@ -17,6 +18,7 @@ LATE = 0.01
 BEYOND_P99 = 0.01
 LEAST_RHO = 0.05
 STEPS = 10
+STEP = 0.03
 NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
 """Points of a normal variable, and their weights."""
 
@@ -58,6 +60,23 @@ def largest_rho(load: Traffic, limit: float) -> float:
     Pods are not equally busy: a pod's rate is the mean times a gamma variable. Beyond its 99th percentile a
     pod's latency is taken to fall off exponentially, so P(latency > L) = 0.01 ^ (L / p99).
     """
+    return _largest_rho(
+        Traffic(
+            round(load.intercept, 2),
+            _steps(load.dispersion),
+            round(load.unevenness, 3),
+        ),
+        _steps(limit),
+    )
+
+
+def _steps(value: float) -> float:
+    """Round to steps of about 3 %: traffic that barely changed is not reckoned anew."""
+    return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
+
+
+@lru_cache(maxsize=8192)
+def _largest_rho(load: Traffic, limit: float) -> float:
     curve = _curve(load.intercept, load.dispersion)
     if _late(curve, load.unevenness, LEAST_RHO, limit) > LATE:
         return 0.0

@@ -1,0 +1,47 @@
+"""`kubectl penstock explain`: read, and show the page. An edge."""
+
+import argparse
+import time
+
+from rich.console import Console
+
+from penstock_kubectl import past
+from penstock_kubectl.cluster import Cluster
+from penstock_kubectl.errors import Trouble
+from penstock_kubectl.history import History, span
+from penstock_kubectl.page import page
+from penstock_kubectl.subject import Subject, note, policy_object, pool_object
+
+
+def read(cluster: Cluster, namespace: str, name: str) -> Subject:
+    """Return a pool and who else has a say in it. Raises `Trouble`."""
+    pool = pool_object(cluster.pool(namespace, name))
+    notes = sorted(map(note, cluster.events(namespace, pool.uid)), key=lambda one: one.time)
+    return Subject(
+        pool=pool,
+        namespace_labels=cluster.namespace_labels(namespace),
+        policies=tuple(map(policy_object, cluster.policies())),
+        notes=tuple(reversed(notes)),
+    )
+
+
+def explain(args: argparse.Namespace, console: Console) -> int:
+    """Show why the pool's valves stand as they do; return the exit status. Raises `Trouble`."""
+    cluster = Cluster(args.context, args.kubeconfig)
+    subject = read(cluster, args.namespace or cluster.namespace, args.pool)
+    held, why = _past(cluster, subject, args)
+    console.print(page(subject, held, why))
+    return 0
+
+
+def _past(
+    cluster: Cluster, subject: Subject, args: argparse.Namespace
+) -> tuple[History | None, str]:
+    """A page without history is better than none: say why there is no history, and go on."""
+    url = past.url_of(subject, args.prometheus)
+    if url is None:
+        return None, past.WHERE
+    try:
+        return past.read(cluster, url, subject, span(time.time(), args.last)), ""
+    except Trouble as error:
+        return None, str(error)

@@ -1,0 +1,105 @@
+"""A pool's past, as Prometheus has it: which questions, and what their answers come to. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Any
+
+from penstock_api import names
+
+LEAST_STEP_SECONDS = 15.0
+POINTS = 240
+"""Of each series, at most."""
+WINDOW_SECONDS = 60.0
+"""Rates are over at least so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when, and how finely. Unix seconds."""
+
+    start: float
+    end: float
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Series over one span, a value a step; NaN where nothing is known."""
+
+    span: Span
+    series: Mapping[str, tuple[float, ...]]
+
+    def of(self, name: str) -> tuple[float, ...]:
+        """Return one series; empty where there is none."""
+        return self.series.get(name, ())
+
+
+def span(now: float, seconds: float, points: int = POINTS) -> Span:
+    """Return the last `seconds`."""
+    step = max(LEAST_STEP_SECONDS, round(seconds / points))
+    return Span(now - seconds, now, step)
+
+
+def questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
+    """Return PromQL by the name of what it asks for; series carry `namespace` and `pool` by relabelling."""
+    which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
+    window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
+    seconds = f"rate({names.METRIC_REQUEST_DURATION}_bucket{which}{window})"
+    return {
+        "demand": f"sum(rate({names.METRIC_ROWS_RECEIVED}{which}{window}))",
+        "pods": f"count({names.METRIC_POD_INFO}{which})",
+        "cap": f"max({names.METRIC_BATCH_CAP}{which})",
+        "waiting": f"sum({names.METRIC_REQUESTS_WAITING}{which})",
+        "p99": f"histogram_quantile(0.99, sum by (le) ({seconds}))",
+    }
+
+
+def curve_questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
+    """Return PromQL for the growth of each service-curve sum over the whole span."""
+    which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
+    window = f"[{over.end - over.start:.0f}s]"
+    metrics = {
+        "batches": names.METRIC_CURVE_BATCHES,
+        "cost_units": names.METRIC_CURVE_COST,
+        "cost_units_squared": names.METRIC_CURVE_COST_SQUARED,
+        "seconds": names.METRIC_CURVE_SECONDS,
+        "cost_unit_seconds": names.METRIC_CURVE_COST_SECONDS,
+        "seconds_squared": names.METRIC_CURVE_SECONDS_SQUARED,
+    }
+    return {name: f"sum(increase({metric}{which}{window}))" for name, metric in metrics.items()}
+
+
+def series(answer: Mapping[str, Any], over: Span) -> tuple[float, ...]:
+    """Return the values of a range query's one series, a value a step."""
+    result = answer.get("data", {}).get("result") or []
+    known: dict[int, float] = {}
+    for time, text in result[0]["values"] if result else ():
+        known[round((float(time) - over.start) / over.step)] = float(text)
+    length = int((over.end - over.start) / over.step) + 1
+    found = (known.get(index, nan) for index in range(length))
+    return tuple(value if isfinite(value) else nan for value in found)
+
+
+def value(answer: Mapping[str, Any]) -> float | None:
+    """Return the number that an instant query answered; None where it answered none."""
+    result = answer.get("data", {}).get("result") or []
+    found = float(result[0]["value"][1]) if result else nan
+    return found if isfinite(found) else None
+
+
+def beginning(demand: Sequence[float], over: Span) -> float:
+    """Return when the first step that is known begins, in Unix seconds."""
+    first = next((index for index, one in enumerate(demand) if isfinite(one)), 0)
+    return over.start + first * over.step
+
+
+def rates(demand: Sequence[float], step: float) -> list[tuple[float, float]]:
+    """Return (rows a second, seconds) one after another, from the first step that is known; gaps carry nothing."""
+    first = next((index for index, one in enumerate(demand) if isfinite(one)), len(demand))
+    return [(one if isfinite(one) else 0.0, step) for one in demand[first:]]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

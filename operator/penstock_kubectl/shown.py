@@ -1,0 +1,131 @@
+"""Simulated cases as a table, a picture, and a page that holds both. An edge: it writes files."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.table import Table
+
+from penstock_kubectl.errors import Unfit
+from penstock_kubectl.settings import Case, devices
+from penstock_kubectl.world import Comparison, World
+from penstock_simulator import plot as picture
+from penstock_simulator.outcome import Outcome
+
+ATTAINED = 0.99
+PICTURES = (".png", ".svg", ".pdf")
+HEADINGS = (
+    "case", "law", "replicas", "attained", "worst 5 min", "GPU-h", "p50 ms", "p99 ms", "mean", "most", "cap",
+    "turns/h",
+)  # fmt: skip
+
+
+def table(compared: Comparison) -> Table:
+    """Return one row a case."""
+    world = compared.world
+    found = Table(title=title(world), title_justify="left", caption=caption(world))
+    for index, heading in enumerate(HEADINGS):
+        found.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
+    for cells, result in zip(rows(compared), compared.outcomes, strict=True):
+        style = "green" if result.attainment >= ATTAINED else "red"
+        cells[3] = f"[{style}]{cells[3]}[/]"
+        found.add_row(*cells)
+    return found
+
+
+def rows(compared: Comparison) -> list[list[str]]:
+    """Return the cells of every case."""
+    each = devices(compared.world.subject)
+    pairs = zip(compared.cases, compared.outcomes, strict=True)
+    return [row(one, result, each) for one, result in pairs]
+
+
+def title(world: World) -> str:
+    """Return what was simulated."""
+    pool, hours = world.subject.pool, float(world.arrivals[-1]) / 3600
+    number = len(world.arrivals)
+    return f"{pool.namespace}/{pool.name}: {number} rows in {hours:.2f} h, {world.source}"
+
+
+def caption(world: World) -> str:
+    """Return under which assumptions."""
+    one = world.service
+    return (
+        f"t(b) = {1000 * one.a:.4g} + {1000 * one.c:.4g} b ms, start-up p90 {world.startup_p90:.0f} s,"
+        f" {world.start} replicas at the beginning, seed {world.seed}; one row a request,"
+        " 256 client connections spread by chance; attained is of all rows received"
+    )
+
+
+def row(one: Case, result: Outcome, devices_each: int) -> list[str]:
+    """Return the cells of one case."""
+    law, spec = one.effective.law, one.effective
+    return [
+        one.name,
+        spec.algorithm.value,
+        f"{law.min_replicas}-{law.max_replicas}" if one.moves else f"{spec.replicas}",
+        f"{100 * result.attainment:.2f} %",
+        f"{100 * result.worst_five_minutes:.1f} %",
+        f"{result.gpu_hours * devices_each:.2f}",
+        f"{1000 * result.p50_seconds:.0f}",
+        f"{1000 * result.p99_seconds:.0f}",
+        f"{result.mean_replicas:.1f}",
+        f"{result.most_replicas}",
+        f"{result.mean_cap:.1f}",
+        f"{result.reversals_per_hour:.1f}",
+    ]
+
+
+def figures(compared: Comparison) -> dict[str, Any]:
+    """Return everything in figures; GPU-hours by devices."""
+    world, each = compared.world, devices(compared.world.subject)
+    return {
+        "pool": f"{world.subject.pool.namespace}/{world.subject.pool.name}",
+        "arrivals": world.source,
+        "rows": len(world.arrivals),
+        "assumptions": caption(world),
+        "cases": [
+            {**one.as_json(), "case": one.law, "gpu_hours": one.gpu_hours * each}
+            for one in compared.outcomes
+        ],
+    }
+
+
+def plot(path: Path, compared: Comparison) -> None:
+    """Write demand, replicas, cap and latency over time: a picture, or a page with the table too.
+
+    Raises:
+        Unfit: the file's ending is neither.
+        OSError: it cannot be written.
+    """
+    if path.suffix in PICTURES:
+        picture.plot(compared.runs, path)
+    elif path.suffix in (".html", ".htm"):
+        with TemporaryDirectory() as folder:
+            drawn = Path(folder) / "plot.svg"
+            picture.plot(compared.runs, drawn)
+            svg = drawn.read_text(encoding="utf-8")
+        path.write_text(_page(compared, svg[svg.index("<svg") :]), encoding="utf-8")
+    else:
+        raise Unfit(f"--plot {path}: wants a name that ends in .png, .svg, .pdf or .html")
+
+
+def _page(compared: Comparison, svg: str) -> str:
+    heading, notes = escape(title(compared.world)), escape(caption(compared.world))
+    lines = _line("th", HEADINGS) + "".join(_line("td", one) for one in rows(compared))
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title>'
+        f"<style>{STYLE}</style><h1>{heading}</h1><table>{lines}</table><p>{notes}</p>{svg}</html>\n"
+    )
+
+
+def _line(tag: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(one)}</{tag}>" for one in cells) + "</tr>"
+
+
+STYLE = (
+    "body{font:14px sans-serif;margin:2em;max-width:70em}h1{font-size:1.2em}svg{max-width:100%;height:auto}"
+    "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ccc}td:first-child{text-align:left}"
+)

@@ -1,0 +1,147 @@
+"""`kubectl penstock simulate`: the pool as it is and under other policies, in the same world. An edge."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from penstock_api.limits import CurveSums
+from penstock_api.live import ScalingMode
+from penstock_kubectl import past, shown
+from penstock_kubectl.cluster import Cluster
+from penstock_kubectl.errors import Trouble, Unfit
+from penstock_kubectl.explain import read
+from penstock_kubectl.history import beginning, rates, span
+from penstock_kubectl.settings import (
+    Asked,
+    Case,
+    Watched,
+    case,
+    scenario,
+    service_of,
+    startup_p90,
+)
+from penstock_kubectl.subject import Subject, policy_object, with_policies
+from penstock_kubectl.world import Comparison, World
+from penstock_operator.observed import PolicyObject
+from penstock_simulator.arrivals import steps
+from penstock_simulator.outcome import outcome
+from penstock_simulator.traces import UnreadableTrace, read_trace
+from penstock_simulator.world import Run
+from penstock_simulator.world import simulate as run_world
+
+AS_IT_IS = "as it is"
+WARM_UP_SHARE = 0.1
+"""Of the length: not all of a short history is to be left out of attainment."""
+MOST_ARRIVALS = 20_000_000
+"""Of which a run takes minutes."""
+
+
+def simulate(args: argparse.Namespace, console: Console) -> int:
+    """Simulate, show a table and write what was asked for; return the exit status. Raises `Trouble`."""
+    cluster = Cluster(args.context, args.kubeconfig)
+    subject = read(cluster, args.namespace or cluster.namespace, args.pool)
+    world = _world(cluster, subject, args)
+    asked = Asked(None if args.mode is None else ScalingMode(args.mode), world.began)
+    cases = [case(AS_IT_IS, subject, subject.policies, asked)]
+    if args.policy:
+        proposed = [one for file in args.policy for one in read_policies(file)]
+        name = "with " + ", ".join(file.name for file in args.policy)
+        cases.append(case(name, subject, with_policies(subject, proposed), asked))
+    runs = _runs(world, cases, console)
+    compared = Comparison(world, tuple(cases), tuple(runs), tuple(map(outcome, runs)))
+    console.print(shown.table(compared))
+    _write(args, console, compared)
+    return 0
+
+
+def read_policies(file: Path) -> list[PolicyObject]:
+    """Return the policies of a YAML file.
+
+    Raises:
+        Unfit: it holds something else, or none.
+        OSError: it cannot be read.
+    """
+    try:
+        documents = [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+    except yaml.YAMLError as error:
+        raise Unfit(f"{file} is no YAML: {error}") from error
+    if not documents or not all(isinstance(one, dict) for one in documents):
+        raise Unfit(f"{file} holds no InferencePolicy")
+    try:
+        return [policy_object(one) for one in documents]
+    except Unfit as error:
+        raise Unfit(f"{file}: {error}") from error
+
+
+def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> World:
+    url, sums = past.url_of(subject, args.prometheus), None
+    over = span(time.time(), args.last)
+    if args.trace is not None:
+        try:
+            arrivals, source = read_trace(args.trace).times, f"trace {args.trace.name}"
+            began = over.end
+        except UnreadableTrace as error:
+            raise Unfit(str(error)) from error
+    else:
+        if url is None:
+            raise Unfit(f"{past.WHERE}, or --trace FILE")
+        demand = past.read(cluster, url, subject, over).of("demand")
+        arrivals, began = steps(rates(demand, over.step), args.seed), beginning(demand, over)
+        source = f"Poisson at the rates of the last {args.last / 3600:.3g} h"
+    if not 2 <= len(arrivals) <= MOST_ARRIVALS:
+        raise Unfit(
+            f"{source}: {len(arrivals)} rows, wants 2 to {MOST_ARRIVALS}: change --last or --trace"
+        )
+    if url is not None and args.curve is None:
+        sums = _sums(cluster, url, subject, args)
+    start = args.start if args.start is not None else subject.pool.status.ready_replicas or 1
+    return World(
+        subject, arrivals, source, service_of(subject, args.curve, sums),
+        startup_p90(subject, args.startup_p90), max(start, 1), began, args.seed,
+    )  # fmt: skip
+
+
+def _sums(
+    cluster: Cluster, url: str, subject: Subject, args: argparse.Namespace
+) -> CurveSums | None:
+    try:
+        return past.curve_sums(cluster, url, subject, span(time.time(), args.last))
+    except Trouble:
+        return None
+
+
+def _runs(world: World, cases: Sequence[Case], console: Console) -> list[Run]:
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    length = float(world.arrivals[-1])
+    with Progress(*columns, console=console, transient=True) as progress:
+        return [_run(world, one, progress, length) for one in cases]
+
+
+def _run(world: World, one: Case, progress: Progress, length: float) -> Run:
+    task = progress.add_task(one.name, total=length)
+    law = Watched(one.name, one.law, lambda passed: progress.update(task, completed=passed))
+    given = scenario(one, world.service, world.startup_p90, world.start, world.seed)
+    given = replace(given, warm_up_seconds=min(given.warm_up_seconds, WARM_UP_SHARE * length))
+    found = run_world(given, law, world.arrivals)
+    progress.update(task, completed=length)
+    return found
+
+
+def _write(args: argparse.Namespace, console: Console, compared: Comparison) -> None:
+    if args.plot is not None:
+        shown.plot(args.plot, compared)
+        console.print(f"plot: {args.plot}")
+    if args.json is not None:
+        text = json.dumps(shown.figures(compared), indent=1) + "\n"
+        args.json.write_text(text, encoding="utf-8")
+        console.print(f"figures: {args.json}")

@@ -1,0 +1,202 @@
+"""One settling of all claims: shares, with patience; then what may start now, since a device is free only when its pod is gone.
+
+A lower share takes replicas away at once where what is held does not fit any more (a budget was lowered, a floor is
+missing), else only after it was the outcome for 60 s. A pool that loses replicas drains them; until they are gone
+they count as used, and the pool that gains waits.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock_operator.decide.budgets.division import budgets_of, divide, fits
+from penstock_operator.decide.budgets.ledger import BudgetKey, Claim, Grant, Ledger, Pressure
+from penstock_operator.decide.budgets.pressure import pressed
+
+PATIENCE_SECONDS = 60.0
+Budgets = Mapping[BudgetKey, int]
+
+
+def settle(
+    ledger: Ledger,
+    news: Mapping[str, Claim | None],
+    budgets: Budgets,
+    missing: Collection[str],
+    now: float,
+) -> Ledger:
+    """Return the ledger with fresh claims (None: the pool claims nothing any more) and everyone's grant.
+
+    `missing` are pools under a budget that were never looked at: until they are, nobody's count moves.
+    """
+    held = {**ledger.claims, **news}
+    claims = {uid: one for uid, one in held.items() if one is not None}
+    idle = frozenset(uid for uid, one in news.items() if one is None) | (ledger.idle - news.keys())
+    if missing:
+        frozen = {uid: _frozen(one) for uid, one in claims.items()}
+        return Ledger(claims, frozen, ledger.losing, ledger.pressures, idle)
+    grants: dict[str, Grant] = {}
+    losing: dict[str, float] = {}
+    pressures: dict[BudgetKey, Pressure] = {}
+    for resource in sorted({one.resource for one in claims.values()}):
+        limits = {key: count for key, count in budgets.items() if key[1] == resource}
+        mine = [one for _, one in sorted(claims.items()) if one.resource == resource]
+        settled = _settled(_Group.of(mine, limits), ledger, now)
+        grants |= settled.grants
+        losing |= settled.losing
+        pressures |= settled.pressures
+    return Ledger(claims, grants, losing, pressures, idle)
+
+
+def _frozen(one: Claim) -> Grant:
+    count = min(one.asked, one.wanted)
+    return Grant(count, count, surge=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """All claims to one resource that some budget binds."""
+
+    claims: Sequence[Claim]
+    budgets: Budgets
+    keys: Mapping[str, Sequence[BudgetKey]]
+    """The budgets of each pool."""
+    members: Mapping[BudgetKey, Sequence[str]]
+    """The pools of each budget."""
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], budgets: Budgets) -> "_Group":
+        keys = {one.uid: budgets_of(one, budgets) for one in claims}
+        members: dict[BudgetKey, list[str]] = {key: [] for key in budgets}
+        for uid, mine in keys.items():
+            for key in mine:
+                members[key].append(uid)
+        return cls([one for one in claims if keys[one.uid]], budgets, keys, members)
+
+    def total(self, key: BudgetKey, counts: Mapping[str, int]) -> int:
+        """Return the sum of `counts` over the pools of one budget."""
+        return sum(counts[uid] for uid in self.members[key])
+
+
+def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
+    pressures = _pressures(group, ledger, now)
+    limits = {
+        key: min(count, pressures[key].devices) if key in pressures else count
+        for key, count in group.budgets.items()
+    }
+    shares, losing = _patient(group, limits, ledger, now)
+    targets = dict(shares)
+    if pressures and (uid := _waiter(group, shares)) is not None:
+        targets[uid] += 1
+    replicas = _startable(group, targets)
+    reserved = {one.uid: _reserved(one, shares) for one in group.claims}
+    sums = {key: group.total(key, reserved) for key in group.budgets}
+    devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
+    slack = {key: limits[key] - group.total(key, devices) for key in limits}
+    grants = {}
+    for one in group.claims:
+        keys = group.keys[one.uid]
+        own = max(shares[one.uid], one.asked) * one.per_replica
+        surge = all(
+            key not in pressures
+            and group.budgets[key] - sums[key] + reserved[one.uid] - own >= one.per_replica
+            for key in keys
+        )
+        tightest = min(keys, key=lambda key: (slack[key], limits[key], key))
+        short = shares[one.uid] < one.wanted
+        cause = "Cluster" if limits[tightest] < group.budgets[tightest] else "GpuBudget"
+        grants[one.uid] = Grant(
+            entitled=shares[one.uid],
+            replicas=replicas[one.uid],
+            surge=surge,
+            bound_by=cause if short or replicas[one.uid] < one.wanted else "",
+            policy=tightest[0],
+            limit=limits[tightest],
+        )
+    return Ledger({}, grants, losing, pressures)
+
+
+def _pressures(group: _Group, ledger: Ledger, now: float) -> dict[BudgetKey, Pressure]:
+    used = {one.uid: one.used for one in group.claims}
+    waits = {one.uid: one.unplaced for one in group.claims}
+    found = {
+        key: pressed(
+            ledger.pressures.get(key),
+            placed=group.total(key, used),
+            waiting=group.total(key, waits) > 0,
+            now=now,
+        )
+        for key in group.budgets
+    }
+    return {key: one for key, one in found.items() if one is not None}
+
+
+def _patient(
+    group: _Group, limits: Budgets, ledger: Ledger, now: float
+) -> tuple[dict[str, int], dict[str, float]]:
+    """Return each pool's share, and since when the pools whose share is only kept for now should lose some."""
+    claims = group.claims
+    before = {one.uid: _before(one, ledger) for one in claims}
+    floors = {one.uid: one.floor for one in claims}
+    fresh = divide(claims, limits, before, floors)
+    losing: dict[str, float] = {}
+    for one in claims:
+        since = ledger.losing.get(one.uid, now)
+        if fresh[one.uid] < min(before[one.uid], one.wanted) and now - since < PATIENCE_SECONDS:
+            losing[one.uid] = since
+    if not losing:
+        return fresh, {}
+    kept = {
+        one.uid: max(one.floor, min(before[one.uid], one.wanted) if one.uid in losing else 0)
+        for one in claims
+    }
+    if not fits(claims, limits, kept):
+        return fresh, {}
+    return divide(claims, limits, before, kept), losing
+
+
+def _before(one: Claim, ledger: Ledger) -> int:
+    grant = ledger.grants.get(one.uid)
+    return one.asked if grant is None else grant.entitled
+
+
+def _waiter(group: _Group, shares: Mapping[str, int]) -> str | None:
+    """Return the pool that one replica too many is to wait at; none while another's drain is waited for."""
+    if any(shares[one.uid] * one.per_replica > one.staying for one in group.claims):
+        return None
+    devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
+    left = {key: count - group.total(key, devices) for key, count in group.budgets.items()}
+    able = [
+        one
+        for one in group.claims
+        if shares[one.uid] < one.wanted
+        and all(left[key] >= one.per_replica for key in group.keys[one.uid])
+    ]
+    worth = {
+        one.uid: one.weight
+        * min(max(one.need - shares[one.uid], 0.01), 1.0)
+        / ((shares[one.uid] + 0.5) * one.per_replica)
+        for one in able
+    }
+    return max(sorted(worth), key=lambda uid: worth[uid], default=None)
+
+
+def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
+    """Return what each pool may ask for now; free devices go to who has least of his share."""
+    committed = {one.uid: one.committed for one in group.claims}
+    free = {key: count - group.total(key, committed) for key, count in group.budgets.items()}
+    replicas = {one.uid: min(targets[one.uid], one.asked) for one in group.claims}
+    by_turn = sorted(
+        (one for one in group.claims if targets[one.uid] > one.asked),
+        key=lambda one: (one.asked >= one.floor, one.asked * one.per_replica / one.weight, one.uid),
+    )
+    for one in by_turn:
+        keys = group.keys[one.uid]
+        room = min(free[key] for key in keys) // one.per_replica
+        more = max(min(targets[one.uid] - one.asked, room), 0)
+        replicas[one.uid] += more
+        for key in keys:
+            free[key] -= more * one.per_replica
+    return replicas
+
+
+def _reserved(one: Claim, shares: Mapping[str, int]) -> int:
+    return max(max(shares[one.uid], one.asked) * one.per_replica, one.staying) + one.leaving

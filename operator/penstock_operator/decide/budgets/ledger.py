@@ -1,0 +1,99 @@
+"""What pools claim of a resource, what they are granted, and what the next pass has to know of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BudgetKey = tuple[str, str]
+"""(policy, resource)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one pool asks of one resource; counts are replicas unless they say devices."""
+
+    uid: str
+    resource: str
+    per_replica: int
+    """Devices, at least one."""
+    weight: int
+    floor: int
+    """What comes before anybody's share; at most `wanted`."""
+    wanted: int
+    """At most the pool's maximum."""
+    need: float
+    """What demand alone asks for, in parts of a replica; at most `wanted`."""
+    asked: int
+    """What the Deployment asks for now."""
+    staying: int = 0
+    """Devices of bound pods that stay, surge included."""
+    leaving: int = 0
+    """Devices of bound pods that terminate."""
+    unplaced: int = 0
+    """Replicas that have waited for a device for longer than a scheduler needs."""
+    policies: tuple[str, ...] = ()
+    """Those whose budgets may bind it."""
+    drain_seconds: int = 120
+    """How long a pod of it may take to give its devices back."""
+    gone: float | None = None
+    """When its pool was deleted: until its pods have drained they still hold devices."""
+
+    @property
+    def needed(self) -> int:
+        """Return the replicas that are worth something to the pool: floor and need, in whole ones."""
+        return max(self.floor, min(self.wanted, -int(-self.need // 1)))
+
+    @property
+    def used(self) -> int:
+        """Return the devices of all bound pods."""
+        return self.staying + self.leaving
+
+    @property
+    def committed(self) -> int:
+        """Return the devices that are gone whatever is decided now: those in use, and those asked for."""
+        return max(self.asked * self.per_replica, self.staying) + self.leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one pool may have."""
+
+    entitled: int
+    """Its share, in replicas."""
+    replicas: int
+    """What it may ask for now: less than its share while others still drain."""
+    surge: bool = True
+    """Whether one replica more would fit, as a rollout without a gap needs."""
+    bound_by: str = ""
+    """GpuBudget | Cluster; empty where nothing binds."""
+    policy: str = ""
+    """Whose budget binds."""
+    limit: int = 0
+    """Devices that the budget, or the cluster, has for all its pools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """The cluster cannot place what a budget grants: what it did place, of late."""
+
+    seen: float
+    """When a pod last waited for a device."""
+    placed: tuple[tuple[float, int], ...]
+    """(time, devices of bound pods), a falling staircase: the maximum since any time."""
+
+    @property
+    def devices(self) -> int:
+        """Return what the cluster can place."""
+        return self.placed[0][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Every pool's claim and grant; claims are as of each pool's last visit."""
+
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    losing: Mapping[str, float] = field(default_factory=dict)
+    """Since when a fresh division would take replicas from a pool."""
+    pressures: Mapping[BudgetKey, Pressure] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    """Pools that were looked at, and claim nothing."""

@@ -1,0 +1,61 @@
+"""The ledger from pass to pass: claims of the pools that are due, what policies grant now, and who is to be woken."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from penstock_operator.decide.budgets.book import Budgets, settle
+from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.selectors import matching
+from penstock_operator.observed import PolicyObject, PoolLabels
+
+GRACE_SECONDS = 30.0
+"""After its drain deadline a deleted pool's pod is killed; the kubelet takes a moment."""
+
+
+def budgets_of_policies(policies: Iterable[PolicyObject]) -> Budgets:
+    """Return the devices that each policy grants, by (policy, resource)."""
+    return {
+        (one.name, budget.resource_name): budget.count
+        for one in policies
+        for budget in one.spec.gpu_budgets or ()
+    }
+
+
+def next_ledger(
+    ledger: Ledger,
+    news: Mapping[str, Claim | None],
+    policies: Sequence[PolicyObject],
+    pools: Iterable[PoolLabels],
+    now: float,
+) -> Ledger:
+    """Return the ledger after a pass that looked at the pools of `news`; `pools` are all there are."""
+    budgets = budgets_of_policies(policies)
+    if not budgets and not ledger.claims:
+        return ledger
+    dividing = [one for one in policies if one.spec.gpu_budgets]
+    known = ledger.claims.keys() | ledger.idle | news.keys()
+    alive, missing = set[str](), set[str]()
+    for one in pools:
+        alive.add(one.uid)
+        if one.uid not in known and matching(one.labels, one.namespace_labels, dividing):
+            missing.add(one.uid)
+    gone = {uid: _ghost(one, now) for uid, one in ledger.claims.items() if uid not in alive}
+    after = settle(
+        replace(ledger, idle=ledger.idle & alive), {**news, **gone}, budgets, missing, now
+    )
+    return replace(after, idle=after.idle & alive)
+
+
+def _ghost(one: Claim, now: float) -> Claim | None:
+    """Return what a deleted pool's pods still hold; None once they must have drained."""
+    if one.gone is None:
+        left = replace(one, wanted=0, floor=0, need=0.0, asked=0, unplaced=0, gone=now)
+        return replace(left, staying=0, leaving=one.used)
+    return None if now - one.gone > one.drain_seconds + GRACE_SECONDS else one
+
+
+def disturbed(before: Ledger, after: Ledger, visited: Iterable[str]) -> frozenset[str]:
+    """Return the pools whose grant changed though this pass did not visit them."""
+    changed = {uid for uid, one in after.grants.items() if before.grants.get(uid) != one}
+    changed |= before.grants.keys() - after.grants.keys()
+    return frozenset(changed.difference(visited))

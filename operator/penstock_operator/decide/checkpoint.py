@@ -1,0 +1,90 @@
+"""The law's memory in a ConfigMap of the pool's own: so that a restart, or another leader, need not begin anew.
+
+No pod mounts it. It is written at most every minute, and only when something in it has left its dead band, so an idle
+pool costs nothing. It may be deleted at any time: the law then learns again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_operator.decide.children.metadata import Manifest, memory_name, metadata
+from penstock_operator.decide.plan import ChildWrite
+from penstock_operator.decide.writes import child_write, foreign
+from penstock_operator.observed import PoolView
+
+FILE = "memory.json"
+EVERY_SECONDS = 60.0
+"""Also how long after a pool was met: until then it has learnt nothing worth keeping."""
+DEAD_BAND = 0.25
+FLOORS: Mapping[str, float] = {
+    "level": 2.0, "quantileLevel": 0.02, "imbalance": 0.3, "dispersion": 1.0, "unevenness": 0.05,
+    "largestRows": 1.0, "judged": 20.0,
+}  # fmt: skip
+"""Figures whose moving is worth a write; below this difference they have not moved."""
+MAX_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A checkpoint as it was read."""
+
+    algorithm: str
+    written: float
+    """Unix seconds."""
+    data: Mapping[str, Any]
+
+
+def held(view: PoolView) -> Held | None:
+    """Return the pool's checkpoint; None where there is none that can be read."""
+    child = view.children.get(("ConfigMap", memory_name(view.pool)))
+    if child is None or foreign(child, view.pool):
+        return None
+    text = (child.manifest.get("data") or {}).get(FILE, "")
+    try:
+        found = json.loads(text if len(text) <= MAX_BYTES else "")
+        known = Held(str(found["algorithm"]), float(found["written"]), found["data"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None  # edited by hand: the next write heals it
+    return known if isinstance(known.data, dict) else None
+
+
+def checkpoint(
+    view: PoolView, algorithm: str, data: Mapping[str, Any], now: float
+) -> ChildWrite | None:
+    """Return the write that keeps `data`, or None where it says nothing new."""
+    before = held(view)
+    if before is not None and before.algorithm == algorithm:
+        early = 0 <= now - before.written < EVERY_SECONDS
+        if early or not moved(before.data, data):
+            return None
+    child = view.children.get(("ConfigMap", memory_name(view.pool)))
+    return child_write(view.pool, child, _manifest(view, algorithm, data, now))
+
+
+def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Tell whether what was learnt has left its dead band: a figure, a start, another revision."""
+    if any(before.get(key) != after.get(key) for key in ("revision", "starts")):
+        return True
+    return any(
+        _left(before.get(key), after.get(key), floor)
+        for key, floor in FLOORS.items()
+        if key in after
+    )
+
+
+def _left(old: object, new: object, floor: float) -> bool:
+    if not isinstance(old, int | float) or not isinstance(new, int | float):
+        return old != new
+    return abs(new - old) > max(floor, DEAD_BAND * abs(old))
+
+
+def _manifest(view: PoolView, algorithm: str, data: Mapping[str, Any], now: float) -> Manifest:
+    known = {"algorithm": algorithm, "written": int(now), "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(view.pool, memory_name(view.pool)),
+        "data": {FILE: json.dumps(known, sort_keys=True, separators=(",", ":"))},
+    }

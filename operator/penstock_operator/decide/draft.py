@@ -1,0 +1,92 @@
+"""A pool in mid-pass: what its own spec and law want, before other pools' needs are weighed against it."""
+
+from dataclasses import dataclass, replace
+
+from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide.budgets.claims import claim
+from penstock_operator.decide.budgets.ledger import Claim
+from penstock_operator.decide.candidate import Shadow, carrier, continued, in_place
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_operator.decide.limits import all_obey, published
+from penstock_operator.decide.rollback.pinning import Ruling, Seen, rule
+from penstock_operator.decide.scaling.decision import Proposal, propose
+from penstock_operator.decide.schedules import Opening
+from penstock_operator.decide.standing import Standing, pinned, ruled
+from penstock_operator.decide.state import PoolMemory, remembered
+from penstock_operator.decide.templates import Pinned
+from penstock_operator.observed import Observed, PolicyObject, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the candidate of a policy makes of the same moment."""
+
+    policy: PolicyObject
+    before: Shadow | None
+    proposal: Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One pool, decided as far as it can be by itself."""
+
+    view: PoolView
+    memory: PoolMemory
+    effective: EffectiveSpec
+    pinned: Pinned
+    published: LimitsUpdate | None
+    proposal: Proposal
+    claim: Claim | None
+    standing: Standing
+    ruling: Ruling
+    trial: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is the same for all pools of one pass."""
+
+    observed: Observed
+    config: DecideConfig
+    open_now: dict[str, Opening]
+    """The schedules' open windows, by policy."""
+    now: float
+
+
+def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
+    """Return what one pool wants; `state` is what its last plan carried, None for a pool just met."""
+    observed, config, now = moment.observed, moment.config, moment.now
+    memory = remembered(state)
+    words = ruled(memory.standing.ruled, view, observed, moment.open_now)
+    policies = words.value.policies
+    template = pinned(memory.standing.pinned, view, policies, config)
+    before = published(view, memory.limits)
+    seen = Seen(memory.attainment, before is not None and all_obey(view, before), now)
+    held = (memory.watch, memory.record)
+    ruling = rule(words.value.effective, policies, view.kept, held, seen)
+    spec = ruling.effective
+    proposal = propose(spec, view, before, memory.scaling, now)
+    wish = claim(proposal, template.value.template, policies, now)
+    standing = replace(memory.standing, ruled=words, pinned=template)
+    trial = _trial(view, memory, policies, before, moment)
+    return Draft(
+        view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial
+    )
+
+
+def _trial(
+    view: PoolView,
+    memory: PoolMemory,
+    policies: tuple[PolicyObject, ...],
+    published: LimitsUpdate | None,
+    moment: Moment,
+) -> Trial | None:
+    policy = carrier(policies)
+    if policy is None:
+        return None
+    shadowed = in_place(policies, policy)
+    spec = effective(view.pool, view.namespace_labels, shadowed, {}, moment.open_now)
+    before = continued(memory.shadow, policy)
+    state = None if before is None else before.scaling
+    return Trial(policy, before, propose(spec, view, published, state, moment.now))

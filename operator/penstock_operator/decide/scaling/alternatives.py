@@ -1,0 +1,86 @@
+"""What other counts and caps would have cost, and how they would have done. Pure.
+
+Reckoned only when a decision is new, from the outlook that the law decided by: one replica less and one more, and
+half and twice the cap. Latency by the law's own tabulated chain; more demand than capacity has none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+
+from penstock_operator.decide.scaling.capacity import predicted
+from penstock_operator.decide.scaling.law import Decision, LawSettings, Outlook
+
+
+class Verdict(StrEnum):
+    """How an alternative would have done."""
+
+    MEETS_OBJECTIVE = "MeetsObjective"
+    MISSES_OBJECTIVE = "MissesObjective"
+    SATURATED = "Saturated"
+    NOT_PREDICTED = "NotPredicted"
+    """There is no objective, or the law does not foretell latencies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One other way to set the two valves."""
+
+    replicas: int
+    cap: int
+    utilization: float
+    """Demand over capacity; 1 and more is saturated."""
+    p99_seconds: float | None
+    """Predicted, of a request to a pod of mean load; None where it is saturated, or nothing foretells it."""
+    verdict: Verdict
+
+
+def alternatives(decision: Decision, settings: LawSettings) -> tuple[Alternative, ...]:
+    """Return the decision's neighbours and the decision itself, fewest replicas first; none without an outlook."""
+    outlook = decision.outlook
+    if outlook is None:
+        return ()
+    return tuple(_judged(*one, outlook, settings) for one in _choices(decision, settings))
+
+
+def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, int]]:
+    n, planned = max(decision.replicas, 1), decision.seen.planned_cap
+    cap = max(planned if planned is not None else decision.cap, 1)
+    counts = {max(n - 1, 1), n, n + 1}
+    caps = {cap // 2, 2 * cap} & set(range(max(settings.size_min, 1), settings.size_max + 1))
+    yield from sorted({(count, cap) for count in counts} | {(n, other) for other in caps})
+
+
+def _judged(replicas: int, cap: int, outlook: Outlook, settings: LawSettings) -> Alternative:
+    seconds = outlook.curve.a + outlook.curve.c * cap
+    rho = outlook.demand * seconds / (replicas * cap)
+    if outlook.dispersion is None or seconds <= 0 or rho >= 1:
+        verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED
+        return Alternative(replicas, cap, rho, None, verdict)
+    typical = seconds * outlook.p99_ratio
+    traffic = predicted.Traffic(
+        intercept=min(max(outlook.curve.a / seconds, 0.0), 1.0),
+        dispersion=outlook.dispersion / cap,
+        unevenness=outlook.unevenness * replicas,
+    )
+    ends = predicted.p99(traffic.intercept, traffic.dispersion, rho)
+    p99 = outlook.overhead_seconds + typical * ends if isfinite(ends) else None
+    verdict = _verdict(traffic, rho, typical, outlook, settings)
+    return Alternative(replicas, cap, rho, p99, verdict)
+
+
+def _verdict(
+    traffic: predicted.Traffic,
+    rho: float,
+    typical: float,
+    outlook: Outlook,
+    settings: LawSettings,
+) -> Verdict:
+    """Judge as the law does: over pods that are unequally busy, not by the mean pod alone."""
+    if settings.objective_milliseconds is None:
+        return Verdict.NOT_PREDICTED
+    spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds
+    if spare <= 0 or rho > predicted.largest_rho(traffic, spare / typical):
+        return Verdict.MISSES_OBJECTIVE
+    return Verdict.MEETS_OBJECTIVE

@@ -1,0 +1,140 @@
+"""What of the second law's memory is worth keeping through a restart, as bounded plain data and back. Pure.
+
+Kept: how long starts take, what the forecaster learnt, the plan of the cap, the shape of the traffic, and the service curve of
+the revision that serves. Not kept: windows (they fill in 20 s), holds (they begin anew: down only after a whole
+one) and whatever came after this version. Whoever may write ConfigMaps in the pool's namespace may write this too: every
+number is judged again, and the bounds on replicas hold whatever it says.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve, add, of_revision
+from penstock_operator.decide.scaling.capacity.forecast import (
+    FIRST_LEVEL,
+    KEPT_MISSES,
+    LARGEST_LEVEL,
+    LEAST_LEVEL,
+    Forecaster,
+)
+from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
+from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.counters import SUMS
+from penstock_operator.observed import measured
+
+KEPT_SECONDS = 6 * 3600.0
+"""Older memory is of another time."""
+LEVEL_SECONDS = 600.0
+"""Demand itself is believed for so long; what was learnt about it for longer."""
+SAVED_MISSES = 60
+LARGEST_SHAPE = 100.0
+Data = Mapping[str, Any]
+
+
+def saved(state: CapacityState) -> dict[str, Any]:
+    """Return the state as JSON knows it, at most about 2 KiB; nothing where nothing was learnt yet."""
+    seen = state.forecaster
+    revision, curve = _main_curve(state.curves)
+    if seen.time is None and curve is None and not state.startup.finished:
+        return {}
+    step = max(len(seen.misses) // SAVED_MISSES, 1)
+    data: dict[str, Any] = {
+        "starts": [round(one, 1) for one in state.startup.finished],
+        "level": _short(seen.level),
+        "trend": _short(seen.trend),
+        "noise": None if seen.noise is None else _short(seen.noise),
+        "misses": [_short(one) for one in seen.misses[::step]],
+        "judged": len(seen.misses),
+        "quantileLevel": round(seen.quantile_level, 4),
+        "imbalance": _short(state.imbalance),
+        "dispersion": _short(state.dispersion),
+        "unevenness": _short(state.unevenness),
+    }
+    if curve is not None:
+        data |= {"revision": revision, "largestRows": _short(curve.largest)}
+        data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
+    return data
+
+
+def restored(initial: CapacityState, data: Data, written: float, now: float) -> CapacityState:
+    """Return `initial` with what `data`, saved at `written` (Unix seconds), teaches; all or parts of it may be unusable."""
+    if not 0 <= now - written <= KEPT_SECONDS:
+        return initial
+    return replace(
+        initial,
+        startup=Startup(finished=tuple(_numbers(data.get("starts"), SHORTEST, LONGEST)[-KEPT:])),
+        forecaster=_forecaster(data, written, now),
+        curves=_curves(data, written),
+        imbalance=_shape(data.get("imbalance"), 1.0),
+        dispersion=_shape(data.get("dispersion"), 1.0),
+        unevenness=_shape(data.get("unevenness"), 0.0),
+        measured=now,
+    )
+
+
+def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
+    """Return what is known of the revision that most pods run, added up."""
+    known = Counter(one.revision for one in curves.pods.values())
+    if not known:
+        return None, None
+    revision = max(known, key=lambda one: (known[one], one or ""))
+    pods = of_revision(curves, revision)
+    whole = replace(pods[0], data=add(one.data for one in pods))
+    return revision, replace(whole, largest=max(one.largest for one in pods))
+
+
+def _forecaster(data: Data, written: float, now: float) -> Forecaster:
+    misses = _numbers(data.get("misses"), -1e12, 1e12)[-KEPT_MISSES:]
+    quantile = _number(data.get("quantileLevel"), LEAST_LEVEL, LARGEST_LEVEL)
+    learnt = Forecaster(
+        misses=tuple(misses), quantile_level=FIRST_LEVEL if quantile is None else quantile
+    )
+    level = measured(_number(data.get("level"), 0.0, 1e12))
+    if level is None or now - written > LEVEL_SECONDS:
+        return learnt
+    return replace(
+        learnt,
+        time=written,
+        begun=written - LEVEL_SECONDS,
+        level=level,
+        trend=_number(data.get("trend"), -level, level) or 0.0,
+        noise=_number(data.get("noise"), 0.0, 1e15),
+    )
+
+
+def _curves(data: Data, written: float) -> Curves:
+    """Return the curve as that of a pod that is gone: it counts while pods of its revision live."""
+    revision, sums = data.get("revision"), data.get("curve")
+    largest = _number(data.get("largestRows"), 0.0, 1e6)
+    if not isinstance(revision, str | None) or not isinstance(sums, Mapping) or largest is None:
+        return Curves()
+    known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
+    if any(one is None for one in known.values()) or not known["batches"]:
+        return Curves()
+    whole = CurveSums(**{name: one or 0.0 for name, one in known.items()})
+    past = PodCurve(revision, CurveSums(), written, CurveSums(), whole, largest)
+    return Curves(gone={revision: past})
+
+
+def _shape(value: Any, least: float) -> float:
+    found = _number(value, least, LARGEST_SHAPE)
+    return least if found is None else found
+
+
+def _numbers(values: Any, least: float, most: float) -> list[float]:
+    listed = values[:KEPT_MISSES] if isinstance(values, list) else []
+    return [one for value in listed if (one := _number(value, least, most)) is not None]
+
+
+def _number(value: Any, least: float, most: float) -> float | None:
+    """Return a number inside its range; None for anything else, NaN too."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if usable and least <= value <= most else None
+
+
+def _short(value: float) -> float:
+    """Return four significant digits."""
+    return float(f"{value:.4g}")

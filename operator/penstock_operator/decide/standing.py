@@ -1,0 +1,92 @@
+"""What stands between edits: a pool's effective spec, its template and its children follow from what people wrote.
+
+Worked out once for each edit and remembered (`memo.py`); the keys are everything that the values follow from. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock_api import names
+from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_operator.decide.family import child_names, family_writes, held_defaults
+from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.memo import Memo, recalled
+from penstock_operator.decide.plan import ChildWrite
+from penstock_operator.decide.schedules import Opening
+from penstock_operator.decide.selectors import matching
+from penstock_operator.decide.templates import Pinned, pin
+from penstock_operator.observed import Observed, PolicyObject, PoolView
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Whose word counts for a pool, and what it comes to."""
+
+    policies: tuple[PolicyObject, ...]
+    effective: EffectiveSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What stood at a pool's last pass."""
+
+    ruled: Memo[Ruled] | None = None
+    pinned: Memo[Pinned] | None = None
+    writes: Memo[tuple[ChildWrite, ...]] | None = None
+
+
+def ruled(
+    held: Memo[Ruled] | None, view: PoolView, observed: Observed, open_now: dict[str, Opening]
+) -> Memo[Ruled]:
+    """Return the effective spec, and the policies that select the pool."""
+    pool = view.pool
+    settings = view.children.get(("ConfigMap", child_name(pool)))
+    key = (
+        pool.spec, pool.labels, view.namespace_labels, observed.policies, settings, open_now.copy()
+    )  # fmt: skip
+
+    def make() -> Ruled:
+        return Ruled(
+            matching(pool.labels, view.namespace_labels, observed.policies),
+            effective(
+                pool, view.namespace_labels, observed.policies, held_defaults(view), open_now
+            ),
+        )
+
+    return recalled(held, key, make)
+
+
+def pinned(
+    held: Memo[Pinned] | None,
+    view: PoolView,
+    policies: tuple[PolicyObject, ...],
+    config: DecideConfig,
+) -> Memo[Pinned]:
+    """Return the template in force."""
+    pool = view.pool
+    restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
+    deployed = view.children.get(("Deployment", child_name(pool)))
+    key = (pool.spec, restarted, deployed, view.revisions, policies, config)
+    return recalled(held, key, lambda: pin(view, policies, config))
+
+
+def writes(
+    held: Memo[tuple[ChildWrite, ...]] | None, found: Findings, control_keys: Mapping[str, str]
+) -> Memo[tuple[ChildWrite, ...]]:
+    """Return every write that makes the pool's children what is wanted."""
+    view = found.view
+    key = (
+        view.pool.spec,
+        tuple(view.children.get(one) for one in child_names(view.pool)),
+        view.revisions,
+        tuple(pod.revision for pod in view.pods),
+        found.pinned,
+        found.count,
+        found.limits,
+        found.effective.policy_defaults,
+        found.grant is None or found.grant.surge,
+        control_keys,
+    )
+    return recalled(held, key, lambda: family_writes(found, control_keys))

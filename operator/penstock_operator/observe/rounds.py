@@ -1,0 +1,45 @@
+"""One round of questions a Prometheus a tick, however many pools there are and in however many passes they come.
+
+Pools fall due on a common grid and are visited in batches; whoever asks a server within the tick gets what the
+first one asked for, a failure too. Single-flight: a round under way is waited for, not doubled.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from penstock_operator import metrics
+from penstock_operator.observe.prometheus import Round, ask
+
+SHARED_SECONDS = 4.0
+"""Under one tick, so that no tick is served by the round of the one before."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The last round of each server, by its URL. Times are the event loop's."""
+
+    _last: dict[str, tuple[float, asyncio.Task[Round]]] = field(default_factory=dict)
+
+    async def ask(self, session: aiohttp.ClientSession, url: str) -> Round:
+        """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
+        now = asyncio.get_running_loop().time()
+        self._last = {
+            known: one
+            for known, one in self._last.items()
+            if now - one[0] < SHARED_SECONDS or not one[1].done()
+        }
+        if url not in self._last:
+            metrics.PROMETHEUS_ROUNDS.labels(url).inc()
+            task = asyncio.create_task(ask(session, url), name="round")
+            task.add_done_callback(_heard)
+            self._last[url] = (now, task)
+        # shielded: who is cancelled must not take the round from the others
+        return await asyncio.shield(self._last[url][1])
+
+
+def _heard(task: asyncio.Task[Round]) -> None:
+    """Take note of a failure that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

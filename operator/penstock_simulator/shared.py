@@ -1,0 +1,113 @@
+"""Several pools that share one GPU budget: each with its own law, pods and arrivals, on one clock. Pure.
+
+Who gets how many replicas is settled by the very `decide/budgets` that the operator runs: claims each tick, shares
+by weight and need, drains waited for. A replica is one device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from penstock_operator.decide.budgets.book import settle
+from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.scaling.law import Decision, Law
+from penstock_simulator.fleet import Fleet
+from penstock_simulator.routing import Router, Times, router
+from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
+from penstock_simulator.scrape import Scraper, law_input
+
+RESOURCE, POLICY = "simulated/device", "budget"
+
+
+@dataclass
+class Tenant:
+    """One pool, and what became of it."""
+
+    name: str
+    weight: int
+    scenario: Scenario
+    law: Law[Any]
+    arrivals: Times
+    wanted: list[int] = field(default_factory=list)
+    """By tick, as all below."""
+    granted: list[int] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    used: list[int] = field(default_factory=list)
+    """Devices held, by pods that load or drain too."""
+
+    def __post_init__(self) -> None:
+        self.fleet = Fleet(self.scenario)
+        self.router: Router = router(self.scenario, self.fleet)
+        self.scraper = Scraper(self.scenario)
+        self.state = self.law.initial(EPOCH)
+        self.limited = False
+        self.seen = 0
+
+    def claim(self, now: float) -> Claim:
+        """Take one step of the law, and say what it wants."""
+        decision = self._step(now)
+        settings = self.scenario.settings
+        wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
+        self.wanted.append(wanted)
+        need = max((one.replicas for one in decision.asked), default=float(wanted))
+        staying = len(self.fleet.staying(now))
+        return Claim(
+            uid=self.name,
+            resource=RESOURCE,
+            per_replica=1,
+            weight=self.weight,
+            floor=min(settings.min_replicas, wanted),
+            wanted=wanted,
+            need=min(need, float(wanted)),
+            asked=staying,
+            staying=staying,
+            leaving=len(self.fleet.live) - staying,
+            policies=(POLICY,),
+        )
+
+    def obey(self, ledger: Ledger, now: float) -> None:
+        """Ask for what is granted."""
+        grant = ledger.grants[self.name]
+        self.limited = grant.replicas < self.wanted[-1]
+        self.fleet.scale(grant.replicas, now)
+        self.granted.append(grant.entitled)
+        self.asked.append(grant.replicas)
+        self.used.append(len(self.fleet.live))
+
+    def live(self, now: float, until: float) -> None:
+        """Serve what comes until the next tick."""
+        upto = int(np.searchsorted(self.arrivals, until, side="left"))
+        self.router.advance(self.arrivals[self.seen : upto], now, until)
+        self.fleet.release(until)
+        self.seen = upto
+
+    def _step(self, now: float) -> Decision:
+        self.scraper.scrape(self.fleet, now)
+        signals = self.scraper.signals(now)
+        seen = law_input(self.scenario, self.fleet, signals, now, limited=self.limited)
+        self.state, decision = self.law.step(self.state, seen, EPOCH + now)
+        cap = min(max(decision.cap, 1), self.scenario.settings.size_max)
+        if cap != self.fleet.cap:
+            self.fleet.set_cap(cap)
+        return decision
+
+
+def share(tenants: Sequence[Tenant], devices: int, seconds: float) -> None:
+    """Let all pools live side by side under a budget of `devices`; what became of each is in it."""
+    ledger = Ledger()
+    for index in range(int(seconds // TICK_SECONDS)):
+        now = index * TICK_SECONDS
+        claims = {one.name: one.claim(now) for one in tenants}
+        ledger = settle(ledger, claims, {(POLICY, RESOURCE): devices}, (), EPOCH + now)
+        for one in tenants:
+            one.obey(ledger, now)
+            one.live(now, now + TICK_SECONDS)
+
+
+def turns(counts: Sequence[int]) -> int:
+    """Return how often a count turned: up after down, or down after up."""
+    moves = [after - before for before, after in pairwise(counts) if after != before]
+    return sum((one > 0) != (other > 0) for one, other in pairwise(moves))

@@ -1,0 +1,1 @@
+"""Who is calling: API keys, tenants, priorities and rates (RUNTIME.md, Who is calling)."""

@@ -1,0 +1,123 @@
+"""From a request's headers to its caller. A header may lower what a key grants, never raise it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Final
+
+from penstock_runtime.callers.keys import ApiKey, KeyRing
+from penstock_runtime.callers.rate import Bucket
+from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
+
+HEADER_TENANT: Final = "X-Penstock-Tenant"
+HEADER_PRIORITY: Final = "X-Penstock-Priority"
+RELOAD_SECONDS: Final = 2.0
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and what is granted."""
+
+    tenant: str = ""
+    best_priority: int = 1
+    priority: int = 0
+    """Asked for by a header that is believed; 0: not."""
+    max_tokens: int | None = None
+
+    def granted_priority(self, asked: int | None) -> int:
+        """Return the class of a request whose body asks for `asked` (0 or None: it does not)."""
+        wanted = max(self.priority, asked or 0)
+        if not wanted:
+            return self.best_priority if self.best_priority > 1 else 0
+        return max(wanted, self.best_priority)
+
+
+ANYBODY: Final = Caller()
+
+
+class Callers:
+    """Owns the keys' rates; without keys everybody is let in, and known only through trusted proxies."""
+
+    def __init__(
+        self, ring: KeyRing | None, trusted: tuple[Network, ...], now: Callable[[], float]
+    ) -> None:
+        self._ring = ring
+        self._trusted = trusted
+        self._now = now
+        self._buckets: dict[tuple[str, float], Bucket] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing is asked of anybody, and nothing believed."""
+        return self._ring is None and not self._trusted
+
+    async def watch(self, every_seconds: float = RELOAD_SECONDS) -> None:
+        """Read the keys again and again, off the event loop; runs for ever."""
+        while self._ring is not None:
+            await asyncio.to_thread(self._ring.reload)
+            await asyncio.sleep(every_seconds)
+
+    def identify(self, headers: Mapping[str, str], remote: str | None) -> Caller:
+        """Return who calls, having spent one request of the key's rate.
+
+        Raises:
+            Unauthenticated: keys are needed and none that is known was presented.
+            RateExceeded: this key's requests come too fast.
+            BadInput: a believed header is no number.
+        """
+        if self._ring is not None:
+            return self._by_key(self._ring, headers)
+        if not self._is_trusted(remote):
+            return ANYBODY
+        return _lowered(Caller(tenant=headers.get(HEADER_TENANT, "")[:128]), headers)
+
+    def _by_key(self, ring: KeyRing, headers: Mapping[str, str]) -> Caller:
+        key = ring.find(_presented(headers))
+        if key is None:
+            raise Unauthenticated(
+                "send a valid API key in Authorization: Bearer, or in X-Api-Key",
+                field="Authorization",
+            )
+        self._spend(key)
+        caller = Caller(key.tenant, key.best_priority, max_tokens=key.max_tokens)
+        return _lowered(caller, headers)
+
+    def _spend(self, key: ApiKey) -> None:
+        rate = key.requests_per_minute
+        if rate is None:
+            return
+        now = self._now()
+        bucket = self._buckets.setdefault((key.key, rate), Bucket(rate, now))
+        wait = bucket.take(now)
+        if wait > 0:
+            raise RateExceeded(
+                f"this key may send {rate:g} requests a minute: send fewer",
+                retry_after_seconds=wait,
+            )
+
+    def _is_trusted(self, remote: str | None) -> bool:
+        if not self._trusted or remote is None:
+            return False
+        address = ip_address(remote.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        return any(mapped in network for network in self._trusted)
+
+
+def _presented(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("X-Api-Key", "")
+
+
+def _lowered(caller: Caller, headers: Mapping[str, str]) -> Caller:
+    text = headers.get(HEADER_PRIORITY)
+    if text is None:
+        return caller
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise BadInput(
+            f"{HEADER_PRIORITY} {text[:40]!r} must be a whole number from 1 (highest)",
+            field=HEADER_PRIORITY,
+        )
+    return replace(caller, priority=int(text))

@@ -1,0 +1,90 @@
+"""A small Llama, trained on the corpus until it knows it by heart."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from penstock_runtime.demo_model.text import END, exchanges
+from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+
+POSITIONS: Final = 1024
+ROWS: Final = 12
+LEARNING_RATE: Final = 4e-3
+GOOD_LOSS: Final = 0.04
+"""By heart: more would only take time."""
+
+
+def make_model(seed: int = 0) -> LlamaForCausalLM:
+    """Return the model, untrained: a million parameters."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=1024,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=POSITIONS,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    return LlamaForCausalLM(config)
+
+
+def train(
+    model: LlamaForCausalLM,
+    tokenizer: Tokenizer,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[int, float]:
+    """Train for `seconds`, or until the loss is good; return how many steps it took and the last loss."""
+    rows = [tokenizer.encode(one.written()).ids for one in exchanges()]
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.01)
+    draw = torch.Generator().manual_seed(0)
+    began, step, loss = clock(), 0, float("inf")
+    while (spent := clock() - began) < seconds and loss > GOOD_LOSS:
+        rate = LEARNING_RATE * min(1.0, (step + 1) / 20) * max(0.05, 1 - spent / seconds)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        chosen = torch.randperm(len(rows), generator=draw)[:ROWS].tolist()
+        ids, labels = _padded([rows[one] for one in chosen])
+        output: Any = model(input_ids=ids, labels=labels, attention_mask=(labels != -100).long())
+        output.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        newest = float(output.loss.detach())
+        loss = newest if step == 0 else 0.8 * loss + 0.2 * newest
+        step += 1
+    return step, loss
+
+
+def _padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Return ids and labels of equal length; what is padding has no label."""
+    longest = max(map(len, rows))
+    ids = torch.zeros((len(rows), longest), dtype=torch.long)
+    labels = torch.full((len(rows), longest), -100)
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = torch.tensor(row)
+        labels[place, : len(row)] = torch.tensor(row)
+    return ids, labels
+
+
+def make_demo_model(folder: Path, seconds: float) -> tuple[int, float]:
+    """Write a trained model with its tokenizer to `folder`; return steps and loss."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = make_tokenizer()
+    model = make_model()
+    steps, loss = train(model.train(), tokenizer, seconds)
+    model.generation_config.eos_token_id = tokenizer.token_to_id(END)
+    model.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
+    return steps, loss

@@ -1,0 +1,113 @@
+"""Who is held, and what is to be told: every request that is opened gets exactly one end."""
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from penstock_runtime.generation.messages import (
+    ChoiceFinished,
+    Ended,
+    Event,
+    FinishReason,
+    Generate,
+    Generated,
+    TokensEmitted,
+    Usage,
+)
+from penstock_runtime.generation.sequence import SampledToken, Sequence
+from penstock_runtime.request import Cancelled, Expired, Failed
+
+
+@dataclass(slots=True)
+class _Held:
+    sequences: list[Sequence]
+    unfinished: set[int] = field(default_factory=set)
+    """Choices."""
+
+
+class Book:
+    """Opens and ends requests, and collects the events of a step in order."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._events: list[Event] = []
+        self._uids = count()
+
+    def open(self, message: Generate) -> list[Sequence]:
+        """Return the new request's sequences, one a choice; its id must not be held (ValueError)."""
+        if message.id in self._held:
+            raise ValueError(f"request id '{message.id}' is already held: ids must be unique")
+        sequences = [self._sequence(message, choice) for choice in range(message.n)]
+        self._held[message.id] = _Held(sequences, set(range(message.n)))
+        return sequences
+
+    def _sequence(self, message: Generate, choice: int) -> Sequence:
+        return Sequence(
+            uid=next(self._uids),
+            request_id=message.id,
+            choice=choice,
+            ids=list(message.prompt),
+            prompt_tokens=len(message.prompt),
+            params=message.params,
+            seed=message.params.seed or 0,
+            arrived=message.arrived,
+            deadline=message.deadline,
+            priority=message.priority,
+            tenant=message.tenant,
+            salt=message.salt,
+        )
+
+    def held(self) -> list[str]:
+        """Return the ids of all that has not ended."""
+        return list(self._held)
+
+    def holds(self, sequence: Sequence) -> bool:
+        """Return whether this choice has not finished and its request has not ended."""
+        held = self._held.get(sequence.request_id)
+        return held is not None and sequence.choice in held.unfinished
+
+    def sequence(self, name: str, choice: int) -> Sequence | None:
+        """Return a choice that is not finished, or None."""
+        held = self._held.get(name)
+        return held.sequences[choice] if held is not None and choice in held.unfinished else None
+
+    def tell(self, sequence: Sequence, sampled: SampledToken) -> None:
+        """Note a token for the client."""
+        logprobs = () if sampled.logprob is None else (sampled.logprob,)
+        self._events.append(
+            TokensEmitted(sequence.request_id, sequence.choice, (sampled.token,), logprobs)
+        )
+
+    def finish(self, sequence: Sequence, now: float) -> None:
+        """Note that a choice has all its tokens; with the last choice its request ends."""
+        name, held = sequence.request_id, self._held[sequence.request_id]
+        reason = sequence.finished or FinishReason.STOP
+        held.unfinished.discard(sequence.choice)
+        self._events.append(ChoiceFinished(name, sequence.choice, reason, sequence.stop_id))
+        if not held.unfinished:
+            del self._held[name]
+            self._events.append(Ended(name, Generated(_usage(held.sequences, now))))
+
+    def end(self, name: str, end: Failed | Expired | Cancelled) -> list[Sequence]:
+        """End a request before its time; return its unfinished sequences, none if it was not held."""
+        held = self._held.pop(name, None)
+        if held is None:
+            return []
+        self._events.append(Ended(name, end))
+        return [held.sequences[choice] for choice in sorted(held.unfinished)]
+
+    def collect(self) -> tuple[Event, ...]:
+        """Return the events since the last call."""
+        events, self._events = tuple(self._events), []
+        return events
+
+
+def _usage(sequences: list[Sequence], now: float) -> Usage:
+    first = sequences[0]
+    began = min((s.first_step_at for s in sequences if s.first_step_at is not None), default=now)
+    return Usage(
+        prompt_tokens=first.prompt_tokens,
+        completion_tokens=sum(s.output_tokens + (s.stop_id is not None) for s in sequences),
+        cached_tokens=first.cached_tokens,
+        queue_seconds=began - first.arrived,
+        preemptions=sum(s.preemptions for s in sequences),
+    )

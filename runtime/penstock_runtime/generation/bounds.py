@@ -1,0 +1,34 @@
+"""What may enter: a request that can never fit is refused at the door with the number that was exceeded."""
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.generation.limits import GenerationInfo
+
+
+def longest(info: GenerationInfo) -> int:
+    """Return the most tokens, prompt and answer, that one sequence can have in an otherwise empty cache."""
+    return min(info.max_model_len, info.kv.tokens)
+
+
+def grant(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> int:
+    """Return how many tokens may be generated after the prompt; None asks for all that fits.
+
+    Raises:
+        BadInput: no token fits after the prompt, or `max_tokens` is more than fits.
+    """
+    bound = longest(info)
+    room = bound - prompt_tokens
+    if prompt_tokens < 1:
+        raise BadInput("the prompt must have at least 1 token, got 0", field="prompt")
+    if room < 1:
+        raise BadInput(
+            f"the prompt has {prompt_tokens} tokens, but this model holds {bound} with the answer:"
+            f" shorten it to at most {bound - 1}",
+            field="prompt",
+        )
+    if max_tokens is not None and max_tokens > room:
+        raise BadInput(
+            f"max_tokens must be at most {room} after a prompt of {prompt_tokens} tokens (this model"
+            f" holds {bound}), got {max_tokens}",
+            field="max_tokens",
+        )
+    return room if max_tokens is None else max_tokens

@@ -1,0 +1,62 @@
+"""The service curve of generation: sums over settled steps of x = (1, p/256, d, k/4096, t).
+
+p are prefill tokens, d decode rows, k KV tokens read, t device seconds. From the 15 products of the upper
+triangle any least squares of t on (1, p, d, k) follows. Warm-up, captures and swaps do not count.
+"""
+
+from dataclasses import dataclass
+
+PREFILL_UNIT = 256.0
+KV_UNIT = 4096.0
+EPOCH_STEPS = 2**16
+"""Then the sums begin anew, so that float64 stays exact enough and old days fade; the last epoch is kept."""
+TERMS = 5
+PRODUCTS = TERMS * (TERMS + 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSums:
+    """The sums of one epoch: row by row of the upper triangle of sum(x x^T), 15 values."""
+
+    epoch: int
+    sums: tuple[float, ...]
+
+
+class GenerationCurve:
+    """Running sums; float64."""
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._sums = [0.0] * PRODUCTS
+        self._previous: GenerationSums | None = None
+
+    def note(self, prefill_tokens: int, decode_rows: int, kv_tokens: int, seconds: float) -> None:
+        """Count one settled step."""
+        if self._sums[0] >= EPOCH_STEPS:
+            self._previous = self.sums()
+            self._epoch += 1
+            self._sums = [0.0] * PRODUCTS
+        x = (1.0, prefill_tokens / PREFILL_UNIT, float(decode_rows), kv_tokens / KV_UNIT, seconds)
+        at = 0
+        for row in range(TERMS):
+            for column in range(row, TERMS):
+                self._sums[at] += x[row] * x[column]
+                at += 1
+
+    def sums(self) -> GenerationSums:
+        """Return the running epoch's sums."""
+        return GenerationSums(self._epoch, tuple(self._sums))
+
+    def previous(self) -> GenerationSums | None:
+        """Return the last whole epoch's sums, if there is one."""
+        return self._previous
+
+    def mean_seconds(self) -> float:
+        """Return the mean step of the running epoch, 0 before the first."""
+        return self._sums[4] / self._sums[0] if self._sums[0] else 0.0
+
+    def mean_tokens(self) -> float:
+        """Return the mean number of tokens a step, at least 1."""
+        if not self._sums[0]:
+            return 1.0
+        return max(1.0, (self._sums[1] * PREFILL_UNIT + self._sums[2]) / self._sums[0])

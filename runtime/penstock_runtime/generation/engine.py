@@ -1,0 +1,233 @@
+"""One generation engine's state: who is held, what was told, the limits in force. Every request ends once.
+
+Knows no thread, no clock of its own, no socket and no tensor: messages, results and `now` come in, plans and
+`Stepped` values go out. Who runs is the scheduler's to say; what a token means is said here.
+"""
+
+from typing import assert_never
+
+from penstock_runtime.generation.book import Book
+from penstock_runtime.generation.curve import GenerationCurve
+from penstock_runtime.generation.drawing import sampling_inputs
+from penstock_runtime.generation.grammar import GrammarSource
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.limits import GenerationInfo
+from penstock_runtime.generation.messages import (
+    Cancel,
+    Drain,
+    FinishReason,
+    Generate,
+    GenerationReport,
+    SetLimits,
+    Stepped,
+    StepReport,
+    Stop,
+    ToGeneration,
+)
+from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
+from penstock_runtime.generation.scheduling import Scheduler
+from penstock_runtime.generation.sequence import SampledToken, Sequence
+from penstock_runtime.models.base import describe
+from penstock_runtime.request import Cancelled, Expired, Failed
+
+
+class GenerationEngine:
+    """Iteration-level batching: a plan a step, `settle` for every plan, in order."""
+
+    def __init__(
+        self, info: GenerationInfo, scheduler: Scheduler, grammars: GrammarSource | None = None
+    ) -> None:
+        self._info = info
+        self._scheduler = scheduler
+        self._grammars = grammars
+        self._book = Book()
+        self._curve = GenerationCurve()
+        self._draining: Drain | None = None
+        self._step: StepReport | None = None
+        self._generated_tokens = 0
+        self._busy_seconds = 0.0
+        self._told: tuple[int, int, int] | None = None
+
+    # -- in
+
+    def take(self, message: ToGeneration, now: float) -> None:
+        """Take one message in; its effects hold from the next plan on."""
+        match message:
+            case Generate():
+                self._admit(message, now)
+            case Cancel(ids):
+                for name in ids:
+                    self._end(name, Cancelled())
+            case Stop(choices):
+                for name, choice in choices:
+                    self._stop(name, choice, now)
+            case SetLimits(limits):
+                self._scheduler.set_limits(limits, now)
+            case Drain():
+                self._draining = message
+                self._shed(now)
+            case _:
+                assert_never(message)
+
+    def _admit(self, message: Generate, now: float) -> None:
+        sequences = self._book.open(message)
+        draining = self._draining
+        if draining is not None and not self._reaches(sequences[0], draining.deadline, now):
+            self._end(message.id, self._refusal(draining))
+            return
+        try:
+            self._start_grammar(message, sequences)
+        except ValueError as error:
+            self._end(message.id, Failed(f"the grammar does not compile: {error}"))
+            return
+        for sequence in sequences:
+            self._scheduler.add(sequence, now)
+
+    def _start_grammar(self, message: Generate, sequences: list[Sequence]) -> None:
+        if message.grammar is None:
+            return
+        if self._grammars is None:
+            raise ValueError("this engine has no grammars")
+        for sequence in sequences:
+            sequence.grammar = self._grammars.start(message.grammar)
+
+    def _stop(self, name: str, choice: int, now: float) -> None:
+        sequence = self._book.sequence(name, choice)
+        if sequence is not None:
+            sequence.finished = FinishReason.STOP
+            self._scheduler.remove(sequence)
+            self._book.finish(sequence, now)
+
+    def _end(self, name: str, end: Cancelled | Expired | Failed) -> None:
+        """End a whole request that is still held."""
+        for sequence in self._book.end(name, end):
+            self._scheduler.remove(sequence)
+
+    def _shed(self, now: float) -> None:
+        """While draining: what waits and never ran is refused, what is left at the deadline fails."""
+        if self._draining is None:
+            return
+        refusal = self._refusal(self._draining)
+        overdue = now >= self._draining.deadline
+        names = (
+            self._book.held()
+            if overdue
+            else [
+                sequence.request_id
+                for sequence in self._scheduler.waiting_in_order()
+                if not self._reaches(sequence, self._draining.deadline, now)
+            ]
+        )
+        for name in names:
+            self._end(name, refusal)
+
+    def _reaches(self, sequence: Sequence, deadline: float, now: float) -> bool:
+        """Whether a waiting sequence, once it runs, is predicted to finish: at the pace of recent steps."""
+        left = sequence.params.max_tokens - sequence.output_tokens
+        return now + left * self._curve.mean_seconds() < deadline
+
+    @staticmethod
+    def _refusal(drain: Drain) -> Failed:
+        return Failed("draining", drain.retry_after_seconds)
+
+    # -- a step
+
+    def plan(self, now: float) -> StepPlan | Idle:
+        """Expire what is overdue, then return the next step."""
+        for sequence in list(self._scheduler.expired(now)):
+            self._end(sequence.request_id, Expired(now - sequence.arrived))
+        if self._draining is not None and now >= self._draining.deadline:
+            self._shed(now)
+        return self._scheduler.plan(now)
+
+    def sampling_inputs(self, plan: StepPlan) -> SamplingInputs:
+        """Return what the sampler needs for `plan`; all plans before it must be settled."""
+        return sampling_inputs(plan)
+
+    def needs_settled(self, plan: StepPlan) -> bool:
+        """Return whether `sampling_inputs(plan)` must wait for the plans before it."""
+        return any(
+            row.samples and (row.sequence.params.needs_counts or row.sequence.grammar is not None)
+            for row in plan.rows
+        )
+
+    def predicted_seconds(self, plan: StepPlan) -> float:
+        """Return how long `plan` should take."""
+        return self._curve.mean_seconds() * max(1.0, plan.tokens / self._curve.mean_tokens())
+
+    def settle(self, result: StepResult, now: float, idle_seconds: float = 0.0) -> None:
+        """Take in what became of a plan: tokens to their sequences, ends to their requests."""
+        plan, ended = result.plan, list[Sequence]()
+        for index, row in enumerate(plan.rows):
+            sequence = row.sequence
+            if not self._book.holds(sequence):
+                continue
+            if index in result.failed:
+                self._fail(sequence, result.failed[index])
+                continue
+            token = result.sampled[index]
+            if token is not None and self._accept(sequence, token):
+                ended.append(sequence)
+        for sequence in ended:
+            self._scheduler.remove(sequence)
+            self._book.finish(sequence, now)
+        self._scheduler.settle(plan, result.failed)
+        self._count(result, idle_seconds)
+
+    def _accept(self, sequence: Sequence, sampled: SampledToken) -> bool:
+        """Append the token and tell it; return whether the choice has ended."""
+        self._generated_tokens += 1
+        try:
+            reason = sequence.append(sampled.token)
+        except Exception as error:  # noqa: BLE001  a grammar's library may raise anything; the engine lives
+            self._fail(sequence, f"the grammar failed: {describe(error)}")
+            return False
+        if sequence.stop_id is None:
+            self._book.tell(sequence, sampled)
+        return reason is not None
+
+    def _fail(self, sequence: Sequence, reason: str) -> None:
+        self._end(sequence.request_id, Failed(reason))
+
+    def fail_plan(self, plan: StepPlan, reason: str, now: float) -> None:
+        """Settle a plan that raised: its requests fail, everybody else goes on."""
+        rows = range(len(plan.rows))
+        self.settle(StepResult(plan, [None for _ in rows], dict.fromkeys(rows, reason), 0.0), now)
+
+    def _count(self, result: StepResult, idle_seconds: float) -> None:
+        plan = result.plan
+        prefill = sum(row.count for row in plan.rows if row.count > 1 or not row.samples)
+        decode = sum(1 for row in plan.rows if row.count == 1 and row.samples)
+        kv_tokens = sum(row.start + row.count for row in plan.rows)
+        self._busy_seconds += result.seconds
+        self._step = StepReport(prefill, decode, kv_tokens, result.seconds, idle_seconds)
+        if plan.rows and not (plan.swap_in or plan.swap_out or result.failed):
+            self._curve.note(prefill, decode, kv_tokens, result.seconds)
+
+    # -- out
+
+    def settled(self) -> Stepped | None:
+        """Return what was told since the last call, or None when nothing is worth telling."""
+        events, step = self._book.collect(), self._step
+        scheduled = self._scheduler.report()
+        state = (scheduled.generation, scheduled.running, scheduled.surplus)
+        if not events and step is None and state == self._told:
+            return None
+        self._told, self._step = state, None
+        return Stepped(events, step, self.report())
+
+    def report(self) -> GenerationReport:
+        """Return the engine as it stands."""
+        scheduled = self._scheduler.report()
+        return GenerationReport(
+            **{name: getattr(scheduled, name) for name in scheduled.__slots__},
+            generated_tokens=self._generated_tokens,
+            busy_seconds=self._busy_seconds,
+            curve=self._curve.sums(),
+            previous_curve=self._curve.previous(),
+        )
+
+    def fail_all(self, reason: str, retry_after_seconds: float) -> None:
+        """End everything that is held: the engine is about to close."""
+        for name in self._book.held():
+            self._end(name, Failed(reason, retry_after_seconds))

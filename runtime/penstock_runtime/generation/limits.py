@@ -1,0 +1,68 @@
+"""The live limits of generation, and what a model's KV cache holds."""
+
+from dataclasses import dataclass
+
+from penstock_api.limits import Discipline, Lowering, Preemption
+
+__all__ = ["GenerationInfo", "GenerationLimits", "KVSpec", "Lowering", "Preemption"]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationLimits:
+    """What the engine obeys from the next plan on, under one generation."""
+
+    generation: int
+    max_batch_size: int
+    """Running sequences."""
+    max_batched_tokens: int
+    """Tokens a step; at least `max_batch_size`, so that every running sequence can decode."""
+    max_queue_depth: int
+    discipline: Discipline
+    preemption: Preemption
+    lowering: Lowering = Lowering.FINISH
+
+
+@dataclass(frozen=True, slots=True)
+class KVSpec:
+    """The paged cache as the step laid it out at load. Sizes are counts unless they say bytes."""
+
+    block_tokens: int
+    """Positions a block holds, in every layer."""
+    blocks: int
+    """On the device."""
+    host_blocks: int
+    """On the host, for swap; 0: none, so preemption recomputes."""
+    block_bytes: int
+    sliding_windows: tuple[int, ...] = ()
+    """Windows of the sliding layer groups; full layers have none. All groups share one block table."""
+
+    @property
+    def tokens(self) -> int:
+        """Return how many positions the device holds."""
+        return self.blocks * self.block_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationInfo:
+    """What a loaded generative model says of itself."""
+
+    name: str
+    backend: str
+    """What computes: `cpu`, `cuda:NVIDIA H200`."""
+    attention: str
+    """The attention backend that the start-up probe chose."""
+    dtype: str
+    vocabulary: int
+    max_model_len: int
+    """Positions that one sequence may have: the model's own bound, or what the cache holds if that is less."""
+    kv: KVSpec
+    stop_ids: tuple[int, ...]
+    """The model's own (generation_config.json, else config.json)."""
+    max_running: int
+    """The most sequences that any limit may allow."""
+    revision: str
+    """Of the weights: part of every prefix hash."""
+    prefill_token_seconds: float = 50e-6
+    """Measured at load, as is the next: what decides between swapping and computing again."""
+    copied_block_seconds: float = 20e-6
+    """One block, one way."""

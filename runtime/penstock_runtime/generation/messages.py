@@ -1,0 +1,196 @@
+"""What crosses between the HTTP side and the generation engine: one message a step each way.
+
+HTTP side to engine: `Generate`, `Cancel`, `Stop`, `SetLimits`, `Drain`. Engine to HTTP side: `Stepped`, or
+`EngineDied` (of `link.messages`) as the last. Every value is picklable and holds plain data only.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock_runtime.generation.curve import GenerationSums
+from penstock_runtime.generation.grammar import GrammarSpec
+from penstock_runtime.generation.limits import GenerationLimits
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.request import Cancelled, Expired, Failed
+
+# -- in
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """An admitted request. `id` is unique among those the engine holds, made by the HTTP side."""
+
+    id: str
+    prompt: tuple[int, ...]
+    """At least one token; `bounds.grant` has said that it fits."""
+    params: SamplingParams
+    """With a seed, drawn by the HTTP side where the client gave none."""
+    arrived: float
+    """Of the monotonic clock, as `deadline`."""
+    n: int = 1
+    deadline: float | None = None
+    """Passed while it waits, it ends Expired; a running generation is ended Expired too."""
+    priority: int = 0
+    tenant: str = ""
+    salt: str = ""
+    """Prefixes are shared only between equal salts: the tenant, unless the pool shares across tenants."""
+    grammar: GrammarSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Their clients went away: they end Cancelled; those already ended are ignored."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The HTTP side has all it wants of these choices (a stop string): they finish with reason STOP."""
+
+    choices: tuple[tuple[str, int], ...]
+    """Request id and choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimits:
+    """Obey these from the next plan on."""
+
+    limits: GenerationLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Serve what is predicted to finish by `deadline`; the rest, and what is left then, ends Failed."""
+
+    deadline: float
+    retry_after_seconds: float
+
+
+ToGeneration = Generate | Cancel | Stop | SetLimits | Drain
+
+# -- out
+
+
+class FinishReason(StrEnum):
+    """Why a choice ended well; OpenAI's words."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """One chosen token's log-probability and the likeliest alternatives, best first."""
+
+    chosen: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokensEmitted:
+    """New tokens of one choice, in order; a stop id is not among them (`ChoiceFinished.stop_id`)."""
+
+    id: str
+    choice: int
+    tokens: tuple[int, ...]
+    logprobs: tuple[Logprob, ...] = ()
+    """As many as tokens, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceFinished:
+    """One choice has all its tokens; its last `TokensEmitted` came before or with it."""
+
+    id: str
+    choice: int
+    reason: FinishReason
+    stop_id: int | None = None
+    """The stop id that was sampled; None: another reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request cost."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    """Of all choices, stop ids included."""
+    cached_tokens: int
+    """Of the prompt, found in the prefix cache when it was first scheduled."""
+    queue_seconds: float
+    """From arrival to its first step."""
+    preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """All choices have finished."""
+
+    usage: Usage
+
+
+GenerationEnd = Generated | Failed | Expired | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request's one end; nothing follows for this id."""
+
+    id: str
+    end: GenerationEnd
+
+
+Event = TokensEmitted | ChoiceFinished | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One settled step."""
+
+    prefill_tokens: int
+    decode_rows: int
+    kv_tokens: int
+    """Positions of cached keys and values that its rows read."""
+    seconds: float
+    """Device time."""
+    idle_seconds: float
+    """Device idle before it, while something could have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationReport:
+    """The engine as it stands after a step."""
+
+    waiting: int
+    running: int
+    preempted: int
+    """Of the waiting: those that ran before."""
+    generation: int
+    """Of the limits that the plan in force obeys."""
+    converging: bool
+    """Whether more run than the cap allows (`Finish`)."""
+    surplus: int
+    """How many more."""
+    free_blocks: int
+    cached_blocks: int
+    used_blocks: int
+    preemptions: int
+    """Ever, as the two below."""
+    recomputed_tokens: int
+    swapped_blocks: int
+    prefix_hit_tokens: int
+    prefix_asked_tokens: int
+    generated_tokens: int
+    busy_seconds: float
+    curve: GenerationSums
+    previous_curve: GenerationSums | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Everything that one step told, in order; `step` is None where no step was run."""
+
+    events: tuple[Event, ...]
+    step: StepReport | None
+    report: GenerationReport

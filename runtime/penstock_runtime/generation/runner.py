@@ -1,0 +1,47 @@
+"""Where steps run: in the engine's own thread, or in one beside it so that planning hides behind the device."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.stepping import Step
+
+
+class InlineRunner:
+    """Depth 0: `submit` returns when the step is done."""
+
+    depth = 0
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> "Future[StepResult]":
+        """As `loop.Runner.submit`."""
+        result: Future[StepResult] = Future()
+        try:
+            result.set_result(self._step.run(plan, inputs))
+        except Exception as error:  # noqa: BLE001  handed to whoever asks for the result
+            result.set_exception(error)
+        return result
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ThreadRunner:
+    """Depth 1: one thread of its own, in which the step must also have been opened."""
+
+    depth = 1
+
+    def __init__(self, step: Step, thread: ThreadPoolExecutor) -> None:
+        self._step = step
+        self._thread = thread
+
+    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> "Future[StepResult]":
+        """As `loop.Runner.submit`."""
+        return self._thread.submit(self._step.run, plan, inputs)
+
+    def close(self) -> None:
+        """As `loop.Runner.close`."""
+        self._thread.shutdown(wait=True)

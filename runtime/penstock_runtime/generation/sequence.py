@@ -1,0 +1,106 @@
+"""One choice of one request, with all the state that generation needs: nothing of it lives in a slot or a step.
+
+A sequence's KV can be thrown away at any time: `ids` hold prompt and output, a resume feeds them as prompt,
+and only the position after the last known id is ever sampled.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from penstock_runtime.generation.grammar import Grammar
+from penstock_runtime.generation.messages import FinishReason, Logprob
+from penstock_runtime.generation.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRef:
+    """A token that a step in flight will sample: known to the device before it is known to the host."""
+
+    step: int
+    """`StepPlan.number`."""
+    row: int
+    """Index into that plan's `rows`."""
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Mutable; compared by identity. Who writes what: the engine `ids` and ends, the scheduler the rest."""
+
+    uid: int
+    """Unique in the engine's life."""
+    request_id: str
+    choice: int
+    ids: list[int]
+    """Prompt, then output: every token that is known. Grows only by `append`."""
+    prompt_tokens: int
+    params: SamplingParams
+    seed: int
+    """With the choice and the position this fixes every draw."""
+    arrived: float
+    deadline: float | None = None
+    priority: int = 0
+    tenant: str = ""
+    salt: str = ""
+    grammar: Grammar | None = None
+    grammar_complete: bool = False
+
+    counts: Counter[int] = field(default_factory=Counter)
+    """Of output ids, for penalties; kept only where `params.needs_counts`."""
+    unknown: TokenRef | None = None
+    """The one token that is being sampled for it, if a step in flight does so."""
+    computed: int = 0
+    """Positions whose keys and values are in its blocks, or will be once the steps in flight have run."""
+    cached_tokens: int = 0
+    """Prompt tokens that the prefix cache had when it first ran."""
+    first_step_at: float | None = None
+    preemptions: int = 0
+    finished: FinishReason | None = None
+    stop_id: int | None = None
+
+    @property
+    def length(self) -> int:
+        """Return the number of tokens, the unknown one included."""
+        return len(self.ids) + (self.unknown is not None)
+
+    @property
+    def output_tokens(self) -> int:
+        """Return how many known tokens were generated."""
+        return len(self.ids) - self.prompt_tokens
+
+    @property
+    def to_compute(self) -> int:
+        """Return how many positions must be fed before the next token can be sampled; 1 is a decode."""
+        return self.length - self.computed
+
+    @property
+    def at_last_token(self) -> bool:
+        """Return whether the token in flight is the last that `max_tokens` allows: plan no more."""
+        return self.length - self.prompt_tokens >= self.params.max_tokens
+
+    def append(self, token: int) -> FinishReason | None:
+        """Take in the sampled `token` and return why the choice ends with it, or None if it goes on.
+
+        A stop id is not appended. With a complete grammar the choice ends too. `unknown` is the
+        scheduler's: it may by now name a token of the step after this one.
+        """
+        if token in self.params.stop_ids and self.output_tokens >= self.params.min_tokens:
+            self.finished, self.stop_id = FinishReason.STOP, token
+            return self.finished
+        self.ids.append(token)
+        if self.params.needs_counts:
+            self.counts[token] += 1
+        if self.grammar is not None:
+            self.grammar_complete = self.grammar.accept(token)
+        if self.grammar_complete:
+            self.finished = FinishReason.STOP
+        elif self.output_tokens >= self.params.max_tokens:
+            self.finished = FinishReason.LENGTH
+        return self.finished
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """What a step drew for one row."""
+
+    token: int
+    logprob: Logprob | None = None

@@ -1,0 +1,122 @@
+"""Gather and SDPA: copies each row's keys and values out of their blocks. Slow and always there."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from penstock_runtime.generation.step.attention.base import Geometry, LayerRule
+from penstock_runtime.generation.step.packed import Packed
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows that one call attends for: all decode rows padded to the longest, or one chunk of a prompt."""
+
+    tokens: slice | torch.Tensor
+    """Which of the step's T."""
+    rows: int
+    queries: int
+    """A row."""
+    slots: torch.Tensor
+    """[rows, longest]: where the keys are."""
+    ahead: torch.Tensor
+    """[rows, queries, longest]: query position minus key position; negative is the future or padding."""
+    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
+    """By window: [rows, 1, queries, longest], True where a query may look."""
+
+    def mask(self, window: int | None) -> torch.Tensor:
+        held = self.masks.get(window)
+        if held is None:
+            held = self.ahead >= 0
+            if window is not None:
+                held &= self.ahead < window
+            held = self.masks[window] = held[:, None]
+        return held
+
+
+class GatherAttention:
+    """For every dtype, device and shape that torch knows."""
+
+    name = "gather-sdpa"
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._heads = geometry.heads
+        self._block_tokens = geometry.block_tokens
+        self._dtype = geometry.dtype
+        self._device = geometry.device
+        self._parts: list[_Part] = []
+        self._slots = torch.empty(0, dtype=torch.int64)
+
+    def allocate(self, blocks: int) -> torch.Tensor:
+        """As `AttentionBackend.allocate`; a block is [block_tokens, kv, size]."""
+        shape = (2 * blocks, self._block_tokens, self._heads.kv, self._heads.size)
+        return torch.zeros(shape, dtype=self._dtype, device=self._device)
+
+    def begin(self, packed: Packed) -> None:
+        """As `AttentionBackend.begin`."""
+        self._slots = torch.from_numpy(packed.slots).to(self._device)
+        counts = np.diff(packed.starts)
+        decodes = np.flatnonzero(counts == 1)
+        self._parts = [self._part(packed, decodes)] if len(decodes) else []
+        for row in np.flatnonzero(counts > 1):
+            self._parts.append(self._part(packed, np.array([row])))
+
+    def _part(self, packed: Packed, rows: np.ndarray) -> _Part:
+        contexts = packed.contexts[rows]
+        queries = int(packed.starts[rows[0] + 1] - packed.starts[rows[0]])
+        keys = np.arange(contexts.max())
+        blocks = packed.tables[np.ix_(rows, keys // self._block_tokens)].astype(np.int64)
+        slots = blocks * self._block_tokens + keys % self._block_tokens
+        # Padding looks at the row's own first position: another's could hold NaN, and 0 times NaN is NaN.
+        slots = np.where(keys < contexts[:, None], slots, slots[:, :1])
+        at = contexts[:, None] - queries + np.arange(queries)
+        tokens = packed.starts[rows][:, None] + np.arange(queries)
+        return _Part(
+            tokens=torch.from_numpy(tokens.reshape(-1)).to(self._device),
+            rows=len(rows),
+            queries=queries,
+            slots=torch.from_numpy(slots).to(self._device),
+            ahead=torch.from_numpy(at[:, :, None] - keys).to(self._device),
+        )
+
+    def attend(
+        self,
+        cache: torch.Tensor,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        rule: LayerRule,
+    ) -> torch.Tensor:
+        """As `AttentionBackend.attend`."""
+        heads = self._heads
+        keys, values = cache.view(2, -1, heads.kv, heads.size).unbind(0)
+        keys[self._slots], values[self._slots] = key, value
+        out = torch.empty_like(query)
+        for part in self._parts:
+            shape = (part.rows, part.queries, heads.query, heads.size)
+            asked = query[part.tokens].view(shape).transpose(1, 2)
+            found = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
+            attended = _attend(asked, *found, part.mask(rule.window), rule)
+            out[part.tokens] = attended.transpose(1, 2).reshape(-1, heads.query, heads.size)
+        return out.view(len(out), -1)
+
+
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    rule: LayerRule,
+) -> torch.Tensor:
+    if rule.softcap is None:
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=rule.scaling, enable_gqa=True
+        )
+    groups = query.shape[1] // key.shape[1]
+    scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * rule.scaling
+    scores = torch.tanh(scores / rule.softcap) * rule.softcap
+    scores = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return scores @ value.repeat_interleave(groups, 1)

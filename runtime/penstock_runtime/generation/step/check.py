@@ -1,0 +1,74 @@
+"""The decoder that will serve against the model as transformers runs it, at every load.
+
+Two sequences are fed in uneven chunks, together, over scattered blocks; the logits after each chunk must
+be those that the untouched model gives for the whole prefix.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from penstock_runtime.generation.step.generic import Decoder
+from penstock_runtime.generation.step.packed import positions_of
+from penstock_runtime.models.base import ModelLoadFailed
+
+_CHUNKS = ((6, 1, 1), (3, 4, 1))
+"""Positions fed by sequence and step: a prompt with a prompt, a decode with a chunk, two decodes."""
+_BLOCKS = 2
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 2e-3}
+"""Of the largest logit. float64 models compute norms and rotations in float32, which other groupings of the
+same sums may round differently: hence not 1e-12."""
+_COARSE = 1e-1
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the untouched model says."""
+
+    ids: np.ndarray
+    """[sequences, positions]."""
+    logits: torch.Tensor
+    """[sequences, positions, vocabulary]."""
+
+
+def reference(model: PreTrainedModel) -> Expected:
+    """Return the logits of `model` for ids that touch the whole vocabulary's range."""
+    length = sum(_CHUNKS[0])
+    vocabulary = model.config.get_text_config().vocab_size
+    ids = np.random.default_rng(0).integers(0, vocabulary, (len(_CHUNKS), length))
+    call: Any = model
+    with torch.inference_mode():
+        logits = call(input_ids=torch.from_numpy(ids).to(model.device), use_cache=False).logits
+    return Expected(ids, logits)
+
+
+def check(decoder: Decoder, expected: Expected, block_tokens: int, dtype: torch.dtype) -> None:
+    """Feed `expected.ids` to `decoder`; uses blocks 0 and 1 (block_tokens must hold 8 positions).
+
+    Raises:
+        ModelLoadFailed: the answers differ by more than rounding.
+    """
+    scale = expected.logits.abs().max().item()
+    tables = np.array([[1], [0]], np.int32)
+    done = np.zeros(len(_CHUNKS), np.int64)
+    for counts in zip(*_CHUNKS, strict=True):
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        fed = [
+            expected.ids[row, at : at + n]
+            for row, (at, n) in enumerate(zip(done, counts, strict=True))
+        ]
+        ids = torch.from_numpy(np.concatenate(fed))
+        packed = positions_of(ids, tables, done.copy(), starts, block_tokens)
+        with torch.inference_mode():
+            got = decoder.forward(packed)
+        done += counts
+        wanted = torch.stack([expected.logits[row, at - 1] for row, at in enumerate(done)])
+        wrong = (got.double() - wanted.double()).abs().max().item() / scale
+        if not wrong <= _TOLERANCE.get(dtype, _COARSE):
+            raise ModelLoadFailed(
+                f"the paged model differs from transformers' own by {wrong:.2g} of the largest logit:"
+                " this model type is not served correctly, report it"
+            )

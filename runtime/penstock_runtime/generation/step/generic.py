@@ -1,0 +1,92 @@
+"""Any decoder-only model of transformers, as it is: only its attention is ours, called through the registry."""
+
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from penstock_runtime.generation.step.attention.base import AttentionBackend, Heads, LayerRule
+from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.models.base import ModelLoadFailed
+
+REGISTERED = "penstock"
+
+
+class Decoder(Protocol):
+    """A model over the paged cache."""
+
+    def forward(self, packed: Packed) -> torch.Tensor:
+        """Return logits [S, vocabulary] for the positions that sample, having stored all keys and values."""
+
+
+def _paged_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    _mask: torch.Tensor | None,
+    **rule: Any,
+) -> tuple[torch.Tensor, None]:
+    """As transformers calls attention: tensors are [1, heads, T, size], the answer [1, T, heads, size]."""
+    backend, cache = module.penstock_paged
+    scaling = rule.get("scaling") or query.shape[-1] ** -0.5
+    wanted = LayerRule(scaling, rule.get("softcap"), rule.get("sliding_window"))
+    flat = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
+    attended = backend.attend(cache, *flat, wanted)
+    return attended.view(1, query.shape[2], query.shape[1], -1), None
+
+
+def attention_modules(model: PreTrainedModel) -> list[Any]:
+    """Return the attention modules, by layer.
+
+    Raises:
+        ModelLoadFailed: the model has layers without one, or several in one.
+    """
+    found = [
+        module
+        for module in model.modules()
+        if getattr(module, "layer_idx", None) is not None and hasattr(module, "is_causal")
+    ]
+    layers = model.config.get_text_config().num_hidden_layers
+    if [module.layer_idx for module in found] != list(range(layers)):
+        raise ModelLoadFailed(
+            f"model type '{model.config.model_type}' is not served: {len(found)} attention modules"
+            f" were found for {layers} layers"
+        )
+    return found
+
+
+def heads(model: PreTrainedModel) -> Heads:
+    """Return the shape of the model's attention."""
+    config = model.config.get_text_config()
+    query = int(config.num_attention_heads)
+    size = getattr(config, "head_dim", None) or config.hidden_size // query
+    return Heads(query, int(getattr(config, "num_key_value_heads", None) or query), int(size))
+
+
+class GenericDecoder:
+    """The untouched modules, packed: one batch row, positions given, logits for sampling positions only."""
+
+    def __init__(
+        self, model: PreTrainedModel, backend: AttentionBackend, caches: list[torch.Tensor]
+    ) -> None:
+        ALL_ATTENTION_FUNCTIONS.register(REGISTERED, _paged_attention)
+        for module, cache in zip(attention_modules(model), caches, strict=True):
+            module.penstock_paged = (backend, cache)
+        model.set_attn_implementation(REGISTERED)
+        self._model: Any = model
+        self._backend = backend
+        self._device = caches[0].device
+
+    def forward(self, packed: Packed) -> torch.Tensor:
+        """As `Decoder.forward`."""
+        self._backend.begin(packed)
+        out = self._model(
+            input_ids=packed.ids[None].to(self._device),
+            position_ids=torch.from_numpy(packed.positions)[None].to(self._device),
+            use_cache=False,
+            logits_to_keep=torch.from_numpy(packed.last).to(self._device),
+        )
+        logits: torch.Tensor = out.logits[0]
+        return logits

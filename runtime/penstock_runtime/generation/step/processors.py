@@ -1,0 +1,91 @@
+"""Logits to the distribution that is drawn from, in an order that is the same for every request.
+
+1. logit bias; 2. repetition, 3. frequency, 4. presence penalty; 5. grammar mask and, below `min_tokens`, the
+ban of stop ids; 6. temperature; 7. top-k; 8. top-p; 9. min-p. A row that asks for none of a stage is not
+touched by it, so what a row's batch mates ask for never shows in its own bits.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from penstock_runtime.generation.inputs import Draw
+
+_BITS = torch.arange(32, dtype=torch.int32)
+
+
+def penalize(row: torch.Tensor, draw: Draw) -> None:
+    """Apply stages 1 to 5 to one row of logits ([vocabulary]) in place."""
+    params = draw.params
+    if params.logit_bias:
+        ids, bias = zip(*params.logit_bias, strict=True)
+        row[torch.tensor(ids)] += torch.tensor(bias, dtype=row.dtype, device=row.device)
+    if draw.prompt_ids is not None and params.repetition_penalty != 1.0:
+        seen = [ids for ids in (draw.prompt_ids, draw.output_ids) if ids is not None]
+        at = torch.from_numpy(np.unique(np.concatenate(seen))).to(row.device)
+        held, penalty = row[at], params.repetition_penalty
+        row[at] = torch.where(held > 0, held / penalty, held * penalty)
+    if draw.output_ids is not None and draw.output_counts is not None and len(draw.output_ids):
+        at = torch.from_numpy(draw.output_ids).to(row.device)
+        counts = torch.from_numpy(draw.output_counts).to(row)
+        row[at] -= params.frequency_penalty * counts + params.presence_penalty
+    if draw.mask is not None:
+        row.masked_fill_(~_allowed(draw.mask, len(row)).to(row.device), -math.inf)
+    if draw.output_tokens < params.min_tokens and params.stop_ids:
+        row[torch.tensor(sorted(params.stop_ids), device=row.device)] = -math.inf
+
+
+def _allowed(mask: np.ndarray, vocabulary: int) -> torch.Tensor:
+    words = torch.from_numpy(mask.view(np.int32))
+    return ((words[:, None] >> _BITS) & 1).bool().view(-1)[:vocabulary]
+
+
+def touches_logits(draw: Draw) -> bool:
+    """Return whether `penalize` would do anything."""
+    return bool(
+        draw.params.logit_bias
+        or draw.params.needs_counts
+        or draw.mask is not None
+        or (draw.params.stop_ids and draw.output_tokens < draw.params.min_tokens)
+    )
+
+
+def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
+    """Return [rows, vocabulary] weights, not normalised, after stages 6 to 9; `logits` are left as they are.
+
+    Whoever ties with the last that top-k keeps is kept too; of those that tie with the last of top-p's, the
+    lowest ids are.
+    """
+    heat = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
+    weights = (logits / heat[:, None].to(logits.device)).softmax(-1)
+    for row, draw in enumerate(draws):
+        params, kept = draw.params, weights[row]
+        if 0 < params.top_k < len(kept):
+            kept.masked_fill_(kept < kept.topk(params.top_k).values[-1], 0.0)
+        if params.top_p < 1.0:
+            keep_nucleus(kept, params.top_p)
+        if params.min_p > 0.0:
+            kept.masked_fill_(kept < params.min_p * kept.max(), 0.0)
+    return weights
+
+
+_LIKELY = 128
+"""Of this many, the nucleus is a part nearly always; sorting a whole vocabulary costs twenty times more."""
+
+
+def keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
+    """Zero, in place, all but the fewest weights that hold `top_p` of their sum; lower ids win ties."""
+    share = top_p * weights.sum(dtype=torch.float64)
+    for count in (min(_LIKELY, len(weights)), len(weights)):
+        largest = weights.topk(count).values
+        before = largest.to(torch.float64).cumsum(0) - largest
+        needed = int((before < share).sum())
+        if needed < count:
+            break
+    least = largest[max(0, needed - 1)]
+    ties = torch.nonzero(weights == least).flatten()
+    spare = int((largest[:needed] == least).sum())
+    weights.masked_fill_(weights < least, 0.0)
+    weights[ties[spare:]] = 0.0

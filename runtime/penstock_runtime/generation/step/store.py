@@ -1,0 +1,59 @@
+"""The tensors behind the ledger's blocks. Knows blocks by number only: whose they are is the ledger's affair."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from penstock_runtime.generation.plan import BlockCopy, StepPlan
+
+
+class Store:
+    """One cache tensor a layer on the device, and as many on the host for what is swapped out."""
+
+    def __init__(
+        self,
+        layers: int,
+        blocks: int,
+        host_blocks: int,
+        allocate: Callable[[int], torch.Tensor],
+    ) -> None:
+        self._blocks = blocks
+        self._host_blocks = host_blocks
+        self.layers = [allocate(blocks) for _ in range(layers)]
+        self._host = [
+            torch.empty(
+                (2 * host_blocks, *layer.shape[1:]), dtype=layer.dtype, pin_memory=layer.is_cuda
+            )
+            for layer in self.layers
+        ]
+
+    @property
+    def block_bytes(self) -> int:
+        """Return the bytes of one block in all layers, keys and values."""
+        return sum(layer.nbytes for layer in self.layers) // self._blocks
+
+    def copy_one(self) -> None:
+        """Copy a block out to the host, or to its neighbour where there is no room on the host: to be timed."""
+        for device, host in zip(self.layers, self._host, strict=True):
+            target = host if len(host) else device
+            target[0].copy_(device[1])
+            target[-1].copy_(device[-1])
+
+    def move(self, plan: StepPlan) -> None:
+        """Swap out, swap in and copy, in this order: bit for bit."""
+        for device, host in zip(self.layers, self._host, strict=True):
+            _copy(device, self._blocks, host, self._host_blocks, plan.swap_out)
+            _copy(host, self._host_blocks, device, self._blocks, plan.swap_in)
+            _copy(device, self._blocks, device, self._blocks, plan.copies)
+
+
+def _copy(
+    source: torch.Tensor,
+    source_blocks: int,
+    target: torch.Tensor,
+    target_blocks: int,
+    copies: Iterable[BlockCopy],
+) -> None:
+    for copy in copies:
+        target[copy.target].copy_(source[copy.source])
+        target[target_blocks + copy.target].copy_(source[source_blocks + copy.source])

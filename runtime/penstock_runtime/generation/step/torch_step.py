@@ -1,0 +1,67 @@
+"""The step in torch: moves blocks, feeds rows, samples; remembers what it sampled last for rows that wait for it."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.limits import GenerationInfo
+from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.sequence import SampledToken
+from penstock_runtime.generation.step.generic import Decoder
+from penstock_runtime.generation.step.packed import Packer
+from penstock_runtime.generation.step.sampler import sample
+from penstock_runtime.generation.step.store import Store
+from penstock_runtime.models.device import device_errors
+
+
+class TorchStep:
+    """A `Step` over a decoder and its store."""
+
+    def __init__(self, info: GenerationInfo, decoder: Decoder, store: Store) -> None:
+        self.info = info
+        self._decoder = decoder
+        self._store = store
+        self._packer = Packer(
+            info.kv.block_tokens, info.max_running, -(-info.max_model_len // info.kv.block_tokens)
+        )
+        self._last: tuple[int, list[SampledToken | None]] = (-1, [])
+
+    def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
+        """As `Step.run`."""
+        began = time.monotonic()
+        with device_errors(), torch.inference_mode():
+            self._store.move(plan)
+            sampled, failed = self._rows(plan, inputs) if plan.rows else ([], {})
+        self._last = (plan.number, sampled)
+        return StepResult(plan, sampled, failed, time.monotonic() - began, began)
+
+    def _rows(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
+    ) -> tuple[list[SampledToken | None], dict[int, str]]:
+        packed = self._packer.pack(plan, self._awaited(plan))
+        logits = self._decoder.forward(packed)
+        sampled: list[SampledToken | None] = [None] * len(plan.rows)
+        if not len(packed.last):
+            return sampled, {}
+        wanted = inputs()
+        tokens, failed = sample(logits, wanted)
+        for draw, token in zip(wanted.draws, tokens, strict=True):
+            if draw.row not in failed:
+                sampled[draw.row] = token
+        return sampled, failed
+
+    def _awaited(self, plan: StepPlan) -> dict[int, int]:
+        """The ids that rows of this plan wait for; a row that failed has none, and 0 stands in for it."""
+        number, sampled = self._last
+        ids = {}
+        for index, row in enumerate(plan.rows):
+            if row.unknown is not None:
+                if row.unknown.step != number:
+                    raise ValueError(
+                        f"plan {plan.number} waits for step {row.unknown.step}, the last was {number}"
+                    )
+                token = sampled[row.unknown.row]
+                ids[index] = 0 if token is None else token.token
+        return ids

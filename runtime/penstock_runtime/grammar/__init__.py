@@ -1,0 +1,1 @@
+"""Structured answers: JSON schemas, regular expressions and grammars, by llguidance."""

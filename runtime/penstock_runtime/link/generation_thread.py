@@ -1,0 +1,157 @@
+"""The `thread` placement of generation: engine and step in threads of this process."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.grammar import GrammarSource
+from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.generation.loop import Outside, Runner, serve
+from penstock_runtime.generation.messages import Stepped, ToGeneration
+from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
+from penstock_runtime.generation.stepping import Step
+from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.link.messages import EngineDied
+from penstock_runtime.link.thread import CLOSE_SECONDS, ThreadPulse
+from penstock_runtime.models.base import describe
+
+
+class Inbox:
+    """Messages on their way in: a deque under a condition that neither side holds while it works."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._messages: deque[ToGeneration] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def send(self, message: ToGeneration) -> None:
+        """Add a message; ignored once closed."""
+        with self._changed:
+            if not self._closed:
+                self._messages.append(message)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Take no more; what was sent before is still received."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
+        """As `generation.loop.Inbox.receive`."""
+        with self._changed:
+            while not self._messages and not self._closed:
+                left = None if until is None else until - self._clock()
+                if left is not None and left <= 0.0:
+                    return ()
+                self._changed.wait(left)
+            if not self._messages:
+                return None
+            messages, self._messages = self._messages, deque()
+            return messages
+
+
+class GenerationThreadLink:
+    """A `GenerationLink` whose engine loads and runs its model in threads of its own."""
+
+    def __init__(
+        self,
+        load: Callable[[], Step],
+        limits: GenerationLimits,
+        grammars: Callable[[GenerationInfo], GrammarSource],
+        *,
+        depth: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load = load
+        self._limits = limits
+        self._grammars = grammars
+        self._depth = depth
+        self._clock = clock
+        self._inbox = Inbox(clock)
+        self._pulse = ThreadPulse(clock)
+        self._thread = threading.Thread(target=self._live, name="penstock-generation", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._ready: asyncio.Future[GenerationInfo]
+        self._deliver: Callable[[Stepped | EngineDied], None]
+
+    async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
+        """As `GenerationLink.start`."""
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
+        self._deliver = deliver
+        self._thread.start()
+        return await self._ready
+
+    def send(self, message: ToGeneration) -> None:
+        """As `GenerationLink.send`."""
+        self._inbox.send(message)
+
+    def heartbeat(self) -> Heartbeat:
+        """As `GenerationLink.heartbeat`."""
+        return self._pulse.last
+
+    async def close(self) -> None:
+        """As `GenerationLink.close`."""
+        self._inbox.close()
+        if self._thread.ident is not None and self._ready.done():  # nobody waits for a load
+            await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
+
+    # -- the engine's thread
+
+    def _live(self) -> None:
+        try:
+            engine, runner, info = self._prepare()
+        except ModelLoadFailed as error:
+            self._in_loop(self._refuse, error)
+            return
+        except BaseException as error:  # noqa: BLE001  whatever a loader raises is a model that did not load
+            self._in_loop(
+                self._refuse, ModelLoadFailed(f"the model did not load: {describe(error)}")
+            )
+            return
+        self._post(Stepped((), None, engine.report()))
+        self._in_loop(self._accept, info)
+        try:
+            serve(engine, runner, self._inbox, Outside(self._post, self._pulse, self._clock))
+        except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
+            self._inbox.close()
+            self._post(EngineDied(describe(error)))
+
+    def _prepare(self) -> tuple[GenerationEngine, Runner, GenerationInfo]:
+        """Load in the thread that will run the steps: a step belongs to the thread that opened it."""
+        runner: Runner
+        if self._depth:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-step")
+            step = thread.submit(self._load).result()
+            runner = ThreadRunner(step, thread)
+        else:
+            step = self._load()
+            runner = InlineRunner(step)
+        scheduler = TokenScheduler(step.info, self._limits)
+        engine = GenerationEngine(step.info, scheduler, self._grammars(step.info))
+        return engine, runner, step.info
+
+    def _post(self, message: Stepped | EngineDied) -> None:
+        self._in_loop(self._deliver, message)
+
+    def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        """Call in the event loop; a loop that has closed has nobody left to tell."""
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            self._inbox.close()
+
+    def _accept(self, info: GenerationInfo) -> None:
+        if not self._ready.done():
+            self._ready.set_result(info)
+
+    def _refuse(self, error: ModelLoadFailed) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)

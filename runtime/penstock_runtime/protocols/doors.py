@@ -1,0 +1,52 @@
+"""Which protocols a pod speaks, and who may speak them."""
+
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from penstock_api.model import Task
+from penstock_runtime.callers.callers import Callers
+from penstock_runtime.counters import Counters
+from penstock_runtime.errors import Refusal
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.open_inference.routes import OpenInference
+from penstock_runtime.protocols.openai.embeddings import Embeddings
+from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.generate import GenerateExtension
+from penstock_runtime.protocols.openai.routes import OpenAI
+from penstock_runtime.streams.pod import GenerationPod
+
+UNASKED: Final = frozenset(
+    {"/health", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready"}
+)
+"""Where nobody is asked who he is: they tell nothing that a probe may not know."""
+
+
+def routes_of(pod: Pod) -> list[web.RouteDef]:
+    """Return the routes of every protocol that `pod` speaks."""
+    routes = OpenInference(pod).routes()
+    if isinstance(pod, GenerationPod):
+        routes += OpenAI(pod).routes() + GenerateExtension(pod).routes()
+    if pod.config.model.task is Task.EMBEDDING:
+        routes += Embeddings(pod).routes()
+    return routes
+
+
+def who_is_calling(callers: Callers, counters: Counters) -> Middleware:
+    """Return the middleware that lets in whom `callers` know, and notes who it is; a refusal is counted."""
+
+    @web.middleware
+    async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in UNASKED:
+            return await handler(request)
+        try:
+            request[CALLER] = callers.identify(request.headers, request.remote)
+        except Refusal as refusal:
+            counters.received += 1
+            counters.refused[refusal.reason] += 1
+            return openai_refusal(refusal)
+        return await handler(request)
+
+    return ask

@@ -1,0 +1,12 @@
+"""What the parts of a client's request leave on it for each other."""
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from penstock_runtime.callers.callers import Caller
+
+CALLER: Final = web.RequestKey("caller", Caller)
+"""Who calls, where this pod asks."""
+LOGGED: Final = web.RequestKey("logged", dict[str, Any])
+"""What a protocol adds to the request's line in the access log."""

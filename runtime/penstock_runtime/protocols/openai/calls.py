@@ -1,0 +1,150 @@
+"""From a body's options to sampling parameters, judged against the model and the caller's key."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from aiohttp import web
+
+from penstock_runtime.callers.callers import Caller
+from penstock_runtime.errors import BadInput
+from penstock_runtime.generation.bounds import grant
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.protocols.openai.wire.options import Options
+from penstock_runtime.streams.answering import draw_seed
+from penstock_runtime.streams.call import Call, Prompt
+from penstock_runtime.streams.serving import Serving
+
+HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
+_SEEDS: Final = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what a body is judged."""
+
+    serving: Serving
+    caller: Caller
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a body asks for in words of its own protocol."""
+
+    max_tokens: int | None
+    max_tokens_field: str = "max_tokens"
+    default_tokens: int | None = None
+    """Where the body does not say; None: all that fits."""
+    logprobs: int | None = None
+    prompt_field: str = "prompt"
+
+
+def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
+    """Return the parameters, but for what only a prompt can tell: `max_tokens` is what was asked for, or 1.
+
+    Raises:
+        BadInput: a token id is not in the vocabulary, or the key grants fewer tokens.
+    """
+    serving, caller = terms.serving, terms.caller
+    size = serving.info.vocabulary
+    _check_ids(body.stop_token_ids or (), size, "stop_token_ids")
+    _check_ids((body.logit_bias or {}), size, "logit_bias")
+    if caller.max_tokens is not None and (asked.max_tokens or 0) > caller.max_tokens:
+        raise BadInput(
+            f"`{asked.max_tokens_field}` must be at most {caller.max_tokens} with this API key,"
+            f" got {asked.max_tokens}",
+            field=asked.max_tokens_field,
+        )
+    own_ends = frozenset[int]() if body.ignore_eos else serving.own_ends
+    return SamplingParams(
+        max_tokens=asked.max_tokens or 1,
+        min_tokens=body.min_tokens or 0,
+        temperature=_or(body.temperature, 1.0),
+        top_p=_or(body.top_p, 1.0),
+        top_k=max(body.top_k or 0, 0),
+        min_p=_or(body.min_p, 0.0),
+        repetition_penalty=_or(body.repetition_penalty, 1.0),
+        presence_penalty=_or(body.presence_penalty, 0.0),
+        frequency_penalty=_or(body.frequency_penalty, 0.0),
+        logit_bias=tuple(sorted((body.logit_bias or {}).items())),
+        seed=draw_seed() if body.seed is None else body.seed % _SEEDS,
+        stop_ids=own_ends | frozenset(body.stop_token_ids or ()),
+        logprobs=asked.logprobs,
+    )
+
+
+def make_prompt(
+    ids: list[int], text: str, params: SamplingParams, terms: Terms, asked: Asked
+) -> Prompt:
+    """Return a prompt with as many tokens granted as were asked for and fit.
+
+    Raises:
+        BadInput: it does not fit, or holds an id that is not in the vocabulary.
+    """
+    serving, caller = terms.serving, terms.caller
+    _check_ids(ids, serving.info.vocabulary, asked.prompt_field)
+    try:
+        room = grant(serving.info, len(ids), asked.max_tokens)
+    except BadInput as refused:
+        named = {"prompt": asked.prompt_field, "max_tokens": asked.max_tokens_field}
+        refused.field = named.get(refused.field or "", refused.field)
+        raise
+    if asked.max_tokens is None:
+        room = min(room, asked.default_tokens or room, caller.max_tokens or room)
+    if params.min_tokens > room:
+        raise BadInput(
+            f"`min_tokens` must be at most the {room} tokens that may be generated,"
+            f" got {params.min_tokens}",
+            field="min_tokens",
+        )
+    return Prompt(tuple(ids), replace(params, max_tokens=room), text)
+
+
+def make_call(body: Options, prompts: tuple[Prompt, ...], terms: Terms) -> Call:
+    """Return the call, without a grammar."""
+    caller = terms.caller
+    return Call(
+        prompts,
+        n=body.choices,
+        stops=body.stops,
+        include_stop=body.include_stop_str_in_output,
+        skip_special=body.skip_special_tokens,
+        priority=caller.granted_priority(body.priority),
+        tenant=caller.tenant,
+        salt=f"{caller.tenant}\0{body.cache_salt or ''}"
+        if caller.tenant or body.cache_salt
+        else "",
+        timeout_seconds=terms.timeout_seconds,
+    )
+
+
+def timeout_seconds(request: web.Request, body_seconds: float | None) -> float | None:
+    """Return the shorter of the header's time and the body's.
+
+    Raises:
+        BadInput: the header is no whole number of milliseconds.
+    """
+    text = request.headers.get(HEADER_TIMEOUT)
+    if text is None:
+        return body_seconds
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**53):
+        raise BadInput(
+            f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",
+            field=HEADER_TIMEOUT,
+        )
+    header_seconds = int(text) / 1000
+    return header_seconds if body_seconds is None else min(header_seconds, body_seconds)
+
+
+def _check_ids(ids: Iterable[int], size: int, field: str) -> None:
+    odd = next((one for one in ids if not 0 <= one < size), None)
+    if odd is not None:
+        raise BadInput(
+            f"`{field}` holds token {odd}, but this model's ids go from 0 to {size - 1}",
+            field=field,
+        )
+
+
+def _or(given: float | None, default: float) -> float:
+    return default if given is None else given

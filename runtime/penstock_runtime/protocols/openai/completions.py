@@ -1,0 +1,154 @@
+"""Plain completions: from a body to a call, and from its pieces to OpenAI's objects."""
+
+from dataclasses import dataclass, field, replace
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage_so_far
+from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
+from penstock_runtime.protocols.openai.formats import grammar_of
+from penstock_runtime.protocols.openai.logprobs import completion_logprobs
+from penstock_runtime.protocols.openai.prompts import tokenize
+from penstock_runtime.protocols.openai.wire.completion import CompletionBody
+from penstock_runtime.streams.answering import Cost
+from penstock_runtime.streams.call import Call
+from penstock_runtime.streams.choice import Piece
+from penstock_runtime.text.detokenizer import detokenize
+from penstock_runtime.text.vocabulary import Vocabulary
+
+DEFAULT_TOKENS = 16
+"""OpenAI's own for completions."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    """Those with log-probabilities."""
+    opened: bool = False
+    offset: int = 0
+    """Where the text of the next token begins."""
+    ended: Piece | None = None
+
+
+class CompletionAnswer:
+    """`text_completion`, whole or in chunks."""
+
+    ends_with_done = True
+
+    def __init__(
+        self, body: CompletionBody, call: Call, model: str, vocabulary: Vocabulary
+    ) -> None:
+        self.call = call
+        self._body = body
+        self._vocabulary = vocabulary
+        self._choices = [_Choice() for _ in range(call.choices)]
+        self._head = Head("cmpl", "text_completion", model)
+
+    def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
+        """As `Answer.chunks`."""
+        so_far = usage_so_far(self._body, cost)
+        wanted = self._body.usage_in_stream
+        made = [self._chunk(piece) for piece in pieces if self._tells(piece)]
+        return [self._head.chunk([one], so_far, with_usage=wanted) for one in made]
+
+    def closing(self, cost: Cost) -> list[Object]:
+        """As `Answer.closing`."""
+        wanted = self._body.usage_in_stream
+        return [self._head.chunk([], usage(cost), with_usage=True)] if wanted else []
+
+    def take(self, pieces: list[Piece]) -> None:
+        """As `Answer.take`."""
+        for piece in pieces:
+            choice = self._choices[piece.index]
+            choice.text += piece.text
+            choice.tokens += piece.tokens
+            if piece.logprobs:
+                choice.pieces.append(piece)
+            if piece.finish is not None:
+                choice.ended = piece
+
+    def whole(self, cost: Cost) -> Object:
+        """As `Answer.whole`."""
+        choices = [self._whole_choice(*one) for one in enumerate(self._choices)]
+        return self._head.whole(choices, usage(cost))
+
+    def _tells(self, piece: Piece) -> bool:
+        wanted = self._body.return_token_ids or self._body.logprobs is not None
+        return bool(piece.text or piece.finish is not None or (wanted and piece.tokens))
+
+    def _chunk(self, piece: Piece) -> Object:
+        choice = self._choices[piece.index]
+        text = piece.text
+        first, choice.opened = not choice.opened, True
+        if first and self._body.echo:
+            text = self._prompt_text(piece.index) + text
+        made: Object = {
+            "index": piece.index,
+            "text": text,
+            "logprobs": self._logprobs(choice, [piece] if piece.logprobs else []),
+            "finish_reason": piece.finish,
+            "stop_reason": piece.stop,
+        }
+        if self._body.return_token_ids:
+            made["token_ids"] = list(piece.tokens)
+            made["prompt_token_ids"] = self._prompt_ids(piece.index) if first else None
+        return made
+
+    def _whole_choice(self, index: int, choice: _Choice) -> Object:
+        made: Object = {
+            "index": index,
+            "text": (self._prompt_text(index) if self._body.echo else "") + choice.text,
+            "logprobs": self._logprobs(choice, choice.pieces),
+            "finish_reason": choice.ended.finish if choice.ended else None,
+            "stop_reason": choice.ended.stop if choice.ended else None,
+        }
+        if self._body.return_token_ids:
+            made["token_ids"] = choice.tokens
+            made["prompt_token_ids"] = self._prompt_ids(index)
+        return made
+
+    def _logprobs(self, choice: _Choice, pieces: list[Piece]) -> Object | None:
+        if self._body.logprobs is None:
+            return None
+        tokens = [token for piece in pieces for token in piece.tokens]
+        logprobs = [one for piece in pieces for one in piece.logprobs]
+        made = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset)
+        choice.offset += sum(len(one) for one in made["tokens"])
+        return made
+
+    def _prompt_text(self, index: int) -> str:
+        return self.call.prompts[index // self.call.n].text
+
+    def _prompt_ids(self, index: int) -> list[int]:
+        return list(self.call.prompts[index // self.call.n].ids)
+
+
+async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> CompletionAnswer:
+    """Return what `body` asks for, judged.
+
+    Raises:
+        BadInput: with the field.
+    """
+    if body.echo and body.logprobs is not None:
+        raise BadInput(
+            "`logprobs` of an echoed prompt are not supported here: leave `echo` out", field="echo"
+        )
+    asked = Asked(body.max_tokens, default_tokens=DEFAULT_TOKENS, logprobs=body.logprobs)
+    serving, params = terms.serving, sampling(body, terms, asked)
+    vocabulary = serving.tokenizer.vocabulary
+    prompts = []
+    for one in body.prompts:
+        if isinstance(one, str):
+            ids = await tokenize(serving.tokenizer, one, add_special=body.add_special_tokens)
+            text = one
+        else:
+            ids = one
+            text = detokenize(vocabulary, one) if body.echo else ""
+        prompts.append(make_prompt(ids, text, params, terms, asked))
+    call = make_call(body, tuple(prompts), terms)
+    grammar = grammar_of(body)
+    if grammar is not None:
+        await serving.compile(*grammar)
+        call = replace(call, grammar=grammar[0])
+    return CompletionAnswer(body, call, model, vocabulary)

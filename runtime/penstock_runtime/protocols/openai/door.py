@@ -1,0 +1,87 @@
+"""The way of every generation through this pod: door, body, judgement, engine, answer."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
+
+from aiohttp import web
+
+from penstock_runtime.admission import Ticket
+from penstock_runtime.callers.callers import ANYBODY
+from penstock_runtime.errors import Refusal
+from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.open_inference import bodies
+from penstock_runtime.protocols.openai.answers import Answer
+from penstock_runtime.protocols.openai.calls import Terms, timeout_seconds
+from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.replying import reply_stream, reply_whole
+from penstock_runtime.protocols.openai.unknown import UnknownFields
+from penstock_runtime.protocols.openai.wire.base import AskingBody, read
+from penstock_runtime.streams.answering import Answering
+from penstock_runtime.streams.pod import GenerationPod
+
+Asks = TypeVar("Asks", bound=AskingBody)
+Prepare = Callable[[Asks, str, Terms], Awaitable[Answer]]
+
+
+class Door:
+    """Serves one generation of any body that asks for one; every way out is counted by `Admission.receive`."""
+
+    def __init__(self, pod: GenerationPod) -> None:
+        self._pod = pod
+        self._unknown = UnknownFields()
+
+    async def serve(
+        self, request: web.Request, kind: type[Asks], prepare: Prepare[Asks]
+    ) -> web.StreamResponse:
+        """Answer one generation."""
+        try:
+            with self._pod.admission.receive() as ticket:
+                body = await self._body(request, ticket, kind)
+                serving = self._pod.serving_or_refuse()
+                seconds = timeout_seconds(request, body.asked_seconds)
+                terms = Terms(serving, request.get(CALLER, ANYBODY), seconds)
+                answer = await prepare(body, self._pod.config.model_name, terms)
+                return await self.answer(request, ticket, answer, stream=body.streams)
+        except Refusal as refusal:
+            return openai_refusal(refusal)
+
+    async def answer(
+        self, request: web.Request, ticket: Ticket, answer: Answer, *, stream: bool
+    ) -> web.StreamResponse:
+        """Submit a call that was judged, and answer it."""
+        pod, call = self._pod, answer.call
+        serving = pod.serving_or_refuse()
+        pod.tokens.prompt_tokens_received += sum(len(one.ids) for one in call.prompts)
+        with self._tickets(ticket, len(call.prompts)) as tickets:
+            vocabulary = serving.tokenizer.vocabulary
+            answering = Answering(call, tickets, pod.admission, vocabulary, serving.own_ends)
+            answering.begin()
+            if stream:
+                return await reply_stream(request, answer, answering, pod)
+            return await reply_whole(request, answer, answering)
+
+    @contextmanager
+    def _tickets(self, first: Ticket, count: int) -> Iterator[Sequence[Ticket]]:
+        """Hold a ticket a prompt; what has not ended when the block is left is cancelled."""
+        with ExitStack() as stack:
+            more = [stack.enter_context(self._pod.admission.receive()) for _ in range(count - 1)]
+            tickets = [first, *more]
+            try:
+                yield tickets
+            finally:
+                for one in tickets:
+                    self._pod.admission.abandon(one)
+
+    async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
+        pod = self._pod
+        bodies.check_head(request, pod.config.max_body_bytes)
+        pod.admission.check_door(ticket)
+        pod.admission.hold_bytes(ticket, request.content_length or bodies.UNKNOWN_BYTES)
+        raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
+        pod.admission.hold_bytes(ticket, len(raw))
+        pod.admission.count_rows(ticket, 1)
+        body = read(kind, raw)
+        pod.check_model(body.asked_model)
+        self._unknown.note(request, body)
+        return body

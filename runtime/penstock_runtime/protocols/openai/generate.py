@@ -1,0 +1,97 @@
+"""Triton's generate extension of KServe v2: one text in, one text out, whole or in pieces."""
+
+from typing import Any
+
+from aiohttp import web
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.open_inference import bodies, metadata
+from penstock_runtime.protocols.openai.answers import Object
+from penstock_runtime.protocols.openai.calls import Terms
+from penstock_runtime.protocols.openai.completions import completion_answer
+from penstock_runtime.protocols.openai.door import Door
+from penstock_runtime.protocols.openai.wire.completion import CompletionBody
+from penstock_runtime.protocols.openai.wire.generate import GenerateBody, StreamedGenerateBody
+from penstock_runtime.streams.answering import Cost
+from penstock_runtime.streams.call import Call
+from penstock_runtime.streams.choice import Piece
+from penstock_runtime.streams.pod import GenerationPod
+
+
+class GenerateExtension:
+    """Answers the extension for one pod."""
+
+    def __init__(self, pod: GenerationPod) -> None:
+        self._pod = pod
+        self._door = Door(pod)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return both routes, with and without a version."""
+        both = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+        hold = {"expect_handler": bodies.postpone_continue}
+        return [
+            route
+            for path in both
+            for route in (
+                web.post(f"{path}/generate", self.whole, **hold),
+                web.post(f"{path}/generate_stream", self.stream, **hold),
+            )
+        ]
+
+    async def whole(self, request: web.Request) -> web.StreamResponse:
+        """Answer the whole text."""
+        return await self._door.serve(request, GenerateBody, self._prepare(request))
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Answer the text piece by piece."""
+        return await self._door.serve(request, StreamedGenerateBody, self._prepare(request))
+
+    def _prepare(self, request: web.Request) -> Any:
+        asked, version = request.match_info["model"], request.match_info.get("version")
+
+        async def prepare(body: GenerateBody, model: str, terms: Terms) -> GenerateAnswer:
+            self._pod.check_model(asked)
+            if version not in (None, metadata.MODEL_VERSION):
+                raise BadInput(
+                    f"model {model!r} has no version {version!r:.40}: ask for"
+                    f" {metadata.MODEL_VERSION!r} or none",
+                    field="version",
+                )
+            plain = await completion_answer(_completion(body), model, terms)
+            return GenerateAnswer(plain.call, body.id, model)
+
+        return prepare
+
+
+def _completion(body: GenerateBody) -> CompletionBody:
+    options = body.parameters.model_dump(exclude_none=True, exclude={"timeout"})
+    return CompletionBody(prompt=body.text_input, **options)
+
+
+class GenerateAnswer:
+    """`text_output` beside the model's name."""
+
+    ends_with_done = False
+
+    def __init__(self, call: Call, name: str | None, model: str) -> None:
+        self.call = call
+        self._text = ""
+        self._head: Object = {"model_name": model, "model_version": metadata.MODEL_VERSION}
+        if name is not None:
+            self._head["id"] = name
+
+    def chunks(self, pieces: list[Piece], _cost: Cost) -> list[Object]:
+        """As `Answer.chunks`."""
+        return [{**self._head, "text_output": one.text} for one in pieces if one.text]
+
+    def closing(self, _cost: Cost) -> list[Object]:
+        """As `Answer.closing`: nothing but the end of the stream ends it."""
+        return []
+
+    def take(self, pieces: list[Piece]) -> None:
+        """As `Answer.take`."""
+        self._text += "".join(one.text for one in pieces)
+
+    def whole(self, _cost: Cost) -> Object:
+        """As `Answer.whole`."""
+        return {**self._head, "text_output": self._text}

@@ -1,0 +1,103 @@
+"""From messages or text to token ids: the template and the tokenizer run off the event loop."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
+from penstock_runtime.text.chat_template import TemplateRefused
+from penstock_runtime.text.tokenizer import Tokenizer
+
+SHORT_CHARACTERS: Final = 2048
+"""A text of that length is tokenised faster than a thread is woken."""
+
+
+async def tokenize(tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
+    """Return the ids of `text`."""
+    if len(text) <= SHORT_CHARACTERS:
+        return tokenizer.encode(text, add_special=add_special)
+    return await asyncio.to_thread(tokenizer.encode, text, add_special=add_special)
+
+
+async def render(
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[dict[str, Any]] = (),
+    add_generation_prompt: bool = True,
+    more: dict[str, Any] | None = None,
+) -> tuple[str, list[int]]:
+    """Return a conversation as the model's template writes it, and its ids.
+
+    Raises:
+        BadInput: the model has no template, it refuses the messages, or they hold more than text.
+    """
+    template = tokenizer.chat_template
+    if template is None:
+        raise BadInput(
+            "this model has no chat template: use /v1/completions, or save the model with one",
+            field="messages",
+        )
+    plain = [plain_message(one, place) for place, one in enumerate(messages)]
+
+    def work() -> tuple[str, list[int]]:
+        text = template.render(
+            plain, tools=tools, add_generation_prompt=add_generation_prompt, more=more
+        )
+        return text, tokenizer.encode(text, add_special=False)
+
+    try:
+        return await asyncio.to_thread(work)
+    except TemplateRefused as refused:
+        raise BadInput(str(refused), field="messages") from refused
+
+
+def plain_message(message: Message, place: int) -> dict[str, Any]:
+    """Return a message as templates read it: text instead of parts, arguments as objects.
+
+    Raises:
+        BadInput: a part is no text, or the arguments of a call are no JSON.
+    """
+    plain = message.model_dump(exclude_none=True, exclude={"content", "tool_calls"})
+    plain["content"] = _text(message.content, f"messages.{place}.content")
+    if message.tool_calls:
+        plain["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": call.type,
+                "function": {
+                    "name": call.function.name,
+                    "arguments": _arguments(
+                        call.function.arguments, f"messages.{place}.tool_calls.{at}"
+                    ),
+                },
+            }
+            for at, call in enumerate(message.tool_calls)
+        ]
+    return plain
+
+
+def _text(content: str | list[ContentPart] | None, field: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for at, part in enumerate(content):
+        if part.type not in ("text", "input_text", "output_text") or part.text is None:
+            raise BadInput(
+                f"`{field}.{at}` has type {part.type!r:.40}, but this model reads text only",
+                field=f"{field}.{at}.type",
+            )
+    return "\n".join(part.text or "" for part in content)
+
+
+def _arguments(given: str | dict[str, Any] | None, field: str) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
+    try:
+        found = json.loads(given or "{}")
+    except ValueError as error:
+        raise BadInput(
+            f"`{field}.function.arguments` is no JSON: {error}", field=f"{field}.function.arguments"
+        ) from error
+    return found if isinstance(found, dict) else {"value": found}

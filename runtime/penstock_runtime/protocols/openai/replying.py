@@ -1,0 +1,93 @@
+"""Answers one call, whole or as a stream. Every way out of here ends the answer visibly."""
+
+import logging
+from typing import Any, Final
+
+from aiohttp import web
+
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.marks import LOGGED
+from penstock_runtime.protocols.openai.answers import Answer
+from penstock_runtime.protocols.openai.errors import error_body, openai_error
+from penstock_runtime.protocols.openai.sse import EventStream
+from penstock_runtime.protocols.replies import REQUEST_ID, json_reply
+from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.streams.answering import Answering, EndedBadly
+
+log = logging.getLogger(__name__)
+
+PING_SECONDS: Final = 10.0
+"""A stream that is silent for so long says that it lives: its generation may be preempted."""
+HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
+
+
+async def reply_whole(
+    request: web.Request, answer: Answer, answering: Answering
+) -> web.StreamResponse:
+    """Return the whole answer once it is there."""
+    try:
+        while not answering.done:
+            answer.take(await answering.next(PING_SECONDS))
+    except EndedBadly as bad:
+        status, message, retry = told(bad)
+        _log(request, answering, type(bad.end).__name__)
+        return openai_error(status, message, code=type(bad.end).__name__, retry_after_seconds=retry)
+    _log(request, answering, "Completed")
+    headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
+    return json_reply(answer.whole(answering.cost), headers=headers)
+
+
+async def reply_stream(
+    request: web.Request, answer: Answer, answering: Answering, pod: Pod
+) -> web.StreamResponse:
+    """Stream the answer; what fails before the first token is still answered by a status."""
+    stream = EventStream(request, pod.config.pod_name, closes=pod.health.closing)
+    try:
+        while not answering.done:
+            pieces = await answering.next(PING_SECONDS)
+            if pieces:
+                await stream.send(answer.chunks(pieces, answering.cost))
+            elif not answering.done:
+                await stream.ping()
+        await stream.send(answer.closing(answering.cost))
+    except EndedBadly as bad:
+        _log(request, answering, type(bad.end).__name__)
+        status, message, retry = told(bad)
+        code = type(bad.end).__name__
+        if not stream.begun:
+            return openai_error(status, message, code=code, retry_after_seconds=retry)
+        await stream.send([error_body(status, message, code=code)])
+    else:
+        _log(request, answering, "Completed")
+    await stream.finish(done=answer.ends_with_done)
+    return stream.response
+
+
+def told(bad: EndedBadly) -> tuple[int, str, float | None]:
+    """Return status, message and when to come again for an answer that ended badly."""
+    match bad.end:
+        case Failed(reason=reason, retry_after_seconds=None):
+            return 500, reason, None
+        case Failed(reason=reason, retry_after_seconds=seconds):
+            return 503, reason, seconds
+        case Expired(waited_seconds=seconds):
+            return 504, f"the deadline passed after {seconds:.3f} s: allow more time", None
+        case Cancelled():
+            return 499, "the request was cancelled: its client read too slowly", None
+
+
+def _log(request: web.Request, answering: Answering, outcome: str) -> None:
+    """Leave for the access log what only this place knows."""
+    cost = answering.cost
+    first = answering.first_seconds
+    more: dict[str, Any] = {} if first is None else {"first_token_seconds": round(first, 6)}
+    request[LOGGED] = {
+        "outcome": outcome,
+        "queue_seconds": round(cost.queue_seconds, 6),
+        "prompt_tokens": cost.prompt_tokens,
+        "completion_tokens": cost.completion_tokens,
+        "cached_tokens": cost.cached_tokens,
+        **more,
+    }
+    if outcome == "Failed":
+        log.warning("an answer failed", extra={"request_id": request.get(REQUEST_ID)})

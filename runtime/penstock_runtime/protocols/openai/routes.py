@@ -1,0 +1,141 @@
+"""The routes of the OpenAI API on the client port of a pod that generates."""
+
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from penstock_api import names
+from penstock_runtime.errors import BadInput, Refusal
+from penstock_runtime.protocols.open_inference import bodies, metadata
+from penstock_runtime.protocols.openai.chat import chat_answer
+from penstock_runtime.protocols.openai.completions import completion_answer
+from penstock_runtime.protocols.openai.door import Door
+from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.prompts import render, tokenize
+from penstock_runtime.protocols.openai.wire.base import WireBody, read
+from penstock_runtime.protocols.openai.wire.chat import ChatBody
+from penstock_runtime.protocols.openai.wire.completion import (
+    CompletionBody,
+    DetokenizeBody,
+    TokenizeBody,
+)
+from penstock_runtime.protocols.replies import json_reply
+from penstock_runtime.streams.pod import GenerationPod
+from penstock_runtime.streams.serving import Serving
+from penstock_runtime.text.detokenizer import detokenize
+
+Plain = TypeVar("Plain", bound=WireBody)
+
+
+class OpenAI:
+    """Answers the protocol for one pod."""
+
+    def __init__(self, pod: GenerationPod) -> None:
+        self._pod = pod
+        self._door = Door(pod)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return every route; a refusal reaches a client before it sends its body."""
+        hold = {"expect_handler": bodies.postpone_continue}
+        return [
+            web.get("/v1/models", self.models),
+            web.get("/v1/models/{model}", self.model),
+            web.post("/v1/chat/completions", self.chat, **hold),
+            web.post("/v1/completions", self.completions, **hold),
+            web.post("/tokenize", self.tokenize, **hold),
+            web.post("/detokenize", self.detokenize, **hold),
+            web.get("/health", self.health),
+            web.get("/ping", self.health),
+            web.get("/version", self.version),
+        ]
+
+    async def models(self, _request: web.Request) -> web.Response:
+        """Answer the one model."""
+        return json_reply({"object": "list", "data": [self._card()]})
+
+    async def model(self, request: web.Request) -> web.Response:
+        """Answer the one model by name."""
+        try:
+            self._pod.check_model(request.match_info["model"])
+        except Refusal as refusal:
+            return openai_refusal(refusal)
+        return json_reply(self._card())
+
+    async def health(self, _request: web.Request) -> web.Response:
+        """Answer whether this pod serves."""
+        return web.Response(status=200 if self._pod.health.ready else 503)
+
+    async def version(self, _request: web.Request) -> web.Response:
+        """Answer this runtime's version."""
+        return json_reply({"version": metadata.server()["version"]})
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """Answer a chat completion."""
+        return await self._door.serve(request, ChatBody, chat_answer)
+
+    async def completions(self, request: web.Request) -> web.StreamResponse:
+        """Answer a completion."""
+        return await self._door.serve(request, CompletionBody, completion_answer)
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        """Answer the tokens of a text, or of a chat."""
+        try:
+            body = await self._plain_body(request, TokenizeBody)
+            serving = self._pod.serving_or_refuse()
+            ids = await _ids(body, serving)
+        except Refusal as refusal:
+            return openai_refusal(refusal)
+        told: dict[str, Any] = {
+            "count": len(ids),
+            "max_model_len": serving.info.max_model_len,
+            "tokens": ids,
+        }
+        if body.return_token_strs:
+            told["token_strs"] = [serving.tokenizer.backend.id_to_token(one) for one in ids]
+        return json_reply(told)
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        """Answer the text of tokens."""
+        try:
+            body = await self._plain_body(request, DetokenizeBody)
+            vocabulary = self._pod.serving_or_refuse().tokenizer.vocabulary
+        except Refusal as refusal:
+            return openai_refusal(refusal)
+        return json_reply({"prompt": detokenize(vocabulary, body.tokens, skip_special=False)})
+
+    async def _plain_body(self, request: web.Request, kind: type[Plain]) -> Plain:
+        """Return the body of a request that does not reach the engine."""
+        config = self._pod.config
+        bodies.check_head(request, config.max_body_bytes)
+        body = read(kind, await bodies.read(request, config.max_body_bytes, config.body_seconds))
+        self._pod.check_model(getattr(body, "model", None))
+        return body
+
+    def _card(self) -> dict[str, Any]:
+        pod = self._pod
+        length = pod.serving.info.max_model_len if pod.serving is not None else None
+        card = {
+            "id": pod.config.model_name,
+            "object": "model",
+            "created": pod.began,
+            "owned_by": names.GROUP,
+            "root": pod.config.model_name,
+        }
+        return card | ({"max_model_len": length} if length is not None else {})
+
+
+async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
+    if body.messages is not None:
+        tools = [one.model_dump(exclude_none=True) for one in body.tools or ()]
+        _, ids = await render(
+            serving.tokenizer,
+            body.messages,
+            tools=tools,
+            add_generation_prompt=body.add_generation_prompt,
+            more=body.chat_template_kwargs,
+        )
+        return ids
+    if body.prompt is None:
+        raise BadInput("`prompt` or `messages` is missing: give one of them", field="prompt")
+    special = body.add_special_tokens is not False
+    return await tokenize(serving.tokenizer, body.prompt, add_special=special)

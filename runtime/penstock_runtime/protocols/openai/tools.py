@@ -1,0 +1,75 @@
+"""Which tools an answer may or must call, and the grammar that makes it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.generation.grammar import GrammarSpec
+from penstock_runtime.protocols.openai.formats import ANY_OBJECT, schema_grammar
+from penstock_runtime.protocols.openai.wire.chat import ChatBody, NamedTool, Tool
+from penstock_runtime.text.tool_calls import BARE, Spelling, spelling_of
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """How the calls in an answer are found."""
+
+    spelling: Spelling | None = None
+    """None: nothing is looked for."""
+    named: str | None = None
+    """The whole answer is the arguments of this function."""
+    grammar: GrammarSpec | None = None
+    shown: tuple[dict[str, Any], ...] = ()
+    """What the model's template is shown."""
+
+
+def toolbox(body: ChatBody, template: str) -> Toolbox:
+    """Return what `tools` and `tool_choice` ask for, with a model whose chat template is `template`.
+
+    Raises:
+        BadInput: the choice names no tool of the list.
+    """
+    tools = body.tools or []
+    choice = body.tool_choice
+    if choice == "none":
+        return Toolbox()
+    if not tools:
+        if choice in (None, "auto"):
+            return Toolbox()
+        raise BadInput("`tool_choice` needs `tools`: list them", field="tool_choice")
+    shown = tuple(one.model_dump(exclude_none=True) for one in tools)
+    if isinstance(choice, NamedTool):
+        return _named(choice.function.name, tools, shown)
+    if choice == "required":
+        grammar = schema_grammar(_any_of(tools, several=body.parallel_tool_calls is not False))
+        return Toolbox(BARE, grammar=grammar, shown=shown)
+    return Toolbox(spelling_of(template), shown=shown)
+
+
+def _named(name: str, tools: list[Tool], shown: tuple[dict[str, Any], ...]) -> Toolbox:
+    found = next((one for one in tools if one.function.name == name), None)
+    if found is None:
+        known = ", ".join(one.function.name for one in tools)
+        raise BadInput(
+            f"`tool_choice` names {name!r:.80}, but `tools` lists {known:.200}: name one of them",
+            field="tool_choice.function.name",
+        )
+    schema = schema_grammar(found.function.parameters or ANY_OBJECT)
+    return Toolbox(named=name, grammar=schema, shown=shown)
+
+
+def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
+    calls = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": one.function.name},
+                "arguments": one.function.parameters or ANY_OBJECT,
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for one in tools
+    ]
+    most = {} if several else {"maxItems": 1}
+    return {"type": "array", "minItems": 1, **most, "items": {"anyOf": calls}}

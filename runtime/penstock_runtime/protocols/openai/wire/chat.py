@@ -1,0 +1,105 @@
+"""`POST /v1/chat/completions`."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from penstock_runtime.protocols.openai.wire.base import Part
+from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, Options
+
+MOST_TOOLS = 128
+
+
+class ContentPart(Part):
+    """A piece of a message; only text can be read here."""
+
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(Part):
+    """What an earlier answer called."""
+
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class CalledTool(Part):
+    """One call of an earlier answer."""
+
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class Message(Part):
+    """One message of the conversation."""
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[CalledTool] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Function(Part):
+    """A function that an answer may call."""
+
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Part):
+    """A tool that an answer may use."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Part):
+    """The name of a function."""
+
+    name: str
+
+
+class NamedTool(Part):
+    """The one tool that the answer must use."""
+
+    type: Literal["function"] = "function"
+    function: NamedFunction
+
+
+class ChatBody(Options):
+    """A conversation that wants its next message."""
+
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **Options.unsupported,
+        "functions": ([],),
+        "function_call": ("none",),
+        "modalities": (["text"],),
+        "audio": (),
+        "prediction": (),
+        "web_search_options": (),
+        "verbosity": ("medium",),
+        "documents": ([],),
+        "chat_template": (),
+        "mm_processor_kwargs": (),
+        "echo": (False,),
+        "continue_final_message": (False,),
+    }
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=8192)]
+    max_completion_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
+    tools: Annotated[list[Tool] | None, Field(max_length=MOST_TOOLS)] = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    """Handed to the model's template, which may know it."""
+    include_reasoning: bool = True
+    add_generation_prompt: bool = True
+    chat_template_kwargs: dict[str, Any] | None = None

@@ -1,0 +1,59 @@
+"""`POST /v1/completions`, `/tokenize` and `/detokenize`."""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from penstock_runtime.protocols.openai.wire.base import WireBody
+from penstock_runtime.protocols.openai.wire.chat import Message, Tool
+from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, Options
+
+MOST_PROMPTS = 128
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+
+
+class CompletionBody(Options):
+    """A prompt, or several of them, as text or as token ids."""
+
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {**Options.unsupported, "suffix": ("",)}
+
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS)]
+        | TokenIds
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS)]
+    )
+    echo: bool = False
+    logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
+    add_special_tokens: bool = True
+
+    @property
+    def prompts(self) -> list[str] | list[list[int]]:
+        """The prompts, each text or token ids."""
+        given: Any = self.prompt
+        if isinstance(given, str):
+            return [given]
+        return [given] if isinstance(given[0], int) else given
+
+
+class TokenizeBody(WireBody):
+    """A text, or messages as a chat would have them."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"continue_final_message"})
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message] | None, Field(min_length=1)] = None
+    tools: list[Tool] | None = None
+    add_special_tokens: bool | None = None
+    """Unset: true for a text, false for messages, whose template has its own."""
+    add_generation_prompt: bool = True
+    return_token_strs: bool = False
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class DetokenizeBody(WireBody):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: list[Annotated[int, Field(ge=0, lt=2**31)]]

@@ -1,0 +1,158 @@
+"""Fields that chat and plain completions share."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from penstock_runtime.protocols.openai.wire.base import AskingBody, Part
+
+MOST_CHOICES = 128
+MOST_STOPS = 32
+MOST_LOGPROBS = 20
+
+
+def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if "" in stops:
+        raise ValueError("an empty stop string would end every answer: leave it out")
+    return stop
+
+
+class StreamOptions(Part):
+    """What a stream tells beside the answer."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+
+class JsonSchemaFormat(Part):
+    """A named schema, as OpenAI wraps it."""
+
+    name: str = "schema"
+    schema_: Annotated[dict[str, Any] | bool | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class ResponseFormat(Part):
+    """What shape the answer must have; `regex` and `grammar` (Lark) go beyond OpenAI."""
+
+    type: Literal["text", "json_object", "json_schema", "regex", "grammar"]
+    json_schema: JsonSchemaFormat | None = None
+    regex: str | None = None
+    grammar: str | None = None
+
+
+class StructuredOutputs(Part):
+    """The same in vLLM's words; exactly one member counts."""
+
+    json_: Annotated[dict[str, Any] | str | None, Field(alias="json")] = None
+    regex: str | None = None
+    choice: Annotated[list[str] | None, Field(min_length=1, max_length=1024)] = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+class Options(AskingBody):
+    """How an answer is generated and told."""
+
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "best_of": (1,),
+        "use_beam_search": (False,),
+        "length_penalty": (1.0,),
+        "early_stopping": (False,),
+        "prompt_logprobs": (0, False),
+        "allowed_token_ids": ([],),
+        "bad_words": ([],),
+        "logits_processors": ([],),
+        "truncate_prompt_tokens": (),
+        "prompt_embeds": (),
+        "kv_transfer_params": (),
+        "vllm_xargs": ({},),
+        "n_best": (),
+        "guided_decoding_backend": (),
+        "guided_whitespace_pattern": (),
+        "structural_tag": (),
+    }
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {
+            "user",
+            "metadata",
+            "store",
+            "service_tier",
+            "safety_identifier",
+            "prompt_cache_key",
+            "prompt_cache_retention",
+            "spaces_between_special_tokens",
+            "request_id",
+        }
+    )
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Annotated[int | None, Field(ge=1, le=MOST_CHOICES)] = None
+    max_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
+    min_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    temperature: Annotated[float | None, Field(ge=0, le=100, allow_inf_nan=False)] = None
+    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    top_k: Annotated[int | None, Field(ge=-1, le=2**31)] = None
+    """0 and -1 keep all tokens."""
+    min_p: Annotated[float | None, Field(ge=0, le=1)] = None
+    repetition_penalty: Annotated[float | None, Field(gt=0, le=10)] = None
+    presence_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
+    frequency_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
+    logit_bias: (
+        Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
+        | None
+    ) = None
+    seed: Annotated[int | None, Field(ge=-(2**63), lt=2**64)] = None
+    stop: Annotated[
+        str | Annotated[list[str], Field(max_length=MOST_STOPS)] | None,
+        AfterValidator(_no_empty_stop),
+    ] = None
+    stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: Annotated[list[str] | None, Field(min_length=1, max_length=1024)] = None
+    guided_grammar: str | None = None
+    priority: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    """1 is the highest; 0 is unset."""
+    timeout: Annotated[float | None, Field(gt=0, le=86_400)] = None
+    """Seconds from arrival to the last token."""
+    return_token_ids: bool = False
+    cache_salt: Annotated[str | None, Field(max_length=1024)] = None
+
+    @property
+    def asked_model(self) -> str | None:
+        """As `AskingBody.asked_model`."""
+        return self.model
+
+    @property
+    def asked_seconds(self) -> float | None:
+        """As `AskingBody.asked_seconds`."""
+        return self.timeout
+
+    @property
+    def streams(self) -> bool:
+        """As `AskingBody.streams`."""
+        return self.stream
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings as a tuple."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def choices(self) -> int:
+        """How many answers are asked for."""
+        return self.n or 1
+
+    @property
+    def usage_in_stream(self) -> bool:
+        """Whether a stream ends with what it cost."""
+        return self.stream_options is not None and self.stream_options.include_usage

@@ -1,0 +1,187 @@
+"""The book of generations: as `admission.Admission`, but an answer comes in many pieces."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from penstock_api.limits import Load
+from penstock_runtime.admission import Admission, Ticket
+from penstock_runtime.counters import Counters
+from penstock_runtime.errors import NotServing
+from penstock_runtime.generation import messages
+from penstock_runtime.generation.messages import (
+    ChoiceFinished,
+    Ended,
+    Event,
+    Generate,
+    Generated,
+    ToGeneration,
+    TokensEmitted,
+)
+from penstock_runtime.health import Health, Stage
+from penstock_runtime.link.messages import ToEngine
+from penstock_runtime.live import LiveLimits
+from penstock_runtime.predict import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
+from penstock_runtime.streams.counters import GenerationCounters
+from penstock_runtime.streams.mailbox import Mailbox
+
+_INTERVAL_WEIGHT = 0.1
+"""Of the newest interval between two ends in their running mean."""
+
+
+@dataclass(slots=True)
+class _Generation:
+    """A submitted request that has not ended."""
+
+    ticket: Ticket
+    choices: int
+    mailbox: Mailbox
+    first_token_at: float | None = None
+    tokens: int = 0
+
+
+class GenerationAdmission(Admission):
+    """Owns the credits, and the book of submitted generations."""
+
+    def __init__(  # noqa: PLR0913 - every owner whose state a request touches, by name
+        self,
+        send: Callable[[ToGeneration], None],
+        live: LiveLimits,
+        health: Health,
+        counters: Counters,
+        tokens: GenerationCounters,
+        *,
+        now: Callable[[], float],
+        most_bytes: int,
+    ) -> None:
+        super().__init__(_one_shot, live, health, counters, now=now, most_bytes=most_bytes)
+        self._send_generation = send
+        self._tokens = tokens
+        self._generations: dict[str, _Generation] = {}
+        self._begun = 0
+        self._ended_at: float | None = None
+        self._interval_seconds = 0.0
+
+    def begin(self, ticket: Ticket, generate: Generate, mailbox: Mailbox) -> None:
+        """Hand `generate` to the engine; all that it says of it goes to `mailbox`, `Ended` as the last.
+
+        Raises:
+            NotServing: the pod stopped serving while the body was read.
+        """
+        if self._health.stage in (Stage.DRAINING, Stage.DEAD):
+            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
+        self._stop_reading(ticket)
+        self._generations[generate.id] = _Generation(ticket, generate.n, mailbox)
+        self._send_generation(generate)
+
+    def now(self) -> float:
+        """Return the moment, of the clock that tickets are stamped by."""
+        return self._now()
+
+    def stop(self, id: str, choice: int) -> None:
+        """Tell the engine that a choice has met its stop string."""
+        if id in self._generations:
+            self._send_generation(messages.Stop(((id, choice),)))
+
+    def abandon(self, ticket: Ticket) -> None:
+        """Cancel what `ticket` asked for if it has not ended: nobody reads it any more."""
+        if ticket.id in self._generations:
+            self.cancel(ticket)
+
+    def deliver_events(self, events: Iterable[Event]) -> None:
+        """Take what a step told; of requests whose clients went away there is nobody to tell."""
+        for event in events:
+            held = self._generations.get(event.id)
+            if held is None:
+                continue
+            match event:
+                case TokensEmitted():
+                    self._note_tokens(held, len(event.tokens))
+                case Ended():
+                    self._note_end(held, event)
+                case ChoiceFinished():
+                    pass
+                case _:
+                    assert_never(event)
+            if not held.mailbox.put(event):
+                self._tokens.slow_readers += 1
+                held.mailbox.put(Ended(event.id, Cancelled()))
+                self.cancel(held.ticket)
+
+    def fail_all(self, failed: Failed) -> None:
+        """End everything that is still held, because nothing else will."""
+        self.deliver_events([Ended(one, failed) for one in list(self._generations)])
+
+    def load(self) -> Load:
+        """Return what waits for its first token and what has it; one that was preempted has had it."""
+        return Load(waiting=self._waiting(), running=self._begun)
+
+    def _waiting(self) -> int:
+        return len(self._generations) - self._begun
+
+    def empty(self) -> bool:
+        """Return whether nothing is held and no body is being read."""
+        return not self._generations and not self._reading
+
+    def retry_after_seconds(self) -> float:
+        """Return when the queue of now will have ended, at the rate at which requests end."""
+        wait = self._waiting() * self._interval_seconds
+        return min(max(wait, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS)
+
+    def _note_tokens(self, held: _Generation, tokens: int) -> None:
+        self._tokens.generated_tokens += tokens
+        held.tokens += tokens
+        if held.first_token_at is None:
+            held.first_token_at = self._now()
+            self._begun += 1
+
+    def _note_end(self, held: _Generation, event: Ended) -> None:
+        self._forget(event.id)
+        match event.end:
+            case Generated(usage=usage):
+                self._note_completed(held, usage)
+                self._leave(held.ticket, Outcome.COMPLETED)
+            case Failed():
+                self._leave(held.ticket, Outcome.FAILED)
+            case Expired():
+                self._leave(held.ticket, Outcome.EXPIRED)
+            case Cancelled():
+                self._leave(held.ticket, Outcome.CANCELLED)
+            case _:
+                assert_never(event.end)
+
+    def _note_completed(self, held: _Generation, usage: messages.Usage) -> None:
+        now, arrived = self._now(), held.ticket.arrived
+        first = held.first_token_at if held.first_token_at is not None else now
+        self._counters.request_seconds.observe(now - arrived)
+        self._counters.queue_seconds.observe(usage.queue_seconds)
+        self._tokens.first_token_seconds.observe(first - arrived)
+        each = held.tokens / held.choices
+        if each > 1:
+            self._tokens.token_seconds.observe((now - first) / (each - 1))
+        self._tokens.prompt_tokens += usage.prompt_tokens
+        self._tokens.cached_prompt_tokens += usage.cached_tokens
+        if self._ended_at is not None:
+            newest = now - self._ended_at
+            self._interval_seconds += _INTERVAL_WEIGHT * (newest - self._interval_seconds)
+        self._ended_at = now
+
+    def _forget(self, id: str) -> _Generation | None:
+        held = self._generations.pop(id, None)
+        if held is not None and held.first_token_at is not None:
+            self._begun -= 1
+        return held
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Free the place of a request whose client went away."""
+        if self._forget(ticket.id) is not None:
+            self._send_generation(messages.Cancel((ticket.id,)))
+        self._leave(ticket, Outcome.CANCELLED)
+
+    _cancel = cancel
+
+
+def _one_shot(message: ToEngine) -> None:
+    """Refuse: no engine behind this book takes one-shot requests."""
+    raise TypeError(f"{type(message).__name__} is for a one-shot engine")

@@ -1,0 +1,143 @@
+"""From a call to its pieces: submits every prompt, turns what the engine says into text, and stops what has stopped."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock_runtime.admission import Ticket
+from penstock_runtime.errors import PenstockError
+from penstock_runtime.generation.messages import (
+    ChoiceFinished,
+    Ended,
+    Event,
+    Generate,
+    Generated,
+    TokensEmitted,
+)
+from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.streams.admission import GenerationAdmission
+from penstock_runtime.streams.call import Call
+from penstock_runtime.streams.choice import Choice, Piece
+from penstock_runtime.streams.mailbox import Mailbox
+from penstock_runtime.text.vocabulary import Vocabulary
+
+
+class EndedBadly(PenstockError):
+    """The engine, the drain, a deadline or a slow reader ended the answer; `end` says which."""
+
+    def __init__(self, end: Failed | Expired | Cancelled) -> None:
+        super().__init__(type(end).__name__)
+        self.end = end
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a call cost so far, over all prompts."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    queue_seconds: float = 0.0
+    """The longest of its prompts."""
+
+
+class Answering:
+    """One call being answered; to be iterated once, by the task that writes to the client."""
+
+    def __init__(
+        self,
+        call: Call,
+        tickets: Sequence[Ticket],
+        admission: GenerationAdmission,
+        vocabulary: Vocabulary,
+        own_ends: frozenset[int],
+    ) -> None:
+        """`tickets` are the prompts' own, in order."""
+        self._call = call
+        self._tickets = tuple(tickets)
+        self._admission = admission
+        self._mailbox = Mailbox()
+        self._first_of = {ticket.id: place * call.n for place, ticket in enumerate(tickets)}
+        self._open = set(self._first_of)
+        self.choices = [
+            Choice(index, call.prompts[index // call.n], call, vocabulary, own_ends)
+            for index in range(call.choices)
+        ]
+        self.first_seconds: float | None = None
+        """From arrival to the first token that came."""
+        self.cost = Cost(prompt_tokens=sum(len(one.ids) for one in call.prompts))
+
+    def begin(self) -> None:
+        """Submit every prompt.
+
+        Raises:
+            NotServing: the pod stopped serving meanwhile.
+        """
+        for place, ticket in enumerate(self._tickets):
+            self._admission.begin(ticket, _generate(self._call, place, ticket), self._mailbox)
+
+    @property
+    def done(self) -> bool:
+        """Whether every prompt has ended well."""
+        return not self._open
+
+    async def next(self, seconds: float) -> list[Piece]:
+        """Return what is new; nothing after `seconds` of silence, and perhaps at the very end.
+
+        Raises:
+            EndedBadly: a prompt ended otherwise; the others are for the caller to abandon.
+        """
+        events = await self._mailbox.take(seconds)
+        if events and self.first_seconds is None:
+            self.first_seconds = self._admission.now() - self._tickets[0].arrived
+        pieces = [piece for event in events for piece in self._take(event)]
+        self.cost.completion_tokens = sum(one.tokens for one in self.choices)
+        return pieces
+
+    def _take(self, event: Event) -> Iterator[Piece]:
+        match event:
+            case TokensEmitted():
+                choice = self._choice(event)
+                piece = choice.emitted(event)
+                if piece is not None:
+                    yield piece
+                    if piece.finish is not None:
+                        self._admission.stop(event.id, event.choice)
+            case ChoiceFinished():
+                piece = self._choice(event).ended(event)
+                if piece is not None:
+                    yield piece
+            case Ended():
+                self._end(event)
+
+    def _end(self, event: Ended) -> None:
+        if not isinstance(event.end, Generated):
+            raise EndedBadly(event.end)
+        self._open.discard(event.id)
+        self.cost.cached_tokens += event.end.usage.cached_tokens
+        self.cost.queue_seconds = max(self.cost.queue_seconds, event.end.usage.queue_seconds)
+
+    def _choice(self, event: TokensEmitted | ChoiceFinished) -> Choice:
+        return self.choices[self._first_of[event.id] + event.choice]
+
+
+def _generate(call: Call, place: int, ticket: Ticket) -> Generate:
+    prompt = call.prompts[place]
+    deadline = None if call.timeout_seconds is None else ticket.arrived + call.timeout_seconds
+    return Generate(
+        id=ticket.id,
+        prompt=prompt.ids,
+        params=prompt.params,
+        arrived=ticket.arrived,
+        n=call.n,
+        deadline=deadline,
+        priority=call.priority,
+        tenant=call.tenant,
+        salt=call.salt,
+        grammar=call.grammar,
+    )
+
+
+def draw_seed() -> int:
+    """Return a seed for a client that gave none: drawn once, so that a preempted answer goes on as it would have."""
+    return random.SystemRandom().getrandbits(63)

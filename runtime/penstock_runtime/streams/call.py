@@ -1,0 +1,38 @@
+"""What a client asks of generation, whatever protocol it speaks."""
+
+from dataclasses import dataclass
+
+from penstock_runtime.generation.grammar import GrammarSpec
+from penstock_runtime.generation.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, judged against the model."""
+
+    ids: tuple[int, ...]
+    params: SamplingParams
+    """Its own, because what fits after it differs."""
+    text: str = ""
+    """As it is echoed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of a client: each prompt is generated `n` times."""
+
+    prompts: tuple[Prompt, ...]
+    n: int = 1
+    stops: tuple[str, ...] = ()
+    include_stop: bool = False
+    skip_special: bool = True
+    grammar: GrammarSpec | None = None
+    priority: int = 0
+    tenant: str = ""
+    salt: str = ""
+    timeout_seconds: float | None = None
+
+    @property
+    def choices(self) -> int:
+        """How many answers it gets; answer `i` is choice `i % n` of prompt `i // n`."""
+        return len(self.prompts) * self.n

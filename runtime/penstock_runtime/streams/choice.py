@@ -1,0 +1,102 @@
+"""One choice's tokens become text: detokenised, cut at its stop string, counted."""
+
+from dataclasses import dataclass
+
+from penstock_runtime.generation.messages import (
+    ChoiceFinished,
+    FinishReason,
+    Logprob,
+    TokensEmitted,
+)
+from penstock_runtime.streams.call import Call, Prompt
+from penstock_runtime.text.detokenizer import Detokenizer
+from penstock_runtime.text.stop_strings import StopMatcher
+from penstock_runtime.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is new of one choice. A text lags behind its tokens where it may yet turn out to be a stop string."""
+
+    index: int
+    """Of the choice, over all prompts."""
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[Logprob, ...] = ()
+    finish: FinishReason | None = None
+    stop: str | int | None = None
+    """The stop string or the stop id that ended it; None: its grammar, the model's own end, or its length."""
+
+
+class Choice:
+    """The state of one choice on the HTTP side."""
+
+    __slots__ = (
+        "_detokenizer",
+        "_matcher",
+        "_min_tokens",
+        "_own_ends",
+        "finished",
+        "index",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        prompt: Prompt,
+        call: Call,
+        vocabulary: Vocabulary,
+        own_ends: frozenset[int],
+    ) -> None:
+        """`own_ends` are the model's own stop ids: nobody is told which of them it was."""
+        self.index = index
+        self.tokens = 0
+        """Counted as vLLM does: with the stop id, and with the token that completed a stop string."""
+        self.finished = False
+        self._detokenizer = Detokenizer(vocabulary, skip_special=call.skip_special)
+        self._matcher = StopMatcher(call.stops, include=call.include_stop)
+        self._min_tokens = prompt.params.min_tokens if call.stops else 0
+        self._own_ends = own_ends
+
+    def emitted(self, event: TokensEmitted) -> Piece | None:
+        """Take tokens in; what comes after the stop string is nobody's."""
+        if self.finished:
+            return None
+        text = ""
+        for place, token in enumerate(event.tokens):
+            self.tokens += 1
+            piece = self._detokenizer.add((token,))
+            if self.tokens <= self._min_tokens:
+                text += piece
+                continue
+            told = self._matcher.add(piece)
+            text += told.text
+            if told.stop is not None:
+                self.finished = True
+                return self._piece(event, place + 1, text, FinishReason.STOP, told.stop)
+        return self._piece(event, len(event.tokens), text)
+
+    def ended(self, event: ChoiceFinished) -> Piece | None:
+        """Take the end in, with all text that was held back."""
+        if self.finished:
+            return None
+        self.finished = True
+        told = self._matcher.add(self._detokenizer.finish())
+        if told.stop is not None:
+            return Piece(self.index, told.text, finish=FinishReason.STOP, stop=told.stop)
+        self.tokens += event.stop_id is not None
+        stop = None if event.stop_id in self._own_ends else event.stop_id
+        text = told.text + self._matcher.finish()
+        return Piece(self.index, text, finish=event.reason, stop=stop)
+
+    def _piece(
+        self,
+        event: TokensEmitted,
+        count: int,
+        text: str,
+        finish: FinishReason | None = None,
+        stop: str | None = None,
+    ) -> Piece:
+        logprobs = event.logprobs[:count]
+        return Piece(self.index, text, event.tokens[:count], logprobs, finish, stop)

@@ -1,0 +1,118 @@
+"""The face that a generation engine shows to the code that all pods share: limits, drain, heartbeat, death.
+
+Shared code sends `link.messages` and reads `EngineReport`; a generation engine has words of its own for both.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from penstock_api.limits import MAX_BATCH_SIZE, CurveSums, LimitsUpdate
+from penstock_runtime.generation import messages
+from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.generation.messages import GenerationReport, Stepped, ToGeneration
+from penstock_runtime.link.base import Heartbeat
+from penstock_runtime.link.messages import (
+    Drain,
+    EngineDied,
+    EngineReport,
+    FromEngine,
+    SetLimits,
+    Settled,
+    ToEngine,
+)
+from penstock_runtime.models.base import ModelInfo
+
+PLATFORM: Final = "transformers"
+"""As in Open Inference metadata."""
+TOKENS_A_STEP: Final = 512
+"""Where the limits leave it to the pod: a prompt's chunk that a decode beside it hardly feels."""
+
+
+class GenerationLink(Protocol):
+    """A generation engine seen from the event loop; as `link.base.EngineLink`, with messages of its own."""
+
+    async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
+        """Load the model and warm it up; `deliver` is called in the event loop, once a step.
+
+        Raises:
+            ModelLoadFailed: with one line that names the file and the remedy.
+        """
+
+    def send(self, message: ToGeneration) -> None:
+        """Hand a message to the engine; never blocks."""
+
+    def heartbeat(self) -> Heartbeat:
+        """Return the last sign of life; any thread may ask."""
+
+    async def close(self) -> None:
+        """End what is still held as Failed, and give the engine's threads back."""
+
+
+class Face:
+    """An `EngineLink` in front of a `GenerationLink`; what it does not translate goes to `on_step`."""
+
+    def __init__(self, link: GenerationLink, name: str, on_step: Callable[[Stepped], None]) -> None:
+        self._link = link
+        self._name = name
+        self._on_step = on_step
+        self.info: GenerationInfo | None = None
+        """Set once `start` has returned."""
+
+    async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
+        """As `EngineLink.start`."""
+
+        def take(message: Stepped | EngineDied) -> None:
+            if isinstance(message, Stepped):
+                bound = self.info.max_running if self.info else MAX_BATCH_SIZE
+                deliver(Settled((), None, engine_report(message.report, bound)))
+                self._on_step(message)
+            else:
+                deliver(message)
+
+        info = self.info = await self._link.start(take)
+        return ModelInfo(self._name, PLATFORM, info.backend, (), (), max_rows=info.max_running)
+
+    def send(self, message: ToEngine) -> None:
+        """As `EngineLink.send`."""
+        match message:
+            case SetLimits(update):
+                self._link.send(messages.SetLimits(generation_limits(update)))
+            case Drain(deadline, retry_after_seconds):
+                self._link.send(messages.Drain(deadline, retry_after_seconds))
+            case _:
+                raise TypeError(f"{type(message).__name__} is for a one-shot engine")
+
+    def heartbeat(self) -> Heartbeat:
+        """As `EngineLink.heartbeat`."""
+        return self._link.heartbeat()
+
+    async def close(self) -> None:
+        """As `EngineLink.close`."""
+        await self._link.close()
+
+
+def generation_limits(update: LimitsUpdate) -> GenerationLimits:
+    """Return limits in the engine's words."""
+    tokens = update.max_batched_tokens or max(TOKENS_A_STEP, update.max_batch_size)
+    return GenerationLimits(
+        generation=update.generation,
+        max_batch_size=update.max_batch_size,
+        max_batched_tokens=tokens,
+        max_queue_depth=update.max_queue_depth,
+        discipline=update.discipline,
+        preemption=update.preemption,
+        lowering=update.drain,
+    )
+
+
+def engine_report(report: GenerationReport, max_running: int) -> EngineReport:
+    """Return what code that all pods share reads; the service curve has words of its own, and other readers."""
+    return EngineReport(
+        waiting=report.waiting,
+        running=report.running,
+        generation=report.generation,
+        converging=report.converging,
+        batch_cap_bound=max_running,
+        busy_seconds=report.busy_seconds,
+        curve=CurveSums(),
+    )

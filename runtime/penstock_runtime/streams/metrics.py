@@ -1,0 +1,87 @@
+"""What a pod that generates tells beside what every pod does: tokens, cache, preemptions, the service curve."""
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock_api import names
+from penstock_runtime.generation.messages import GenerationReport
+from penstock_runtime.metrics import histogram_family
+
+if TYPE_CHECKING:
+    from penstock_runtime.streams.pod import GenerationPod
+
+TERMS: Final = ("1", "p", "d", "k", "t")
+PRODUCTS: Final = tuple("*".join(pair) for pair in combinations_with_replacement(TERMS, 2))
+"""In the order of `GenerationSums.sums`: the upper triangle, row by row."""
+
+
+class GenerationCollector(Collector):
+    """Renders plain numbers on scrape."""
+
+    def __init__(self, pod: "GenerationPod") -> None:
+        self._pod = pod
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        tokens = self._pod.tokens
+        yield histogram_family(
+            names.METRIC_TIME_TO_FIRST_TOKEN,
+            "Completed requests, from arrival to their first token.",
+            tokens.first_token_seconds,
+        )
+        yield histogram_family(
+            names.METRIC_TIME_PER_OUTPUT_TOKEN,
+            "Completed requests, mean time between tokens after the first.",
+            tokens.token_seconds,
+        )
+        yield CounterMetricFamily(
+            names.METRIC_PROMPT_TOKENS_RECEIVED,
+            "Prompt tokens of requests that were read.",
+            value=tokens.prompt_tokens_received,
+        )
+        if self._pod.report is not None:
+            yield from self._engine(self._pod.report)
+
+    def _engine(self, report: GenerationReport) -> Iterator[Metric]:
+        yield _labelled(
+            names.METRIC_TOKENS,
+            "Tokens by the phase that computed them, recomputed ones included.",
+            "phase",
+            {"prefill": self._pod.tokens.prefill_tokens, "decode": report.generated_tokens},
+        )
+        yield _labelled(
+            names.METRIC_PREFIX_CACHE_TOKENS,
+            "Prompt tokens looked up in the prefix cache, and found.",
+            "result",
+            {"asked": report.prefix_asked_tokens, "hit": report.prefix_hit_tokens},
+        )
+        yield CounterMetricFamily(
+            names.METRIC_PREEMPTIONS,
+            "Running generations that gave their place up.",
+            value=report.preemptions,
+        )
+        yield GaugeMetricFamily(
+            names.METRIC_KV_CACHE_USAGE,
+            "Share of the KV cache that running generations hold.",
+            value=self._pod.cache_usage(),
+        )
+        curve = CounterMetricFamily(
+            names.METRIC_GENERATION_CURVE,
+            "Service curve: sums over steps of products of 1, p/256, d, k/4096, t.",
+            labels=["epoch", "term"],
+        )
+        for sums in (report.previous_curve, report.curve):
+            for term, value in zip(PRODUCTS, sums.sums if sums else (), strict=False):
+                curve.add_metric([str(sums.epoch if sums else 0), term], value)
+        yield curve
+
+
+def _labelled(name: str, text: str, label: str, values: dict[str, float]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family

@@ -1,0 +1,129 @@
+"""A pod that generates: as `pod.Pod`, with a tokenizer, and an engine whose answers come in many pieces."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from prometheus_client.registry import Collector
+
+from penstock_api.limits import MAX_BATCHED_TOKENS, GenerationCurve, LimitsUpdate, Range, State
+from penstock_runtime.config import Config
+from penstock_runtime.errors import NotServing, UnknownModel
+from penstock_runtime.generation.curve import GenerationSums
+from penstock_runtime.generation.messages import GenerationReport, Stepped
+from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.models.base import ModelInfo, ModelLoadFailed
+from penstock_runtime.pod import Pod
+from penstock_runtime.streams.admission import GenerationAdmission
+from penstock_runtime.streams.counters import GenerationCounters
+from penstock_runtime.streams.face import Face, GenerationLink
+from penstock_runtime.streams.metrics import GenerationCollector
+from penstock_runtime.streams.serving import Serving
+from penstock_runtime.text.tokenizer import TokenizerRefused
+
+
+class GenerationPod(Pod):
+    """Hands what the engine tells to the book; owns what only a generative model has."""
+
+    admission: GenerationAdmission
+
+    def __init__(
+        self,
+        config: Config,
+        link: GenerationLink,
+        grammars: SharedGrammars,
+        first_limits: LimitsUpdate,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        face = Face(link, config.model_name, self._step)
+        super().__init__(config, face, first_limits, now)
+        self.tokens = GenerationCounters()
+        self.admission = GenerationAdmission(
+            link.send,
+            self.live,
+            self.health,
+            self.counters,
+            self.tokens,
+            now=now,
+            most_bytes=config.max_held_bytes,
+        )
+        self.serving: Serving | None = None
+        self.report: GenerationReport | None = None
+        self.began = int(time.time())
+        """What `/v1/models` calls the model's creation."""
+        self._face = face
+        self._grammars = grammars
+
+    @property
+    def has_plain_lane(self) -> bool:
+        """As `Pod.has_plain_lane`; a generation is no plain request."""
+        return False
+
+    async def load(self) -> None:
+        """As `Pod.load`: first the tokenizer, which is small and often what is missing."""
+        try:
+            await asyncio.to_thread(lambda: self._grammars.tokenizer)
+        except TokenizerRefused as error:
+            raise ModelLoadFailed(str(error)) from error
+        await super().load()
+        info = self._face.info
+        if info is not None:  # it is known once the engine has started
+            self.serving = Serving(info, self._grammars.tokenizer, self._grammars.of(info))
+
+    def serving_or_refuse(self) -> Serving:
+        """Return the model.
+
+        Raises:
+            NotServing: it is still being loaded.
+        """
+        if self.serving is None:
+            raise NotServing("Loading", "the model is being loaded: try again soon")
+        return self.serving
+
+    def state(self, model: ModelInfo) -> State:
+        """As `Pod.state`, with what only a generative model has."""
+        plain, report, serving = super().state(model), self.report, self.serving
+        if report is None or serving is None:
+            return plain
+        most = min(serving.info.kv.tokens, MAX_BATCHED_TOKENS)
+        tokens = Range(min=1, max=most)
+        return plain.model_copy(
+            update={
+                "envelope": plain.envelope.model_copy(update={"max_batched_tokens": tokens}),
+                "generation_curve": _wire_curve(report.curve),
+                "previous_generation_curve": _wire_curve(report.previous_curve),
+                "attention": serving.info.attention,
+            }
+        )
+
+    def cache_usage(self) -> float:
+        """As `Pod.cache_usage`: what could be given up at once is not in use."""
+        if self.report is None or self.serving is None:
+            return 0.0
+        return self.report.used_blocks / self.serving.info.kv.blocks
+
+    def collectors(self) -> list[Collector]:
+        """As `Pod.collectors`."""
+        return [GenerationCollector(self)]
+
+    def check_model(self, asked: str | None) -> None:
+        """Return if `asked` is the model of this pod, or nothing.
+
+        Raises:
+            UnknownModel: it is another.
+        """
+        held = self.config.model_name
+        if asked is not None and asked != held:
+            raise UnknownModel(
+                f"model {asked!r:.140} is not served here: this pod serves {held!r}", field="model"
+            )
+
+    def _step(self, stepped: Stepped) -> None:
+        self.report = stepped.report
+        if stepped.step is not None:
+            self.tokens.prefill_tokens += stepped.step.prefill_tokens
+        self.admission.deliver_events(stepped.events)
+
+
+def _wire_curve(sums: GenerationSums | None) -> GenerationCurve | None:
+    return None if sums is None else GenerationCurve(epoch=sums.epoch, sums=sums.sums)

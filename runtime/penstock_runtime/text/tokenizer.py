@@ -1,0 +1,114 @@
+"""A model's tokenizer, from its directory: text to ids, ids to bytes, messages to a prompt."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tokenizers import Tokenizer as Backend
+
+from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
+from penstock_runtime.text.vocabulary import Vocabulary, read_vocabulary
+
+SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token")
+
+
+class TokenizerRefused(Exception):
+    """The directory holds no tokenizer that can be used; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """Read once, then shared by all requests: nothing in it changes."""
+
+    backend: Backend
+    vocabulary: Vocabulary
+    chat_template: ChatTemplate | None
+    special: dict[str, str]
+    """What the model's configuration calls `bos_token`, `eos_token` and so on."""
+    end_ids: frozenset[int]
+    """Ids that end a generation, by the model's own word."""
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
+        ids: list[int] = self.backend.encode(text, add_special_tokens=add_special).ids
+        return ids
+
+    def to_json(self) -> str:
+        """Return `tokenizer.json`, with what the configuration added."""
+        return str(self.backend.to_str())
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer of the model in `folder`.
+
+    Raises:
+        TokenizerRefused: `tokenizer.json` is missing or broken, or another file is.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise TokenizerRefused(
+            f"{path} is missing: save the model with its fast tokenizer (save_pretrained)"
+        )
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as error:
+        raise TokenizerRefused(f"{path} cannot be read: {error}") from error
+    backend.no_padding()
+    backend.no_truncation()
+    config = _json(folder / "tokenizer_config.json")
+    special = {name: text for name in SPECIAL_NAMES if (text := _text(config.get(name)))}
+    return Tokenizer(
+        backend,
+        read_vocabulary(backend),
+        _chat_template(folder, config, special),
+        special,
+        _end_ids(folder, backend, special),
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        held = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise TokenizerRefused(f"{path} cannot be read: {error}") from error
+    if not isinstance(held, dict):
+        raise TokenizerRefused(f"{path} holds no JSON object")
+    return held
+
+
+def _text(value: Any) -> str | None:
+    """Return a token's text: tokenizer_config.json has it plain, or as an object with `content`."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _chat_template(
+    folder: Path, config: dict[str, Any], special: dict[str, str]
+) -> ChatTemplate | None:
+    path = folder / "chat_template.jinja"
+    source = path.read_text(encoding="utf-8") if path.is_file() else config.get("chat_template")
+    if isinstance(source, list):  # older models name several: `default`, `tool_use`
+        named = {one.get("name"): one.get("template") for one in source}
+        source = named.get("default")
+    if not isinstance(source, str):
+        return None
+    try:
+        return ChatTemplate(source, special)
+    except TemplateRefused as error:
+        raise TokenizerRefused(str(error)) from error
+
+
+def _end_ids(folder: Path, backend: Backend, special: dict[str, str]) -> frozenset[int]:
+    """Return the ids of generation_config.json, else of config.json, and always the tokenizer's own."""
+    own = backend.token_to_id(special["eos_token"]) if "eos_token" in special else None
+    for name in ("generation_config.json", "config.json"):
+        given = _json(folder / name).get("eos_token_id")
+        if given is not None:
+            listed: Sequence[int] = given if isinstance(given, list) else [given]
+            return frozenset(listed) | ({own} if own is not None else set())
+    return frozenset() if own is None else frozenset({own})

@@ -1,0 +1,161 @@
+"""One queue's order under one discipline: a heap of keys, or, for FairShare, a heap for each tenant.
+
+Both orders answer in O(log n), amortised, and look at heads only. Keys never change while a request waits;
+a tenant's counter does, but it only grows, so a stale entry is put right when it surfaces.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from penstock_api.limits import Discipline
+from penstock_runtime.waiting.disciplines import Ordered, key_function, order_key
+from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.line import Line
+from penstock_runtime.waiting.tenants import TenantCounters
+
+Key = tuple[float, int]
+"""A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""
+
+_Entry = tuple[float, int, str]
+
+STALE_ALLOWED = 64
+"""Below this a rebuild of a heap costs more than the memory it frees."""
+
+
+class Order(Protocol):
+    """Who is next among those that wait; ids are unique."""
+
+    def add(self, id: str, ordered: Ordered, sequence: int) -> None:
+        """Let `id` wait; `sequence` grows with each admission and breaks ties."""
+
+    def discard(self, id: str) -> None:
+        """Let `id` wait no longer, if it did."""
+
+    def serve(self, id: str, ordered: Ordered) -> None:
+        """Let `id` wait no longer, because it is served: a tenant pays for its work."""
+
+    def head(self) -> tuple[Key, str] | None:
+        """Return the key and id of who is next, or None when nobody waits."""
+
+    def entries(self) -> Iterator[tuple[Key, str]]:
+        """Iterate over keys and ids, in no order; for FairShare as if the counters stood still."""
+
+
+def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
+    """Return an empty order under `discipline`; FairShare reads and feeds `tenants`."""
+    if discipline is Discipline.FAIR_SHARE:
+        return FairOrder(tenants)
+    return KeyedOrder(discipline)
+
+
+class KeyedOrder:
+    """The order of a discipline whose keys stand still.
+
+    Who has left stays in the line until it surfaces, or until such entries outnumber those that wait.
+    """
+
+    __slots__ = ("_key_of", "_line", "_waiting")
+
+    def __init__(self, discipline: Discipline) -> None:
+        self._key_of = key_function(discipline)
+        self._waiting: dict[str, _Entry] = {}
+        self._line: Line[str] = Line()
+
+    def add(self, id: str, ordered: Ordered, sequence: int) -> None:
+        """As `Order.add`."""
+        entry = (self._key_of(ordered), sequence, id)
+        self._waiting[id] = entry
+        self._line.push(entry)
+
+    def discard(self, id: str) -> None:
+        """As `Order.discard`."""
+        if self._waiting.pop(id, None) is None:
+            return
+        if len(self._line) > 2 * len(self._waiting) + STALE_ALLOWED:
+            self._line.replace(self._waiting.values())
+
+    def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - nobody pays
+        """As `Order.serve`."""
+        self.discard(id)
+
+    def head(self) -> tuple[Key, str] | None:
+        """As `Order.head`."""
+        line, waiting = self._line, self._waiting
+        while len(line):
+            entry = line.head()
+            if waiting.get(entry[2]) is entry:
+                return entry[:2], entry[2]
+            line.pop()
+        return None
+
+    def entries(self) -> Iterator[tuple[Key, str]]:
+        """As `Order.entries`."""
+        return (((key, sequence), name) for key, sequence, name in self._waiting.values())
+
+
+class FairOrder:
+    """The tenant that was served least is next, and of its own requests the one of best priority, aged."""
+
+    __slots__ = ("_by_tenant", "_tenant_of", "_tenants", "_tops")
+
+    def __init__(self, tenants: TenantCounters) -> None:
+        self._tenants = tenants
+        self._by_tenant: dict[str, LazyHeap[Key, str]] = {}
+        self._tenant_of: dict[str, str] = {}
+        self._tops: LazyHeap[Key, str] = LazyHeap()
+
+    def add(self, id: str, ordered: Ordered, sequence: int) -> None:
+        """As `Order.add`; its tenant is lifted if it was idle."""
+        tenant = ordered.tenant
+        self._tenants.enter(tenant)
+        self._tenant_of[id] = tenant
+        heap = self._by_tenant.get(tenant)
+        if heap is None:
+            heap = self._by_tenant[tenant] = LazyHeap()
+        heap.put(id, (order_key(Discipline.PRIORITY, ordered), sequence))
+        self._tops.put(tenant, self._top(tenant))
+
+    def discard(self, id: str) -> None:
+        """As `Order.discard`."""
+        tenant = self._tenant_of.pop(id, None)
+        if tenant is None:
+            return
+        heap = self._by_tenant[tenant]
+        heap.discard(id)
+        if len(heap):
+            self._tops.put(tenant, self._top(tenant))
+        else:
+            self._tops.discard(tenant)
+            del self._by_tenant[tenant]
+        self._tenants.leave(tenant)
+
+    def serve(self, id: str, ordered: Ordered) -> None:
+        """As `Order.serve`."""
+        self._tenants.charge(ordered.tenant, ordered.work)
+        self.discard(id)
+
+    def head(self) -> tuple[Key, str] | None:
+        """As `Order.head`."""
+        while (top := self._tops.head()) is not None:
+            key, tenant = top
+            now = self._top(tenant)
+            if now == key:
+                return key, self._first_of(tenant)[1]
+            self._tops.put(tenant, now)  # charged since: it only ever sinks
+        return None
+
+    def entries(self) -> Iterator[tuple[Key, str]]:
+        """As `Order.entries`."""
+        for tenant, heap in self._by_tenant.items():
+            served = self._tenants.served(tenant)
+            for (_, sequence), name in heap.entries():
+                yield (served, sequence), name
+
+    def _top(self, tenant: str) -> Key:
+        return (self._tenants.served(tenant), self._first_of(tenant)[0][1])
+
+    def _first_of(self, tenant: str) -> tuple[Key, str]:
+        head = self._by_tenant[tenant].head()
+        if head is None:
+            raise IndexError(f"tenant '{tenant}' has nothing waiting")
+        return head

@@ -1,0 +1,73 @@
+"""Virtual counters: what each tenant has been served, made comparable between those that wait.
+
+After "Fairness in Serving Large Language Models" (Sheng et al., OSDI 2024): the tenant with the least
+counter is served next. A tenant that returns from idle is lifted to the least counter of those that wait,
+so that absence saves up no more than a small credit; counters therefore only ever grow while somebody waits.
+"""
+
+from penstock_runtime.waiting.heap import LazyHeap
+
+_IDLE_KEPT = 64
+"""Idle tenants are forgotten by the dozen, not one by one."""
+
+
+class TenantCounters:
+    """Owns the counters of all tenants, and knows which of them wait.
+
+    `credit` is what a tenant under its share may be behind on its return, in units of work: enough for the
+    few requests that it sends at once, so that they do not queue behind somebody's thousands.
+    """
+
+    __slots__ = ("_credit", "_floor", "_served", "_waiting", "_waiting_by_served")
+
+    def __init__(self, credit: float = 0.0) -> None:
+        self._credit = credit
+        self._served: dict[str, float] = {}
+        self._waiting: dict[str, int] = {}
+        self._waiting_by_served: LazyHeap[float, str] = LazyHeap()
+        self._floor = 0.0
+
+    def served(self, tenant: str) -> float:
+        """Return the counter of `tenant`, in units of work; what a newcomer would start with if unknown."""
+        return self._served.get(tenant, self._floor - self._credit)
+
+    def enter(self, tenant: str) -> None:
+        """Note that one more request of `tenant` waits; the first one lifts its counter."""
+        held = self._waiting.get(tenant, 0)
+        self._waiting[tenant] = held + 1
+        if not held:
+            self._served[tenant] = max(self.served(tenant), self._least() - self._credit)
+            self._waiting_by_served.put(tenant, self._served[tenant])
+
+    def leave(self, tenant: str) -> None:
+        """Note that one request of `tenant` waits no longer."""
+        left = self._waiting[tenant] - 1
+        if left:
+            self._waiting[tenant] = left
+            return
+        self._least()
+        del self._waiting[tenant]
+        self._waiting_by_served.discard(tenant)
+        self._forget_idle()
+
+    def charge(self, tenant: str, work: float) -> None:
+        """Note that `tenant` was served `work`, a number that is not negative."""
+        self._served[tenant] = self.served(tenant) + work
+        if tenant in self._waiting:
+            self._waiting_by_served.put(tenant, self._served[tenant])
+
+    def _least(self) -> float:
+        """Return the least counter of those that wait; what it was last, if nobody does."""
+        head = self._waiting_by_served.head()
+        if head is not None:
+            self._floor = max(self._floor, head[0])
+        return self._floor
+
+    def _forget_idle(self) -> None:
+        """Forget who is idle and so far behind that it would be lifted on its return anyway."""
+        if len(self._served) > 2 * len(self._waiting) + _IDLE_KEPT:
+            self._served = {
+                tenant: served
+                for tenant, served in self._served.items()
+                if tenant in self._waiting or served > self._floor - self._credit
+            }

@@ -1,0 +1,79 @@
+"""Which runs the bench takes, cut into units for processes. Pure."""
+
+from pathlib import Path
+
+from penstock_simulator.scenario import Loss, Routing
+from tests.bench.control import plan, sensitivity
+from tests.bench.control.jobs import CLAIRVOYANT, Job, Unit
+
+VARIANTS: dict[str, dict[str, object]] = {
+    "power-of-two": {"routing": Routing.POWER_OF_TWO},
+    "central queue": {"routing": Routing.CENTRAL_QUEUE},
+    "20 % of samples lost": {"loss": Loss(share=0.2)},
+    "no signals, minutes 8-10": {"loss": Loss(outages=((480.0, 600.0),))},
+}
+
+
+def cases(size: plan.Size, trace: str) -> list[tuple[int, float]]:
+    """Return (seed, cold start's median) of a trace's runs; what is hardest to attain comes first."""
+    return [(seed, cold) for cold in sorted(size.cold_medians, reverse=True) for seed in size.seeds]
+
+
+def laws(folder: Path, size: plan.Size) -> list[Unit]:
+    """Return the operator's own laws and the vendors' defaults, in every case."""
+    return [
+        Unit(folder, (Job(trace, size.seconds, law, seed, cold),))
+        for trace in plan.TRACES
+        for seed, cold in cases(size, trace)
+        for law in plan.LAWS
+    ]
+
+
+def settings(folder: Path, size: plan.Size) -> list[Unit]:
+    """Return the grid of single settings on the traces with a target: each until it misses."""
+    return [
+        Unit(
+            folder,
+            tuple(Job(trace, size.seconds, law, *case) for case in cases(size, trace)),
+            until_missed=True,
+        )
+        for trace in plan.AIMED
+        for law in plan.settings_of(size)
+        if law not in plan.LAWS
+    ]
+
+
+def bounds(folder: Path, size: plan.Size) -> list[Unit]:
+    """Return the searches for the clairvoyant's schedules."""
+    return [
+        Unit(
+            folder,
+            tuple(Job(trace, size.seconds, CLAIRVOYANT, seed, cold) for cold in size.cold_medians),
+            caps=size.caps,
+        )
+        for trace in plan.AIMED
+        for seed in size.seeds
+    ]
+
+
+def worlds(folder: Path, size: plan.Size) -> dict[str, list[Unit]]:
+    """Return the default law under other routings and with bad signals, by name."""
+    return {
+        name: [
+            Unit(folder, (Job(trace, size.seconds, plan.DEFAULT, **different),))  # type: ignore[arg-type]
+            for trace in plan.TRACES
+        ]
+        for name, different in VARIANTS.items()
+    }
+
+
+def changes(folder: Path, size: plan.Size) -> dict[tuple[str, float], list[Unit]]:
+    """Return the default law with each of its own defaults a quarter less and more."""
+    return {
+        (name, factor): [
+            Unit(folder, (Job(trace, size.seconds, plan.DEFAULT, changed=(name, factor)),))
+            for trace in plan.AIMED
+        ]
+        for name in sensitivity.DEFAULTS
+        for factor in sensitivity.FACTORS
+    }

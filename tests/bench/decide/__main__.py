@@ -1,0 +1,96 @@
+"""How long the decide step takes with 10, 1,000 and 5,000 pools, all of them working: `make bench-decide`.
+
+Each pool has three Ready pods and new samples of all of them; nothing is due to be written. Beside it, how many questions
+a Prometheus is asked in one tick by as many pools, over a real socket.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock_operator import garbage
+from tests.bench.decide.fleet import PODS, TICK, Fleet
+from tests.bench.decide.rounds import questions_of_a_tick
+
+OUT = Path("build/bench/decide.json")
+SIZES = (10, 1000, 5000)
+WARM_TICKS = 6
+"""Windows fill, curves are learnt, the count and the cap come to rest."""
+
+
+def main() -> None:
+    """Measure, print and write."""
+    args = _arguments()
+    garbage.settle()  # as the operator does
+    console = Console()
+    found = [_measured(size, args.ticks, console) for size in args.pools]
+    table = Table(title=f"one decide step, {PODS} pods a pool, every pool with news")
+    for heading in ("pools", "p50 ms", "most ms", "CPU ms a pool", "x 10 pools", "CPU of a tick"):
+        table.add_column(heading, justify="right")
+    base = found[0]["cpu_milliseconds_per_pool"]
+    for one in found:
+        table.add_row(
+            f"{one['pools']}", f"{one['p50_milliseconds']:.1f}", f"{one['max_milliseconds']:.1f}",
+            f"{one['cpu_milliseconds_per_pool']:.2f}", f"{one['cpu_milliseconds_per_pool'] / base:.2f}",
+            f"{one['cpu_p50_milliseconds'] / 10 / TICK:.1f} %",
+        )  # fmt: skip
+    console.print(table)
+    asked = [{"pools": size, **asyncio.run(questions_of_a_tick(size))} for size in args.pools]
+    for each in asked:
+        console.print(
+            f"{each['pools']} pools, {each['passes']} passes in one tick: {each['rounds']} round of"
+            f" {each['questions']} questions, {each['megabytes']:.1f} MB,"
+            f" {each['seconds']:.2f} s to ask and sort"
+        )
+    machine = {"python": platform.python_version(), "machine": platform.machine()}
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({"decide": found, "prometheus": asked, **machine}, indent=1) + "\n")
+    console.print(f"figures {OUT}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.bench.decide", description=__doc__)
+    parser.add_argument("--pools", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--ticks", type=int, default=10, help="to measure, after the warm ones")
+    return parser.parse_args()
+
+
+def _measured(size: int, ticks: int, console: Console) -> dict[str, Any]:
+    with console.status(f"{size} pools: settling"):
+        fleet = Fleet.of(size)
+        for _ in range(WARM_TICKS):
+            fleet.settle(fleet.decide(fleet.observed()))
+    gc.collect()
+    took, busy, writes = [], [], 0
+    for tick in range(ticks):
+        observed = fleet.observed()
+        with console.status(f"{size} pools: tick {tick + 1} of {ticks}"):
+            began, worked = time.perf_counter(), time.process_time()
+            plan = fleet.decide(observed)
+            took.append(1000 * (time.perf_counter() - began))
+            busy.append(1000 * (time.process_time() - worked))
+        assert not plan.failures, plan.failures[0].error
+        writes += sum(len(one.writes) for one in plan.pools)
+        fleet.settle(plan)
+    middle, own = sorted(took)[len(took) // 2], sorted(busy)[len(busy) // 2]
+    return {
+        "pools": size,
+        "pods": size * PODS,
+        "p50_milliseconds": middle,
+        "max_milliseconds": max(took),
+        "cpu_p50_milliseconds": own,
+        "cpu_milliseconds_per_pool": own / size,
+        "writes": writes,
+    }
+
+
+if __name__ == "__main__":
+    main()

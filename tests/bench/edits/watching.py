@@ -1,0 +1,52 @@
+"""A watch of one object's `status.batch`, read in a thread of its own, each change with the time it was seen."""
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+from tests.kube.api import Api
+from tests.kube.pools import NotSoError
+
+Batch = dict[str, Any]
+WATCH_SECONDS = 3600
+
+
+class Watched:
+    """What the watch has shown so far."""
+
+    def __init__(self) -> None:
+        self.changes: queue.Queue[tuple[float, Batch]] = queue.Queue()
+        self._last: tuple[float, Batch] = (0.0, {})
+
+    def when(self, wanted: Callable[[Batch], bool], seconds: float) -> float:
+        """Return when (monotonic seconds) the wanted state was first seen, from the last one asked for on."""
+        until = time.monotonic() + seconds
+        while not wanted(self._last[1]):
+            try:
+                self._last = self.changes.get(timeout=max(until - time.monotonic(), 0.001))
+            except queue.Empty:
+                raise NotSoError(
+                    f"not within {seconds:.0f} s; last seen: {self._last[1]}"
+                ) from None
+        return self._last[0]
+
+
+@contextmanager
+def watching(api: Api, path: str) -> Iterator[Watched]:
+    """Watch the object at `path`."""
+    held = api.request("GET", path)
+    collection, _, name = path.rpartition("/")
+    seen = Watched()
+    seen.changes.put((time.monotonic(), held.get("status", {}).get("batch", {})))
+
+    def read() -> None:
+        version = held["metadata"]["resourceVersion"]
+        for event in api.watch(collection, name, version, WATCH_SECONDS):
+            batch = event["object"].get("status", {}).get("batch", {})
+            seen.changes.put((time.monotonic(), batch))
+
+    Thread(target=read, name="watch", daemon=True).start()
+    yield seen

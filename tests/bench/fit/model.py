@@ -1,0 +1,95 @@
+"""From a run's sums and latencies to the simulator's service model, and the simulator beside a run. Pure."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.capacity.curves import spread
+from penstock_operator.decide.scaling.service_curve import fit
+from penstock_simulator.engine import Engine
+from penstock_simulator.pod import Pod, PodLimits
+from penstock_simulator.routing import Times
+from penstock_simulator.service import Noise, ServiceModel
+from tests.bench.fit.traffic import Measured
+
+WINDOW_SECONDS = 0.005
+DEPTH = 2048
+PERCENTILES = (50, 99)
+
+
+class Unfit(ValueError):
+    """The run does not tell the curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One percentile of one run, by the runtime and by the simulator, in seconds."""
+
+    cap: int
+    load: float
+    """Share of the capacity at the cap."""
+    requests: int
+    percentile: int
+    measured: float
+    simulated: float
+
+    @property
+    def off(self) -> float:
+        """Return how far the simulator is off, as a share of what was measured."""
+        return self.simulated / self.measured - 1
+
+
+def grown(before: CurveSums, after: CurveSums) -> CurveSums:
+    """Return the sums of the batches between two reports of one epoch."""
+    names = [name for name in CurveSums.model_fields if name != "epoch"]
+    return CurveSums(**{name: getattr(after, name) - getattr(before, name) for name in names})
+
+
+def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:
+    """Return the service model of a run: the operator's own least squares, and what requests take beside.
+
+    `calm` is the same run seen by its clients, under the cap `cap`: the overhead is what the median lacks.
+
+    Raises:
+        Unfit: the batches were too alike.
+    """
+    line, off = fit(sums), spread(sums)
+    if line is None or off is None:
+        raise Unfit(f"{sums.batches:.0f} batches do not tell the curve: run longer, at other loads")
+    sigma = off / (sums.seconds / sums.batches)
+    bare = ServiceModel(line.a, line.c, sigma, tail_share=0.0, overhead=0.0)
+    missing = float(np.median(calm.latency) - np.median(simulated(bare, calm.sent, cap)))
+    return ServiceModel(line.a, line.c, sigma, tail_share=0.0, overhead=max(missing, 0.0))
+
+
+def simulated(service: ServiceModel, sent: Times, cap: int, seed: int = 1) -> Times:
+    """Return the latencies that the simulator gives the same arrivals at one pod."""
+    noise = Noise(service, np.random.default_rng(seed))
+    engine = Engine(service, noise, cap)
+    pod = Pod(0, 0.0, 0.0, engine, PodLimits(service, WINDOW_SECONDS, DEPTH, 1e9))
+    pod.cap = cap
+    pod.push(sent.tolist())
+    pod.advance(1e9)
+    sizes = np.array(engine.lasts) - np.array(engine.firsts)
+    ends = np.repeat(np.array(engine.ends), sizes)
+    return np.asarray(ends - sent + service.overhead, dtype=np.float64)
+
+
+def compared(service: ServiceModel, run: Measured, cap: int, load: float) -> list[Compared]:
+    """Return the percentiles of a run beside the simulator's."""
+    ours = simulated(service, run.sent, cap)
+    return [
+        Compared(cap, load, len(run.sent), percentile, *_both(run.latency, ours, percentile))
+        for percentile in PERCENTILES
+    ]
+
+
+def _both(measured: Times, ours: Times, percentile: int) -> tuple[float, float]:
+    return float(np.percentile(measured, percentile)), float(np.percentile(ours, percentile))
+
+
+def root_mean_square(found: list[Compared]) -> float:
+    """Return how far off the simulator is over all."""
+    return sqrt(sum(one.off**2 for one in found) / len(found))

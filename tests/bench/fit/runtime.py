@@ -1,0 +1,114 @@
+"""The real runtime as a process of its own, with the emulated accelerator, on loopback."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from penstock_api.limits import CurveSums, State
+
+START_SECONDS = 120.0
+MODEL = "fitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Where it listens."""
+
+    client: str
+    cluster: str
+
+    @property
+    def infer(self) -> str:
+        """Return where requests go."""
+        return f"{self.client}/v2/models/{MODEL}/infer"
+
+    def curve(self) -> CurveSums:
+        """Return its service-curve sums as they stand."""
+        return self._state().curve
+
+    def set_cap(self, cap: int) -> None:
+        """Let it obey another cap from the next batch on."""
+        state = self._state()
+        limits = state.limits.model_dump(by_alias=True, mode="json")
+        wanted = limits | {"maxBatchSize": cap, "generation": state.generation + 1}
+        self._call("PATCH", "/control/v1/limits", json.dumps(wanted).encode())
+
+    def _state(self) -> State:
+        return State.model_validate_json(self._call("GET", "/control/v1/state"))
+
+    def _call(self, method: str, path: str, data: bytes | None = None) -> bytes:
+        request = urllib.request.Request(self.cluster + path, data=data, method=method)  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+            body: bytes = answer.read()
+            return body
+
+
+@contextmanager
+def running(a_milliseconds: float, c_milliseconds: float, cap: int) -> Iterator[Runtime]:
+    """Start the process, wait until it is ready, end it.
+
+    Raises:
+        RuntimeError: it ended, or was not ready in time; with its log.
+    """
+    with TemporaryDirectory() as folder:
+        process = _started(Path(folder), a_milliseconds, c_milliseconds, cap)
+        try:
+            yield _ready(process, Path(folder) / "log")
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _started(folder: Path, a: float, c: float, cap: int) -> subprocess.Popen[bytes]:
+    arguments = {"a_milliseconds": f"{a:g}", "c_milliseconds": f"{c:g}"}
+    module = {"factory": "penstock_runtime.models.emulated:create", "arguments": arguments}
+    model = {"name": MODEL, "source": {"type": "Module", "module": module}}
+    limits = {
+        "generation": 1, "maxBatchSize": cap, "maxQueueDepth": 2048, "maxQueueDelayMilliseconds": 5,
+        "discipline": "FirstInFirstOut",
+    }  # fmt: skip
+    (folder / "limits.json").write_text(json.dumps(limits), encoding="utf-8")
+    environment = {
+        "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "PENSTOCK_MODEL": json.dumps(model),
+        "PENSTOCK_SETTINGS_FOLDER": str(folder), "PENSTOCK_TERMINATION_LOG": str(folder / "ended"),
+        "PENSTOCK_HOST": "127.0.0.1", "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CLUSTER_PORT": "0",
+        "PENSTOCK_LOG_FORMAT": "json", "PENSTOCK_INSECURE_CONTROL": "true",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "penstock_runtime"]
+    with (folder / "log").open("wb") as log:
+        return subprocess.Popen(command, cwd=folder, stderr=log, env=environment)
+
+
+def _ready(process: subprocess.Popen[bytes], log: Path) -> Runtime:
+    deadline, found = time.monotonic() + START_SECONDS, None
+    while time.monotonic() < deadline and process.poll() is None:
+        found = found or _listening(log)
+        if found is not None and _answers(found.cluster + "/readyz"):
+            return found
+        time.sleep(0.1)
+    raise RuntimeError(f"the runtime is not ready: {log.read_text(encoding='utf-8')}")
+
+
+def _listening(log: Path) -> Runtime | None:
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if line.startswith("{") and (told := json.loads(line))["message"] == "listening":
+            ports = (told["client_port"], told["cluster_port"])
+            return Runtime(*(f"http://127.0.0.1:{port}" for port in ports))
+    return None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - loopback
+            return bool(answer.status == 200)
+    except (urllib.error.HTTPError, OSError):
+        return False

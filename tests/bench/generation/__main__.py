@@ -1,0 +1,113 @@
+"""`make bench-generation`: this engine and its peers on the same two models, threads and prompts, in one run."""
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from penstock_api.limits import Discipline
+from tests.bench.generation import environments, http, models, planning, runs, show
+from tests.bench.generation.calibration import calibrate
+from tests.bench.generation.workload import QUICK, WHOLE, work
+
+OUT = Path("build/bench/generation.json")
+MODELS = Path("build/bench/models")
+STREAMS = 32
+PEERS = (*environments.OURS, *environments.FOREIGN)
+
+
+def main() -> int:
+    """Run the bench; a peer that cannot run is named with its reason."""
+    args = _arguments()
+    console = Console()
+    console.width = max(console.width, 150)
+    machine = calibrate(args.threads)
+    console.print(show.calibration(machine, args.threads))
+    times = [planning.measure(discipline) for discipline in Discipline]
+    console.print(show.planning(times))
+    outcomes, streams = [], []
+    for shape in models.SHAPES:
+        if shape.name not in args.models:
+            continue
+        folder = models.write(shape, MODELS)
+        for dtype in _dtypes():
+            found = [
+                runs.run(peer, folder, dtype, quick=args.quick, threads=args.threads)
+                for peer in args.peers
+            ]
+            outcomes += found
+            console.print(show.rates(found))
+        if args.http:
+            streams.append(_http(folder, found[0], quick=args.quick))
+            console.print(streams[-1])
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(
+        json.dumps(
+            {
+                "commit": _commit(),
+                "quick": args.quick,
+                "threads": args.threads,
+                "calibration": asdict(machine),
+                "planning": [asdict(one) for one in times],
+                "outcomes": [asdict(one) for one in outcomes],
+                "http": streams,
+            },
+            indent=1,
+        )
+    )
+    console.print(f"figures in {OUT}")
+    return 0
+
+
+def _http(folder: Path, inside: runs.Outcome, *, quick: bool) -> dict[str, object]:
+    """Return tokens a second of 32 streams through HTTP, and their share of the in-process figure."""
+    http.give_tokenizer(folder, models.VOCABULARY)
+    size = QUICK if quick else WHOLE
+    asked = work("decode", STREAMS, models.VOCABULARY, size)
+    server = http.Server(folder, Path("build/bench/http") / folder.name, "float32")
+    try:
+        http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
+        seconds = min(http.run(server.url, asked) for _ in range(size.repeats))
+    finally:
+        server.close()
+    own = inside.rate("decode", STREAMS)
+    rate = asked.counted / seconds
+    return {
+        "model": folder.name,
+        "streams": STREAMS,
+        "tokens_per_second": rate,
+        "of_in_process": rate / own if own else None,
+    }
+
+
+def _dtypes() -> list[str]:
+    """Return float32, last, so that what follows compares with it; and bfloat16 where the CPU has it."""
+    has = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return ["bfloat16", "float32"] if has else ["float32"]
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.generation", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="less of everything, in five minutes")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    names = [shape.name for shape in models.SHAPES]
+    parser.add_argument("--models", nargs="+", choices=names, default=names)
+    parser.add_argument("--no-http", dest="http", action="store_false")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""The bench's clock."""
+
+from time import perf_counter as now
+
+__all__ = ["now"]

@@ -1,0 +1,119 @@
+"""Streams through HTTP: one runtime in a process of its own, and a client that reads every token as it comes."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from tests.bench.generation.clock import now
+from tests.bench.generation.workload import Work
+
+START_SECONDS = 120.0
+LIMITS = {
+    "generation": 1,
+    "maxBatchSize": 32,
+    "maxQueueDepth": 4096,
+    "maxQueueDelayMilliseconds": 0,
+    "discipline": "Priority",
+    "preemption": "LowerPriority",
+    "maxBatchedTokens": 512,
+}
+
+
+def give_tokenizer(folder: Path, vocabulary: int) -> None:
+    """Write a tokenizer whose words are numbers: a server must have one, and this costs it what any does."""
+    if not (folder / "tokenizer.json").exists():
+        words = {f"w{n} ": n for n in range(vocabulary)}
+        Tokenizer(WordLevel(words, unk_token="w0 ")).save(str(folder / "tokenizer.json"))  # noqa: S106 - no password
+
+
+class Server:
+    """One `python -m penstock_runtime` with a generative model."""
+
+    def __init__(self, folder: Path, scratch: Path, dtype: str) -> None:
+        scratch.mkdir(parents=True, exist_ok=True)
+        (scratch / "limits.json").write_text(json.dumps(LIMITS))
+        source = {
+            "type": "PersistentVolumeClaim",
+            "persistentVolumeClaim": {"claimName": "bench", "path": "."},
+        }
+        model = {"name": "bench", "task": "TextGeneration", "source": source}
+        ours = {
+            "PENSTOCK_MODEL": json.dumps(model),
+            "PENSTOCK_MODEL_FOLDER": str(folder),
+            "PENSTOCK_SETTINGS_FOLDER": str(scratch),
+            "PENSTOCK_TERMINATION_LOG": str(scratch / "termination-log"),
+            "PENSTOCK_HOST": "127.0.0.1",
+            "PENSTOCK_CLIENT_PORT": "0",
+            "PENSTOCK_CLUSTER_PORT": "0",
+            "PENSTOCK_LOG_FORMAT": "json",
+            "PENSTOCK_DTYPE": dtype,
+        }
+        self._log = scratch / "log"
+        with self._log.open("wb") as stream:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_runtime"],
+                stderr=stream,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **ours},
+            )
+        self.url = f"http://127.0.0.1:{self._wait_for('listening')['client_port']}"
+        self._wait_for("the model is warm")
+
+    def _wait_for(self, message: str) -> dict[str, Any]:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            for line in self._log.read_text().splitlines():
+                if line.startswith("{") and json.loads(line)["message"] == message:
+                    return dict(json.loads(line))
+            time.sleep(0.05)
+        raise RuntimeError(f"{message!r} was not logged: {self._log.read_text()[-2000:]}")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def run(url: str, work: Work) -> float:
+    """Return the seconds from the first request to the last token of the last stream."""
+    return asyncio.run(_run(url, work))
+
+
+async def _run(url: str, work: Work) -> float:
+    async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as session:
+        began = now()
+        counts = await asyncio.gather(
+            *(_stream(session, ask.prompt, ask.answer) for ask in work.asks)
+        )
+        seconds = now() - began
+    if sum(counts) != sum(ask.answer for ask in work.asks):
+        raise RuntimeError(f"{sum(counts)} tokens were counted by the server")
+    return seconds
+
+
+async def _stream(session: aiohttp.ClientSession, prompt: tuple[int, ...], answer: int) -> int:
+    body = {
+        "model": "bench",
+        "prompt": list(prompt),
+        "max_tokens": answer,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    last = b""
+    async with session.post("/v1/completions", json=body) as reply:
+        reply.raise_for_status()
+        async for line in reply.content:
+            if line.startswith(b"data: {"):
+                last = line
+    usage = json.loads(last[6:])["usage"]
+    return int(usage["completion_tokens"])

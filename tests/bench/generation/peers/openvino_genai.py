@@ -1,0 +1,68 @@
+"""OpenVINO GenAI's continuous batching, in a virtual environment of its own (see `environments.py`)."""
+
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import openvino_genai as genai
+from optimum.intel import OVModelForCausalLM
+
+from tests.bench.generation.clock import now
+from tests.bench.generation.workload import Work
+
+CACHE_GIB = 1
+
+
+class Peer:
+    """One converted model; a pipeline for each concurrency, as that is a setting of it."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        self._folder = folder / "openvino"
+        if not self._folder.exists():
+            OVModelForCausalLM.from_pretrained(
+                folder, export=True, compile=False, load_in_8bit=False
+            ).save_pretrained(self._folder)
+        self._precision = {"float32": "f32", "bfloat16": "bf16"}[dtype]
+        self._pipelines: dict[int, genai.ContinuousBatchingPipeline] = {}
+        self.about = f"openvino-genai {genai.__version__}"
+        self.idle_share = None
+
+    def run(self, work: Work) -> float:
+        """Return the seconds of all requests."""
+        pipeline = self._pipeline(work.concurrency)
+        began = now()
+        handles = [
+            pipeline.add_request(
+                index,
+                ov.Tensor(np.array([ask.prompt], dtype=np.int64)),
+                genai.GenerationConfig(
+                    max_new_tokens=ask.answer, min_new_tokens=ask.answer, ignore_eos=True
+                ),
+            )
+            for index, ask in enumerate(work.asks)
+        ]
+        while pipeline.has_non_finished_requests():
+            pipeline.step()
+        seconds = now() - began
+        made = sum(len(handle.read_all()[0].generated_ids) for handle in handles)
+        if made != sum(ask.answer for ask in work.asks):
+            raise RuntimeError(f"{made} tokens came of {sum(ask.answer for ask in work.asks)}")
+        return seconds
+
+    def _pipeline(self, concurrency: int) -> genai.ContinuousBatchingPipeline:
+        if concurrency not in self._pipelines:
+            scheduler = genai.SchedulerConfig()
+            scheduler.cache_size = CACHE_GIB
+            scheduler.max_num_seqs = concurrency
+            scheduler.max_num_batched_tokens = 512
+            scheduler.dynamic_split_fuse = True
+            scheduler.enable_prefix_caching = False
+            settings = {
+                "INFERENCE_PRECISION_HINT": self._precision,
+                "KV_CACHE_PRECISION": self._precision,
+                "INFERENCE_NUM_THREADS": "1",
+            }
+            self._pipelines[concurrency] = genai.ContinuousBatchingPipeline(
+                str(self._folder), scheduler, "CPU", settings, {}
+            )
+        return self._pipelines[concurrency]

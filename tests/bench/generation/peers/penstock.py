@@ -1,0 +1,74 @@
+"""This project's engine, in this process: scheduler, ledger, step, sampler and all, without HTTP."""
+
+from pathlib import Path
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.limits import GenerationLimits, Preemption
+from penstock_runtime.generation.loop import Loop, Outside
+from penstock_runtime.generation.messages import Ended, Generate, Generated, Stepped
+from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.runner import InlineRunner
+from penstock_runtime.generation.step.open import open_step
+from tests.bench.generation.clock import now
+from tests.bench.generation.workload import Work
+
+BUDGET = 512
+CACHE_BYTES = 1 << 30
+
+
+class _NoPulse:
+    def begin(self, predicted_seconds: float) -> None:
+        """Nobody watches."""
+
+    def beat(self) -> None:
+        """Nobody watches."""
+
+    def end(self) -> None:
+        """Nobody watches."""
+
+
+class Peer:
+    """One loaded model; each work gets a fresh scheduler, so that no prefix of an earlier one is found."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        options = StepOptions(dtype=DType(dtype), cache_bytes=CACHE_BYTES)
+        self._step = open_step(folder, options, folder.name)
+        self.about = f"{self._step.info.attention}, depth 0"
+        self.idle_share = 0.0
+
+    def run(self, work: Work) -> float:
+        """Return the seconds from the first request to the last end."""
+        limits = GenerationLimits(
+            generation=1,
+            max_batch_size=work.concurrency,
+            max_batched_tokens=max(BUDGET, work.concurrency),
+            max_queue_depth=len(work.asks),
+            discipline=Discipline.PRIORITY,
+            preemption=Preemption.LOWER_PRIORITY,
+        )
+        scheduler = TokenScheduler(self._step.info, limits)
+        engine = GenerationEngine(self._step.info, scheduler)
+        self._ended, self._busy, self._idle = 0, 0.0, 0.0
+        loop = Loop(engine, InlineRunner(self._step), Outside(self._take, _NoPulse(), now))
+        began = now()
+        for index, ask in enumerate(work.asks):
+            params = SamplingParams(max_tokens=ask.answer, temperature=0.0)
+            engine.take(Generate(str(index), ask.prompt, params, arrived=began), began)
+        while self._ended < len(work.asks):
+            loop.turn()
+        seconds = now() - began
+        self.idle_share = self._idle / max(self._idle + self._busy, 1e-9)
+        return seconds
+
+    def _take(self, stepped: Stepped) -> None:
+        if stepped.step is not None:
+            self._busy += stepped.step.seconds
+            self._idle += stepped.step.idle_seconds
+        for event in stepped.events:
+            if isinstance(event, Ended):
+                if not isinstance(event.end, Generated):
+                    raise RuntimeError(f"request {event.id} ended as {event.end}")
+                self._ended += 1

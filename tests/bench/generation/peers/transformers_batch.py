@@ -1,0 +1,60 @@
+"""transformers' continuous batching, `generate_batch`."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+
+from tests.bench.generation.clock import now
+from tests.bench.generation.workload import Work
+
+PAGES = 256
+"""Of 256 tokens each, its own default: by itself it would claim, and touch, most of the machine's memory."""
+BUDGET = 512
+"""Tokens a step, as our own."""
+
+auto: Any = transformers.AutoModelForCausalLM
+settled: Any = transformers.GenerationConfig
+
+
+class Peer:
+    """One loaded model; its manager is made anew for each work, as the concurrency is a setting of it."""
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        self._model = auto.from_pretrained(
+            folder, dtype=getattr(torch, dtype), attn_implementation="sdpa"
+        )
+        self.about = f"transformers {transformers.__version__}, paged sdpa"
+        self.idle_share = None
+
+    def run(self, work: Work) -> float | None:
+        """Return the seconds of all requests."""
+        settings = ContinuousBatchingConfig(
+            max_requests_per_batch=work.concurrency, num_blocks=PAGES, max_batch_tokens=BUDGET
+        )
+        manager = self._model.init_continuous_batching(
+            generation_config=settled(do_sample=False, eos_token_id=-1, pad_token_id=0),
+            continuous_batching_config=settings,
+        )
+        manager.start()
+        manager.add_request([1, 2, 3], "first", max_new_tokens=2)
+        while not self._next(manager):
+            pass
+        began = now()
+        for index, ask in enumerate(work.asks):
+            manager.add_request(list(ask.prompt), f"r{index}", max_new_tokens=ask.answer)
+        left = len(work.asks)
+        while left:
+            left -= self._next(manager)
+        seconds = now() - began
+        manager.stop(block=True)
+        return seconds
+
+    def _next(self, manager: Any) -> bool:
+        """Return whether the next result is a request's last; the manager's cache is laid out by the first."""
+        output = manager.get_result(timeout=60)
+        if output is None or output.error:
+            raise RuntimeError(f"generate_batch lost a request: {output and output.error}")
+        return bool(output.is_finished())

@@ -1,0 +1,85 @@
+"""How long it takes to plan and to settle a step at 64 running and 10,000 waiting, by each discipline."""
+
+from dataclasses import dataclass
+from statistics import median
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.limits import (
+    GenerationInfo,
+    GenerationLimits,
+    KVSpec,
+    Preemption,
+)
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.plan import StepPlan
+from penstock_runtime.generation.sequence import Sequence
+from tests.bench.generation.clock import now
+
+RUNNING, WAITING, STEPS = 64, 10_000, 300
+
+
+@dataclass(frozen=True)
+class PlanningTime:
+    """Microseconds of one step's planning, and of its settling."""
+
+    discipline: str
+    plan_median: float
+    plan_p99: float
+    settle_median: float
+
+
+def measure(discipline: Discipline) -> PlanningTime:
+    """Return the times of steps in which all places are taken and everybody decodes."""
+    spec = KVSpec(block_tokens=16, blocks=8192, host_blocks=0, block_bytes=1)
+    info = GenerationInfo("none", "none", "none", "none", 2, 4096, spec, (), RUNNING, "1")
+    limits = GenerationLimits(1, RUNNING, 512, 10**6, discipline, Preemption.LOWER_PRIORITY)
+    scheduler = TokenScheduler(info, limits)
+    for uid in range(RUNNING):
+        scheduler.add(_sequence(uid, 0.0), 0.0)
+    for _ in range(RUNNING):
+        _settle(scheduler, _planned(scheduler))
+    for uid in range(RUNNING, RUNNING + WAITING):
+        scheduler.add(_sequence(uid, 1.0), 1.0)
+    plans, settles = [], []
+    for _ in range(STEPS):
+        began = now()
+        plan = _planned(scheduler)
+        planned = now()
+        _settle(scheduler, plan)
+        plans.append(planned - began)
+        settles.append(now() - planned)
+    if scheduler.report().running != RUNNING:
+        raise RuntimeError("the places were not all taken")
+    last = sorted(plans)[int(0.99 * STEPS)]
+    return PlanningTime(discipline, 1e6 * median(plans), 1e6 * last, 1e6 * median(settles))
+
+
+def _sequence(uid: int, arrived: float) -> Sequence:
+    return Sequence(
+        uid=uid,
+        request_id=str(uid),
+        choice=0,
+        ids=[1] * 32,
+        prompt_tokens=32,
+        params=SamplingParams(max_tokens=1000),
+        seed=0,
+        arrived=arrived,
+        priority=5,
+        tenant=f"t{uid % 8}",
+        salt=str(uid),
+    )
+
+
+def _planned(scheduler: TokenScheduler) -> StepPlan:
+    plan = scheduler.plan(2.0)
+    if not isinstance(plan, StepPlan):
+        raise RuntimeError("there was nothing to plan")
+    return plan
+
+
+def _settle(scheduler: TokenScheduler, plan: StepPlan) -> None:
+    for row in plan.rows:
+        if row.samples:
+            row.sequence.ids.append(1)
+    scheduler.settle(plan)

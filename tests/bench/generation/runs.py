@@ -1,0 +1,104 @@
+"""Running the peers, each in a process of its own, and keeping what they say."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.bench.generation.environments import VARIABLES, python_of
+from tests.bench.generation.models import VOCABULARY
+
+LIMIT_SECONDS = 900
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One peer on one line."""
+
+    line: str
+    concurrency: int
+    tokens_per_second: float
+    idle_share: float | None
+    all_seconds: tuple[float, ...]
+
+
+@dataclass
+class Outcome:
+    """What a peer said of one model in one dtype, or why it said nothing."""
+
+    peer: str
+    model: str
+    dtype: str
+    about: str = ""
+    figures: list[Figure] = field(default_factory=list)
+    absent: str | None = None
+
+    def rate(self, line: str, concurrency: int) -> float | None:
+        """Return tokens a second, or None where the peer has no figure."""
+        for one in self.figures:
+            if (one.line, one.concurrency) == (line, concurrency):
+                return one.tokens_per_second
+        return None
+
+
+def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Outcome:
+    """Run `peer` on the model in `folder`."""
+    outcome, python = Outcome(peer, folder.name, dtype), python_of(peer)
+    if python is None:
+        outcome.absent = "not installed: python -m tests.bench.generation.environments"
+        return outcome
+    environment = {
+        **os.environ,
+        **VARIABLES.get(peer, {}),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "PYTHONPATH": str(Path.cwd()),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    argv = [
+        str(python),
+        "-m",
+        "tests.bench.generation.worker",
+        peer,
+        str(folder.resolve()),
+        dtype,
+        str(VOCABULARY),
+        "quick" if quick else "whole",
+    ]
+    try:
+        done = subprocess.run(
+            argv,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        outcome.absent = f"did not finish within {LIMIT_SECONDS} s"
+        return outcome
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            _read(outcome, json.loads(line))
+    if done.returncode:
+        words = done.stderr.strip().splitlines()
+        outcome.absent = words[-1][:300] if words else f"exit status {done.returncode}"
+    return outcome
+
+
+def _read(outcome: Outcome, said: dict[str, Any]) -> None:
+    if "about" in said:
+        outcome.about = said["about"]
+    elif "line" in said:
+        outcome.figures.append(
+            Figure(
+                said["line"],
+                said["concurrency"],
+                said["tokens"] / said["seconds"],
+                said["idle_share"],
+                tuple(said["all_seconds"]),
+            )
+        )

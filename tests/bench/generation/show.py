@@ -1,0 +1,61 @@
+"""The bench's tables: tokens a second, ratios of one run, and the targets beside them."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from tests.bench.generation.calibration import Calibration
+from tests.bench.generation.planning import PlanningTime
+from tests.bench.generation.runs import Outcome
+from tests.bench.generation.workload import CONCURRENCY, LINES
+
+OWN = "penstock"
+
+
+def rates(outcomes: Sequence[Outcome]) -> Table:
+    """Return every peer's tokens a second; in brackets ours as a multiple of it."""
+    model, dtype = outcomes[0].model, outcomes[0].dtype
+    table = Table(
+        title=f"{model}, {dtype}: tokens/s (ours as a multiple of it)", title_justify="left"
+    )
+    for name in ("peer", *(f"{line} {n}" for line in LINES for n in CONCURRENCY), "note"):
+        table.add_column(name, justify="left" if name in ("peer", "note") else "right")
+    ours = next(one for one in outcomes if one.peer == OWN)
+    for one in outcomes:
+        cells = [_cell(one, ours, line, n) for line in LINES for n in CONCURRENCY]
+        table.add_row(one.peer, *cells, one.absent or one.about)
+    return table
+
+
+def _cell(one: Outcome, ours: Outcome, line: str, concurrency: int) -> str:
+    rate, own = one.rate(line, concurrency), ours.rate(line, concurrency)
+    if rate is None:
+        return "-"
+    ratio = "" if one is ours or own is None else f" ({own / rate:.2f})"
+    return f"{rate:,.0f}{ratio}"
+
+
+def planning(times: Sequence[PlanningTime]) -> Table:
+    """Return how long a step takes to plan; at most 300 us is asked for."""
+    table = Table(
+        title="planning a step, 64 running, 10,000 waiting: microseconds (target 300)",
+        title_justify="left",
+    )
+    for name in ("discipline", "plan, median", "plan, p99", "settle, median"):
+        table.add_column(name, justify="left" if name == "discipline" else "right")
+    for one in times:
+        table.add_row(
+            one.discipline,
+            f"{one.plan_median:.0f}",
+            f"{one.plan_p99:.0f}",
+            f"{one.settle_median:.0f}",
+        )
+    return table
+
+
+def calibration(found: Calibration, threads: int) -> str:
+    """Return the machine in one line."""
+    return (
+        f"{threads} thread(s): memory {found.memory_gb_per_second:.1f} GB/s,"
+        f" GEMM {found.gemm_gflop_per_second:.0f} GFLOP/s"
+    )

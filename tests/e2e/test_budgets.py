@@ -1,0 +1,126 @@
+"""Two pools want seven GPUs of a budget of four: weights decide, floors hold, nothing swings, edits act live."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import Figure, MakePool
+from tests.kube.api import Api
+from tests.kube.pools import LABEL_POOL_UID, Pool, until
+from tests.load.load import Load
+
+POLICY_NAME = "e2e-budget"
+POLICY_PATH = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{POLICY_NAME}"
+GPU = "nvidia.com/gpu"
+SCALING = {
+    "mode": "Auto", "minReplicas": 1, "algorithm": "UtilizationBand", "queueDepth": {"targetPerReplica": 2},
+    "scaleDown": {"stabilizationSeconds": 600},
+}  # fmt: skip
+BATCHING = {"size": {"min": 4, "max": 4}, "maxQueueDepth": 16}
+HEAVY, LIGHT = 4, 3
+"""What each wants at most; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
+RATE = 7.0
+
+pytestmark = pytest.mark.own_cluster
+
+
+def budget(count: int) -> dict[str, object]:
+    return {"gpuBudgets": [{"resourceName": GPU, "count": count}]}
+
+
+@pytest.fixture
+def policy(api: Api, namespace: str) -> Iterator[str]:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
+    spec = {"namespaceSelector": selector, **budget(4)}
+    api.apply({**head, "metadata": {"name": POLICY_NAME}, "spec": spec})
+    yield POLICY_PATH
+    api.delete(POLICY_PATH)
+
+
+@pytest.fixture
+def pools(policy: str, make_pool: MakePool) -> tuple[Pool, Pool]:
+    def make(name: str, most: int, weight: int) -> Pool:
+        scaling = {**SCALING, "maxReplicas": most}
+        more = {"scaling": scaling, "batching": BATCHING, "weight": weight, "accelerators": 1}
+        return make_pool(name, a=1000, c=500, **more)
+
+    heavy, light = make("heavy", HEAVY, 300), make("light", LIGHT, 100)
+    heavy.await_ready(1)
+    light.await_ready(1)
+    return heavy, light
+
+
+def held(pool: Pool) -> int:
+    """Return the GPUs that the pool's pods hold, terminating ones too."""
+    uid = pool.get()["metadata"]["uid"]
+    path = f"/api/v1/namespaces/{pool.namespace}/pods?labelSelector={LABEL_POOL_UID}%3D{uid}"
+    running = [one for one in pool.api.list(path) if one["spec"].get("nodeName")]
+    return len([one for one in running if one["status"]["phase"] not in ("Succeeded", "Failed")])
+
+
+def asked(*pools: Pool) -> tuple[int, ...]:
+    """Return what the Deployments ask for."""
+    each = [pool.api.request("GET", pool.children["Deployment"]) for pool in pools]
+    return tuple(int(one["spec"]["replicas"]) for one in each)
+
+
+def await_asked(pools: tuple[Pool, Pool], wanted: tuple[int, int], seconds: float = 150) -> float:
+    def probe() -> bool | str:
+        now = asked(*pools)
+        assert sum(map(held, pools)) <= 7
+        return (now == wanted and tuple(map(held, pools)) == wanted) or f"{now}"
+
+    return until(f"replicas {wanted}", probe, seconds=seconds)
+
+
+async def watch(pools: tuple[Pool, Pool], seconds: float) -> None:
+    """Watch that nobody's count moves, and that no more devices are held than granted."""
+    before, ends = asked(*pools), time.monotonic() + seconds
+    while time.monotonic() < ends:
+        assert asked(*pools) == before
+        assert sum(map(held, pools)) <= sum(before)
+        await asyncio.sleep(1)
+
+
+async def divided(api: Api, pools: tuple[Pool, Pool], figure: Figure, seconds: float) -> None:
+    heavy, light = pools
+    async with (
+        Load(heavy.url(), heavy.name, rate=RATE) as one,
+        Load(light.url(), light.name, rate=RATE, seed=2) as other,
+    ):
+        took = await asyncio.to_thread(await_asked, pools, (3, 1))
+        figure(f"7 GPUs wanted of 4: shared 3 to 1 by weight after {took:.0f} s")
+        heavy.await_condition("BudgetLimited", "True", "BudgetShort", seconds=20)
+        said = light.condition("BudgetLimited")["message"]
+        assert f"3 replicas (3 {GPU}) wanted, 1 (1) granted" in said
+        (spent,) = api.request("GET", POLICY_PATH)["status"]["budgets"]
+        assert (spent["wanted"], spent["granted"]) == (HEAVY + LIGHT, 4)
+        await watch(pools, seconds)
+        api.merge(POLICY_PATH, {"spec": budget(2)})
+        took = await asyncio.to_thread(await_asked, pools, (1, 1))
+        figure(f"budget 4 -> 2: down to both floors, drained, after {took:.0f} s")
+        api.merge(POLICY_PATH, {"spec": budget(7)})
+        took = await asyncio.to_thread(await_asked, pools, (HEAVY, LIGHT))
+        figure(f"budget 2 -> 7: all that is wanted after {took:.0f} s")
+        light.await_condition("BudgetLimited", "False", "WithinBudget", seconds=20)
+        assert "status.desiredReplicas" not in str(light.status().get("bounded"))
+    for load in (one, other):
+        assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+
+
+@pytest.mark.timeout(480)
+async def test_shares_follow_weights_floors_hold_and_the_budget_is_edited_live(
+    api: Api, pools: tuple[Pool, Pool], figure: Figure
+) -> None:
+    await divided(api, pools, figure, seconds=20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+async def test_for_ten_minutes_nothing_swings(
+    api: Api, pools: tuple[Pool, Pool], figure: Figure
+) -> None:
+    await divided(api, pools, figure, seconds=600)

@@ -1,0 +1,116 @@
+"""The plugin as a user runs it: kubectl finds it on the PATH, and it speaks to the real API server."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kube.api import POOLS, Api
+from tests.kube.target import Target
+from tests.unit.kubectl.stage import HEAD, STATUS, pool
+
+CRDS = Path(__file__).parents[3] / "crds"
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target.from_env()
+
+
+@pytest.fixture(scope="module")
+def api(kubeconfig: Path, target: Target) -> Api:
+    made = target.api()
+    for file in sorted(CRDS.glob("*.yaml")):
+        made.apply(yaml.safe_load(file.read_text()))
+    return made
+
+
+@pytest.fixture(scope="module")
+def namespace(api: Api) -> Iterator[str]:
+    """A namespace with one pool, its status and an Event, as an operator leaves them; none runs here."""
+    name = f"plugin-{uuid.uuid4().hex[:6]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    made = api.create(
+        {**HEAD, "metadata": {"name": "chat", "namespace": name}, "spec": pool()["spec"]}
+    )
+    path = f"{POOLS}/namespaces/{name}/inferencepools/chat"
+    api.merge(f"{path}/status", {"status": STATUS})
+    about = {"uid": made["metadata"]["uid"], "namespace": name, "name": "chat"}
+    api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "chat.1", "namespace": name},
+            "involvedObject": {**HEAD, **about},
+            "type": "Normal",
+            "reason": "ScaledUp",
+            "message": "Replicas 2 -> 3: 161.0 rows/s are expected.",
+            "lastTimestamp": "2026-11-21T10:20:00Z",
+        }
+    )
+    yield name
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+def plugin(target: Target, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `kubectl penstock`; kubectl hands its plugins no flags of its own, so the kubeconfig is in the environment."""
+    program = shutil.which("kubectl-penstock", path=str(Path(sys.executable).parent))
+    assert program is not None, "the package's console script"
+    kubectl, *_ = target.kubectl_command()
+    folders = (str(Path(program).parent), str(Path(kubectl).parent), os.environ["PATH"])
+    environ = {**os.environ, "PATH": os.pathsep.join(folders)}
+    if target.kubeconfig:
+        environ["KUBECONFIG"] = target.kubeconfig
+    context = ("--context", target.context) if target.context else ()
+    return subprocess.run(
+        [kubectl, "penstock", *words, *context],
+        env=environ, capture_output=True, text=True, check=False, timeout=90,
+    )  # fmt: skip
+
+
+def test_kubectl_finds_it_and_it_explains_a_real_pool(target: Target, namespace: str) -> None:
+    done = plugin(target, "explain", "chat", "-n", namespace)
+    assert done.returncode == 0, done.stderr
+    for part in (
+        f"{namespace}/chat",
+        "held back by a policy's bound on replicas",
+        "100.00 + 10.000 b ms",
+        "Forecast 3.40",
+        "meets the objective",
+        "Replicas 2 -> 3: 161.0 rows/s are expected.",
+    ):
+        assert part in done.stdout, part
+
+
+def test_it_simulates_a_policy_file_on_a_trace(
+    target: Target, namespace: str, tmp_path: Path
+) -> None:
+    trace, file = tmp_path / "arrivals.txt", tmp_path / "less.yaml"
+    trace.write_text("".join(f"{index / 250}\n" for index in range(60_000)))
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {"namespaceSelector": selector, "bounds": {"replicas": {"max": 2}}}
+    file.write_text(
+        yaml.safe_dump(
+            {**HEAD, "kind": "InferencePolicy", "metadata": {"name": "less"}, "spec": spec}
+        )
+    )
+    words = ["--trace", str(trace), "--policy", str(file), "--json", str(tmp_path / "out.json")]
+    done = plugin(target, "simulate", "chat", "-n", namespace, *words)
+    assert done.returncode == 0, done.stderr
+    found = {one["case"]: one for one in json.loads((tmp_path / "out.json").read_text())["cases"]}
+    assert found["with less.yaml"]["most_replicas"] == 2
+    assert found["as it is"]["most_replicas"] > 2
+    assert "with less.yaml" in done.stdout
+
+
+def test_a_pool_that_is_not_there_is_said_so(target: Target, namespace: str) -> None:
+    done = plugin(target, "explain", "none", "-n", namespace)
+    assert done.returncode == 1
+    assert f"inferencepools {namespace}/none not found" in done.stderr

@@ -1,0 +1,80 @@
+"""The alert rules: sound PromQL over metrics that exist, each fired by a story of promtool's, and in the chart as they are."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock_operator import metrics
+from tests.cluster.places import Places
+from tests.unit.charts.rendered import CHART, only, render
+
+RULES = CHART / "rules" / "penstock.yaml"
+CASES = Path(__file__).with_name("cases.yaml")
+
+
+def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    built = Places.from_env().commands / "promtool"
+    program = str(built) if built.exists() else shutil.which("promtool")
+    assert program is not None, "promtool is fetched by `make tools`"
+    argv = [program, *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_promtool_finds_nothing_wrong() -> None:
+    done = promtool("check", "rules", RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_story_ends_as_promtool_is_told() -> None:
+    done = promtool("test", "rules", CASES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
+    rules: list[dict[str, Any]],
+) -> None:
+    told = [one for case in yaml.safe_load(CASES.read_text())["tests"] for one in case["alert_rule_test"]]  # fmt: skip
+    fires = {one["alertname"] for one in told if one.get("exp_alerts")}
+    silent = {one["alertname"] for one in told if not one.get("exp_alerts")}
+    alerts = {rule["alert"] for rule in rules if "alert" in rule}
+    assert fires == alerts
+    assert alerts <= silent
+
+
+def test_every_metric_is_one_that_the_operator_tells(rules: list[dict[str, Any]]) -> None:
+    known = {
+        name
+        for family in metrics.REGISTRY.collect()
+        for name in (family.name, f"{family.name}_total")
+    }
+    asked = {name for rule in rules for name in re.findall(r"penstock_operator_\w+", rule["expr"])}
+    assert asked
+    assert asked <= known
+
+
+def test_every_alert_says_what_to_do(rules: list[dict[str, Any]]) -> None:
+    for rule in rules:
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in ("critical", "warning"), rule["alert"]
+            assert set(rule["annotations"]) == {"summary", "remedy"}, rule["alert"]
+
+
+def test_the_chart_wraps_the_very_same_rules_when_asked() -> None:
+    assert not [one for one in render() if one["kind"] == "PrometheusRule"]
+    objects = render(
+        metrics__prometheusRule__enabled="true", metrics__prometheusRule__labels__release="p"
+    )
+    made = only(objects, "PrometheusRule")
+    assert made["spec"] == yaml.safe_load(RULES.read_text())
+    assert made["metadata"]["labels"]["release"] == "p"

@@ -1,0 +1,87 @@
+"""Pools that share a budget for a while, and for a whole day: weights and floors hold, and nothing swings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import pi, sin
+
+import numpy as np
+import pytest
+
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_simulator.scenario import Clients, ColdStarts, Scenario
+from penstock_simulator.service import ServiceModel
+from penstock_simulator.shared import Tenant, share, turns
+from tests.unit.simulator.scenarios import SETTINGS, world
+
+SLOW = ServiceModel(a=2.0, c=0.5, sigma=0.05, tail_share=0.0, overhead=0.0)
+"""1.5 requests a second and replica, so that a day is half a million requests."""
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+def scenario(seed: int, most: int) -> Scenario:
+    settings = replace(SETTINGS, objective_milliseconds=20_000, min_replicas=1, max_replicas=most)
+    return replace(
+        world(1, service=SLOW, settings=settings),
+        cold=ColdStarts(median_seconds=60.0, sigma=0.3, failing_share=0.0),
+        clients=Clients(connections=64, timeout_seconds=60.0),
+        max_queue_depth=64,
+        seed=seed,
+    )
+
+
+def arrivals(seed: int, rates: Sequence[float], step: float) -> np.ndarray:
+    """Poisson arrivals at `rates` requests a second, each for `step` seconds."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for index, rate in enumerate(rates):
+        number = random.poisson(rate * step)
+        parts.append(np.sort(random.uniform(index * step, (index + 1) * step, number)))
+    return np.concatenate(parts)
+
+
+def tenant(name: str, weight: int, rates: Sequence[float], step: float, most: int = 6) -> Tenant:
+    seed = sum(name.encode())
+    given = scenario(seed, most)
+    return Tenant(name, weight, given, CapacityAtObjective(), arrivals(seed, rates, step))
+
+
+def held(one: Tenant, after: float, before: float) -> list[int]:
+    return one.asked[int(after // 5) : int(before // 5)]
+
+
+def test_a_budget_of_four_with_demand_for_seven_goes_by_weight_and_stays_so() -> None:
+    heavy = tenant("heavy", 300, [4.6] * 30, 60.0, most=4)
+    light = tenant("light", 100, [3.4] * 30, 60.0, most=3)
+    share((heavy, light), 4, 30 * 60.0)
+    late = (5 * 60.0, 30 * 60.0)
+    assert {
+        one + other for one, other in zip(heavy.wanted[60:], light.wanted[60:], strict=True)
+    } == {7}
+    assert set(held(heavy, *late)) == {3}
+    assert set(held(light, *late)) == {1}
+    assert max(one + other for one, other in zip(heavy.used, light.used, strict=True)) <= 4
+    assert turns(heavy.asked) + turns(light.asked) <= 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_over_a_whole_day_shares_follow_need_and_weight_and_nothing_swings() -> None:
+    steps = range(24 * 12)
+    wave = [2.6 + 2.2 * sin(2 * pi * step / len(steps)) for step in steps]
+    tenants = (
+        tenant("waving", 100, wave, 300.0),
+        tenant("steady", 100, [3.0] * len(steps), 300.0),
+        tenant("floored", 1, [2.2] * len(steps), 300.0),
+    )
+    share(tenants, 4, DAY)
+    waving, steady, floored = tenants
+    total = [sum(counts) for counts in zip(*(one.used for one in tenants), strict=True)]
+    assert max(total) <= 4
+    assert all(min(one.asked[24:]) >= 1 for one in tenants)
+    assert max(floored.asked) <= 2
+    low = held(waving, 16 * HOUR, 20 * HOUR)
+    assert sum(low) / len(low) < 1.5
+    assert sum(held(steady, 16 * HOUR, 20 * HOUR)) > sum(held(steady, 4 * HOUR, 8 * HOUR))
+    for one in tenants:
+        assert turns(one.asked) <= 24, (one.name, turns(one.asked))

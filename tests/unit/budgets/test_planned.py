@@ -1,0 +1,230 @@
+"""Two pools under one policy, planned together: what is written, what is said, and who is woken."""
+
+from dataclasses import dataclass, field, replace
+
+from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.plan import Plan, PoolPlan
+from penstock_operator.decide.planner import make_plan
+from penstock_operator.observed import PodObject, PodProblem, PolicyObject
+from tests.unit.decide.world import CONFIG, World, failing, message, pod, policy, pool, reason
+
+GPU = "nvidia.com/gpu"
+
+
+def budget(count: int, **more: object) -> PolicyObject:
+    return policy("prod", gpuBudgets=[{"resourceName": GPU, "count": count}], **more)
+
+
+@dataclass
+class Town:
+    """Pools by name, and one operator that plans those that are due; every plan comes true."""
+
+    policies: tuple[PolicyObject, ...]
+    worlds: dict[str, World] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    plan: Plan | None = None
+
+    def add(self, name: str, **spec: object) -> None:
+        self.worlds[name] = World(pool=pool(name, f"uid-{name}", **spec))
+
+    def go(self, *due: str) -> dict[str, PoolPlan]:
+        """Plan the pools of `due` (all, if none is named), and do what is planned but run no pod."""
+        worlds = [self.worlds[name] for name in due or self.worlds]
+        now = max(world.now for world in self.worlds.values())
+        whole = worlds[0].observed()
+        observed = replace(
+            whole,
+            pools=tuple(world.view() for world in worlds),
+            policies=self.policies,
+            all_pools=tuple(world.observed().all_pools[0] for world in self.worlds.values()),
+        )
+        states = {uid: one for world in worlds for uid, one in world.states.items()}
+        self.plan = make_plan(observed, states, CONFIG, now, self.ledger)
+        assert not self.plan.failures
+        self.ledger = self.plan.ledger
+        plans = {one.name: one for one in self.plan.pools}
+        for world in worlds:
+            mine = plans[world.pool.name]
+            world.states[world.pool.uid] = mine.law_state
+            for write in mine.writes:
+                world.store(write)
+            world.pool = replace(world.pool, status=mine.status)
+        for world in self.worlds.values():
+            world.now = now + 5
+        return plans
+
+    def replicas(self) -> dict[str, int]:
+        return {
+            name: int(world.deployment["spec"]["replicas"]) for name, world in self.worlds.items()
+        }
+
+    def run_pods(self) -> None:
+        """Let every Deployment have the pods it asks for, Ready."""
+        for name, world in self.worlds.items():
+            wanted = self.replicas()[name]
+            world.pods = tuple(
+                pod(f"{name}-{number}", revision=world.revision) for number in range(wanted)
+            )
+
+
+def town(count: int, **replicas: int) -> Town:
+    made = Town((budget(count),))
+    for name, number in replicas.items():
+        made.add(name, replicas=number)
+    made.go()
+    made.run_pods()
+    made.go()
+    return made
+
+
+def test_manual_pools_too_have_no_more_than_their_share() -> None:
+    assert town(4, a=4, b=3).replicas() == {"a": 2, "b": 2}
+
+
+def test_the_condition_says_how_many_were_wanted_and_granted_and_what_to_do() -> None:
+    plans = town(4, a=4, b=3).go()
+    assert reason(plans["a"], "BudgetLimited") == "True/BudgetShort"
+    told = message(plans["a"], "BudgetLimited")
+    assert (
+        f"4 replicas (4 {GPU}) wanted, 2 (2) granted: policy prod has 4 for all its pools" in told
+    )
+    assert "raise the budget's count" in told
+
+
+def test_the_status_keeps_the_wish_and_names_who_bounded_it() -> None:
+    status = town(4, a=4, b=3).go()["a"].status
+    assert status.desired_replicas == 4
+    (short,) = status.bounded or ()
+    assert (short.field, short.asked, short.granted, short.policy) == (
+        "status.desiredReplicas",
+        "4",
+        "2",
+        "prod",
+    )
+
+
+def test_the_policy_says_what_is_wanted_granted_and_used() -> None:
+    made = town(4, a=4, b=3)
+    made.go()
+    assert made.plan is not None
+    status = made.plan.policies[0].status
+    (spent,) = status.budgets or ()
+    assert (spent.wanted, spent.granted, spent.used) == (7, 4, 4)
+    exhausted = next(one for one in status.conditions or () if one.type == "BudgetExhausted")
+    assert (str(exhausted.status), exhausted.reason) == ("True", "MoreWanted")
+
+
+def test_a_pool_on_the_cpu_or_outside_the_policy_is_not_limited() -> None:
+    made = Town((budget(1),))
+    made.add("cpu", replicas=3, accelerator={"resourceName": GPU, "count": 0})
+    made.add("gpu", replicas=3)
+    plans = made.go()
+    assert made.replicas() == {"cpu": 3, "gpu": 1}
+    assert reason(plans["cpu"], "BudgetLimited") == "False/NoBudget"
+
+
+def test_a_pool_that_is_granted_nothing_is_not_ready_and_says_why() -> None:
+    plans = town(0, a=2).go()
+    assert reason(plans["a"], "Ready") == "False/NoDevicesGranted"
+
+
+def test_a_pool_whose_grant_changed_unseen_is_woken() -> None:
+    made = town(4, a=4, b=1)
+    assert made.replicas() == {"a": 3, "b": 1}
+    made.worlds["b"].edit_spec(replicas=3)
+    woken: set[str] = set()
+    for _ in range(14):
+        made.go("b")
+        assert made.plan is not None
+        woken |= made.plan.disturbed
+    assert woken == {"uid-a"}
+    made.go("a")
+    assert made.replicas() == {"a": 2, "b": 1}
+
+
+def test_who_gains_starts_only_when_who_loses_has_drained() -> None:
+    made = town(4, a=4, b=1)
+    made.worlds["b"].edit_spec(replicas=3)
+    for _ in range(14):
+        made.go()
+    assert made.replicas() == {"a": 2, "b": 1}
+    held = made.worlds["a"].pods
+    made.worlds["a"].pods = (*held[:2], replace(held[2], terminating=True))
+    made.go()
+    assert made.replicas() == {"a": 2, "b": 1}
+    made.worlds["a"].pods = held[:2]
+    made.go()
+    assert made.replicas() == {"a": 2, "b": 2}
+
+
+def test_an_edit_of_the_budget_is_felt_in_the_same_pass() -> None:
+    made = town(4, a=4, b=3)
+    made.policies = (budget(2),)
+    made.go()
+    assert made.replicas() == {"a": 1, "b": 1}
+    made.policies = (budget(7),)
+    made.worlds["a"].pods, made.worlds["b"].pods = (), ()
+    made.go()
+    assert made.replicas() == {"a": 4, "b": 3}
+    made.policies = ()
+    assert reason(made.go()["a"], "BudgetLimited") == "False/NoBudget"
+
+
+def test_a_full_budget_rolls_without_a_surge() -> None:
+    made = town(4, a=4, b=3)
+    made.go()
+    rolling = made.worlds["a"].deployment["spec"]["strategy"]["rollingUpdate"]
+    assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
+    roomy = town(9, a=4, b=3)
+    rolling = roomy.worlds["a"].deployment["spec"]["strategy"]["rollingUpdate"]
+    assert rolling == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def waiting(name: str, since: float, text: str) -> PodObject:
+    return replace(
+        failing(name, "Unschedulable", text),
+        scheduled=False,
+        unschedulable_since=since,
+        problem=PodProblem("Unschedulable", text),
+    )
+
+
+def test_pods_that_find_no_device_count_as_the_clusters_bound() -> None:
+    made = town(100, a=3, b=3)
+    for name in ("a", "b"):
+        world = made.worlds[name]
+        text = f"0/1 nodes are available: 1 Insufficient {GPU}."
+        world.pods = (*world.pods[:2], waiting(f"{name}-x", world.now - 31, text))
+    plans = made.go()
+    assert reason(plans["a"], "BudgetLimited") == "True/ClusterShort"
+    assert "the cluster places 4 for the pools of policy prod" in message(
+        plans["a"], "BudgetLimited"
+    )
+    assert sum(made.replicas().values()) == 5  # one is left to wait
+
+
+def test_pods_that_wait_for_something_else_are_no_bound() -> None:
+    made = town(100, a=3, b=3)
+    world = made.worlds["a"]
+    text = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    world.pods = (*world.pods[:2], waiting("a-x", world.now - 31, text))
+    assert reason(made.go()["a"], "BudgetLimited") == "False/WithinBudget"
+
+
+def test_a_deleted_pools_devices_are_waited_for_until_they_must_have_drained() -> None:
+    made = town(4, a=2, b=4)
+    assert made.replicas() == {"a": 2, "b": 2}
+    del made.worlds["a"]
+    made.go()
+    assert made.replicas() == {"b": 2}
+    made.worlds["b"].now += 160
+    made.go()
+    assert made.replicas() == {"b": 4}
+
+
+def test_a_weight_is_bounded_by_a_policy() -> None:
+    made = Town((budget(4, bounds={"weight": {"max": 100}}),))
+    made.add("greedy", replicas=4, weight=10_000)
+    made.add("modest", replicas=4)
+    made.go()
+    assert made.replicas() == {"greedy": 2, "modest": 2}

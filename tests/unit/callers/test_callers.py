@@ -1,0 +1,107 @@
+"""Who is calling: a header lowers what a key grants, and never raises it."""
+
+import json
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from penstock_runtime.callers.callers import ANYBODY, Callers
+from penstock_runtime.callers.keys import KeyRing
+from penstock_runtime.callers.rate import Bucket
+from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
+
+KEY = {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 100}
+
+
+class Clock:
+    """Time that moves when told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ring(tmp_path: Path, *keys: dict[str, object]) -> KeyRing:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": keys}))
+    made = KeyRing(path)
+    made.reload()
+    return made
+
+
+def bearer(key: str, **more: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}", **more}
+
+
+def test_a_key_names_its_tenant_and_grants_its_best_priority(tmp_path: Path) -> None:
+    callers = Callers(ring(tmp_path, KEY), (), Clock())
+    caller = callers.identify(bearer("secret-of-a"), "10.0.0.1")
+    assert (caller.tenant, caller.max_tokens) == ("a", 100)
+    assert caller.granted_priority(None) == 3
+    assert caller.granted_priority(7) == 7
+    assert caller.granted_priority(1) == 3
+
+
+def test_a_header_lowers_and_never_raises(tmp_path: Path) -> None:
+    callers = Callers(ring(tmp_path, KEY), (), Clock())
+    lower = callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "5"}), None)
+    higher = callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "1"}), None)
+    assert (lower.granted_priority(None), higher.granted_priority(None)) == (5, 3)
+    with pytest.raises(BadInput, match="X-Penstock-Priority"):
+        callers.identify(bearer("secret-of-a", **{"X-Penstock-Priority": "high"}), None)
+
+
+def test_a_tenant_in_a_header_counts_for_nothing_beside_a_key(tmp_path: Path) -> None:
+    callers = Callers(ring(tmp_path, KEY), (ip_network("10.0.0.0/8"),), Clock())
+    caller = callers.identify(bearer("secret-of-a", **{"X-Penstock-Tenant": "b"}), "10.0.0.1")
+    assert caller.tenant == "a"
+
+
+@pytest.mark.parametrize("headers", [{}, bearer("other-secret"), {"Authorization": "Basic eA=="}])
+def test_without_a_known_key_nobody_comes_in(tmp_path: Path, headers: dict[str, str]) -> None:
+    with pytest.raises(Unauthenticated):
+        Callers(ring(tmp_path, KEY), (), Clock()).identify(headers, None)
+
+
+def test_without_keys_headers_are_believed_from_trusted_proxies_alone() -> None:
+    callers = Callers(None, (ip_network("10.1.0.0/16"),), Clock())
+    headers = {"X-Penstock-Tenant": "b", "X-Penstock-Priority": "2"}
+    trusted = callers.identify(headers, "10.1.2.3")
+    assert (trusted.tenant, trusted.granted_priority(None)) == ("b", 2)
+    assert callers.identify(headers, "10.2.0.1") == ANYBODY
+    assert callers.identify(headers, "::ffff:10.1.0.9").tenant == "b"
+
+
+def test_a_rate_is_kept_and_the_wait_told(tmp_path: Path) -> None:
+    clock = Clock()
+    callers = Callers(ring(tmp_path, {**KEY, "requestsPerMinute": 6}), (), clock)
+    callers.identify(bearer("secret-of-a"), None)
+    with pytest.raises(RateExceeded) as refused:
+        callers.identify(bearer("secret-of-a"), None)
+    assert refused.value.retry_after_seconds == pytest.approx(10)
+    clock.now = 10.0
+    callers.identify(bearer("secret-of-a"), None)
+
+
+def test_a_bucket_holds_ten_seconds_and_no_more() -> None:
+    bucket = Bucket(60, 0.0)
+    assert [bucket.take(1000.0) for _ in range(10)] == [0.0] * 10
+    assert bucket.take(1000.0) == pytest.approx(1.0)
+
+
+def test_keys_are_read_again_and_a_broken_file_keeps_the_former(tmp_path: Path) -> None:
+    keys = ring(tmp_path, KEY)
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [{**KEY, "key": "new-secret-of-a"}]}))
+    keys.reload()
+    assert keys.find("secret-of-a") is None
+    assert keys.find("new-secret-of-a") is not None
+    (tmp_path / "keys.json").write_text("{")
+    keys.reload()
+    assert keys.find("new-secret-of-a") is not None
+
+
+def test_a_key_does_not_show_in_what_is_logged(tmp_path: Path) -> None:
+    held = ring(tmp_path, KEY).find("secret-of-a")
+    assert "secret-of-a" not in repr(held)

@@ -1,0 +1,183 @@
+"""What the law learnt outlives the operator, in a ConfigMap that is written seldom and believed with care."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from penstock_api.live import ScalingAlgorithm
+from penstock_operator.decide import checkpoint
+from penstock_operator.decide.plan import PoolPlan, Write
+from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
+from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.decision import LAWS, ScalingState
+from penstock_operator.decide.state import PoolMemory
+from tests.bench.decide.fleet import SPEC, TICK, signals
+from tests.unit.decide.world import NOW, World, known, pod, pool
+
+NAME = "chat-penstock-memory"
+
+
+def working() -> World:
+    """A pool of three Ready pods under load, settled."""
+    world = World(pool=pool(**SPEC))
+    world.settle()
+    world.pods = tuple(
+        pod(f"chat-{one}", ip=f"10.0.0.{one}", created=NOW - 600, revision=world.revision)
+        for one in (1, 2, 3)
+    )
+    world.settle()
+    return world
+
+
+def ticks(world: World, number: int) -> list[PoolPlan]:
+    """Run so many ticks under load; whatever is planned comes true, the checkpoint too."""
+    plans = []
+    for _ in range(number):
+        world.signals = signals(0, world, world.now)
+        plan = world.settle()
+        if plan.checkpoint is not None:
+            world.store(plan.checkpoint)
+        plans.append(plan)
+    return plans
+
+
+def law_state(world: World) -> CapacityState:
+    memory = world.states[world.pool.uid]
+    assert isinstance(memory, PoolMemory)
+    assert isinstance(memory.scaling, ScalingState)
+    assert isinstance(memory.scaling.law, CapacityState)
+    return memory.scaling.law
+
+
+def data_of(plan: PoolPlan) -> dict[str, Any]:
+    held: dict[str, Any] = json.loads(known(plan.checkpoint).manifest["data"]["memory.json"])
+    return held
+
+
+def test_it_is_kept_after_a_minute_and_belongs_to_the_pool() -> None:
+    plans = ticks(working(), 20)
+    kept = [index for index, plan in enumerate(plans) if plan.checkpoint is not None]
+    assert kept[0] * TICK >= 45
+    write = known(plans[kept[0]].checkpoint)
+    assert (write.write, write.kind) == (Write.CREATE, "ConfigMap")
+    assert write.manifest["metadata"]["name"] == NAME
+    assert write.manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-chat"
+    assert len(write.manifest["data"]["memory.json"]) < 4096
+
+
+def test_it_is_kept_at_most_every_minute_and_only_when_something_moved() -> None:
+    world = working()
+    kept = [plan for plan in ticks(world, 120) if plan.checkpoint is not None]
+    assert 1 <= len(kept) <= 10
+    times = [data_of(plan)["written"] for plan in kept]
+    assert all(later - earlier >= 60 for earlier, later in pairwise(times))
+
+
+def test_a_pool_without_load_or_news_writes_nothing_more() -> None:
+    world = working()
+    ticks(world, 40)
+    for _ in range(24):
+        world.now += 60
+        assert world.settle().checkpoint is None
+
+
+def test_a_pool_that_learnt_nothing_keeps_nothing() -> None:
+    world = World(pool=pool(**SPEC))
+    for _ in range(40):
+        world.now += 30
+        assert world.settle().checkpoint is None
+
+
+def test_a_restarted_operator_goes_on_from_it() -> None:
+    world = working()
+    ticks(world, 60)
+    before = law_state(world)
+    assert before.forecaster.misses
+    world.states.clear()
+    world.signals = signals(0, world, world.now)
+    world.settle()
+    after = law_state(world)
+    assert after.forecaster.level == pytest.approx(before.forecaster.level, rel=0.4)
+    assert after.forecaster.quantile_level == pytest.approx(
+        before.forecaster.quantile_level, abs=0.02
+    )
+    assert len(after.forecaster.misses) >= 1
+    assert after.count.begun == world.now - TICK
+
+
+def test_a_restart_lowers_nothing_before_a_whole_hold() -> None:
+    world = working()
+    ticks(world, 60)
+    replicas = known(world.run().status.desired_replicas)
+    world.states.clear()
+    world.edit_spec(scaling={**SPEC["scaling"], "scaleDown": {"stabilizationSeconds": 90}})
+    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 17))
+    assert lowest >= replicas
+
+
+def test_it_says_the_same_after_a_round_trip() -> None:
+    world = working()
+    ticks(world, 60)
+    state = law_state(world)
+    once = saved(state)
+    text = json.loads(json.dumps(once))
+    again = saved(
+        restored(LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW), text, NOW, NOW)
+    )
+    for key in ("starts", "level", "trend", "noise", "quantileLevel", "imbalance", "dispersion"):
+        assert again[key] == once[key], key
+    assert again["misses"][-1] == once["misses"][-1]
+
+
+WRONG: list[Any] = [
+    None, [], "x", 7, {"level": -1, "starts": "no", "misses": [None, "a", 1e99], "curve": []},
+    {"level": 1e300, "quantileLevel": 9, "imbalance": -4, "dispersion": "much", "revision": 3},
+    {"starts": [float("nan"), -5, 1e9], "curve": {"batches": 1e99}, "largestRows": 4},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_was_edited_by_hand_is_judged_and_never_fatal(wrong: Any) -> None:
+    world = working()
+    ticks(world, 20)
+    held = world.children["ConfigMap", NAME]
+    text = json.dumps({"algorithm": "CapacityAtObjective", "written": world.now, "data": wrong})
+    manifest = {**held.manifest, "data": {"memory.json": text}}
+    world.children["ConfigMap", NAME] = replace(held, manifest=manifest)
+    world.states.clear()
+    plans = ticks(world, 4)
+    assert known(plans[-1].status.desired_replicas) <= 12
+    assert law_state(world).startup.finished == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"written": "x"}', "[" * 5000])
+def test_what_is_no_checkpoint_is_none(text: str) -> None:
+    world = working()
+    ticks(world, 20)
+    held = world.children["ConfigMap", NAME]
+    manifest = {**held.manifest, "data": {"memory.json": text}}
+    world.children["ConfigMap", NAME] = replace(held, manifest=manifest)
+    assert checkpoint.held(world.view()) is None
+    world.states.clear()
+    ticks(world, 2)
+
+
+def test_old_memory_is_of_another_time() -> None:
+    initial = LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW)
+    data = {"level": 50.0, "starts": [20.0]}
+    assert restored(initial, data, NOW - 7 * 3600, NOW) == initial
+    aged = restored(initial, data, NOW - 3600, NOW)
+    assert (aged.forecaster.time, aged.startup.finished) == (None, (20.0,))
+    assert restored(initial, data, NOW - 60, NOW).forecaster.level == 50.0
+
+
+def test_a_strangers_object_of_that_name_is_left_alone() -> None:
+    world = working()
+    ticks(world, 20)
+    held = world.children["ConfigMap", NAME]
+    world.children["ConfigMap", NAME] = replace(held, controller_uid="somebody")
+    assert checkpoint.held(world.view()) is None
+    assert all(plan.checkpoint is None for plan in ticks(world, 40))

@@ -1,0 +1,128 @@
+"""Known busy hours raise the floor from their first second to their last, in their own time zone."""
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from penstock_operator.decide.conditions.policy import POLICY_APPLIED
+from penstock_operator.decide.effective import effective
+from penstock_operator.decide.schedules import faults, highest, openings
+from penstock_operator.observed import PolicyObject
+from tests.unit.decide.world import World, message, policy, pool
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def schedule(**more: Any) -> dict[str, Any]:
+    plain = {"name": "morning", "cron": "30 8 * * MON-FRI", "durationMinutes": 90}
+    return {**plain, "timeZone": "Europe/Berlin", "minReplicas": 4, **more}
+
+
+def busy(**more: Any) -> PolicyObject:
+    return policy("prod", schedules=[schedule(**more)])
+
+
+def berlin(*when: int) -> float:
+    return datetime(*when, tzinfo=BERLIN).timestamp()  # type: ignore[arg-type,misc]
+
+
+def floor(policies: list[PolicyObject], now: float, **scaling: Any) -> int:
+    found = effective(
+        pool(scaling={"mode": "Auto", **scaling}), {}, policies, {}, openings(policies, now)
+    )
+    return found.law.min_replicas
+
+
+@pytest.mark.parametrize(
+    ("when", "replicas"),
+    [
+        ((2026, 11, 20, 8, 29, 59), 1),
+        ((2026, 11, 20, 8, 30, 0), 4),
+        ((2026, 11, 20, 9, 59, 59), 4),
+        ((2026, 11, 20, 10, 0, 0), 1),
+        ((2026, 11, 21, 9, 0, 0), 1),  # a Saturday
+        ((2026, 7, 20, 9, 0, 0), 4),  # summer time
+    ],
+)
+def test_a_window_is_open_from_its_first_second_to_its_last(
+    when: tuple[int, ...], replicas: int
+) -> None:
+    assert floor([busy()], berlin(*when)) == replicas
+
+
+def test_without_a_zone_cron_is_in_utc() -> None:
+    utc = busy(timeZone=None)
+    assert floor([utc], datetime(2026, 11, 20, 9, 0, tzinfo=UTC).timestamp()) == 4
+    assert floor([utc], berlin(2026, 11, 20, 9, 0)) == 1
+
+
+def test_a_window_may_cross_midnight_and_the_change_of_clocks() -> None:
+    night = busy(cron="0 22 * * *", durationMinutes=480)
+    assert (
+        floor([night], berlin(2026, 10, 25, 4, 59)) == 4
+    )  # nine hours by the wall, eight by the clock
+    assert floor([night], berlin(2026, 10, 25, 5, 0)) == 1
+
+
+def test_of_several_open_windows_the_highest_floor_counts() -> None:
+    policies = [busy(), policy("peak", schedules=[schedule(name="peak", minReplicas=6)])]
+    assert floor(policies, berlin(2026, 11, 20, 9, 0)) == 6
+
+
+def test_a_floor_lowers_nothing_and_never_goes_above_the_maximum() -> None:
+    now = berlin(2026, 11, 20, 9, 0)
+    assert floor([busy()], now, minReplicas=5) == 5
+    assert floor([busy()], now, maxReplicas=3) == 3
+    assert floor([busy(), policy("cap", bounds={"replicas": {"max": 2}})], now) == 2
+
+
+def test_the_pool_says_which_window_is_open_and_until_when() -> None:
+    world = World(pool=pool(scaling={"mode": "Auto", "maxReplicas": 3}), policies=(busy(),))
+    world.now = berlin(2026, 11, 20, 9, 0)
+    told = message(world.run(), POLICY_APPLIED)
+    assert "schedule morning of policy prod: at least 3 replicas until 2026-11-20 09:00 UTC" in told
+    assert "4 are above scaling.maxReplicas" in told
+
+
+def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:
+    world = World(pool=pool(scaling={"mode": "Auto"}), policies=(busy(),))
+    world.now = berlin(2026, 11, 20, 8, 0)
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 1
+    world.now = berlin(2026, 11, 20, 8, 30)
+    world.settle()
+    assert world.deployment["spec"]["replicas"] == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"timeZone": "Mars/Base"},
+            "spec.schedules[morning].timeZone Mars/Base is no IANA time zone",
+        ),
+        (
+            {"cron": "61 8 * * *"},
+            "spec.schedules[morning].cron '61 8 * * *' cannot be read (Bad minute)",
+        ),
+        ({"cron": "0 8 31 2 *"}, "spec.schedules[morning].cron '0 8 31 2 *' cannot be read"),
+    ],
+)
+def test_a_schedule_that_can_never_open_is_refused_with_field_value_and_remedy(
+    wrong: dict[str, Any], said: str
+) -> None:
+    bad = busy(**wrong)
+    assert said in faults(bad)[0]
+    assert openings([bad], berlin(2026, 11, 20, 9, 0)) == {}
+    plan = World(policies=(bad,)).whole_plan()
+    accepted = next(
+        one for one in plan.policies[0].status.conditions or () if one.type == "Accepted"
+    )
+    assert accepted.reason == "ScheduleInvalid"
+    assert said in accepted.message
+
+
+def test_a_pool_without_policies_has_no_floor_but_its_own() -> None:
+    assert highest({}, []) is None

@@ -1,0 +1,70 @@
+"""Runs an engine to the end of what it holds, without threads or clocks."""
+
+from collections import defaultdict
+
+from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.loop import Loop, Outside
+from penstock_runtime.generation.messages import (
+    ChoiceFinished,
+    Ended,
+    Generate,
+    GenerationEnd,
+    Stepped,
+    TokensEmitted,
+)
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
+from penstock_runtime.generation.scheduling import Scheduler
+from penstock_runtime.generation.stepping import Step
+
+
+class NoPulse:
+    def begin(self, predicted_seconds: float) -> None: ...
+    def beat(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class Driver:
+    """An engine whose clock ticks once a turn."""
+
+    def __init__(
+        self, step: Step, scheduler: Scheduler, runner: InlineRunner | ThreadRunner | None = None
+    ) -> None:
+        self.now = 0.0
+        self.engine = GenerationEngine(step.info, scheduler)
+        self.posted: list[Stepped] = []
+        self.tokens: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.finished: dict[tuple[str, int], ChoiceFinished] = {}
+        self.ends: dict[str, GenerationEnd] = {}
+        runner = runner or InlineRunner(step)
+        self.loop = Loop(self.engine, runner, Outside(self._post, NoPulse(), lambda: self.now))
+
+    def _post(self, stepped: Stepped) -> None:
+        self.posted.append(stepped)
+        for event in stepped.events:
+            match event:
+                case TokensEmitted():
+                    self.tokens[event.id, event.choice].extend(event.tokens)
+                case ChoiceFinished():
+                    self.finished[event.id, event.choice] = event
+                case Ended():
+                    assert event.id not in self.ends
+                    self.ends[event.id] = event.end
+
+    def turn(self) -> None:
+        self.now += 1.0
+        self.loop.turn()
+
+    def run(self, turns: int = 1000) -> None:
+        """Turn until nothing is held."""
+        for _ in range(turns):
+            self.turn()
+            if not self.engine._book.held() and not self.loop.flights:
+                return
+        raise AssertionError(f"still held after {turns} turns: {self.engine._book.held()}")
+
+
+def ask(name: str, prompt: list[int], tokens: int = 8, **more: object) -> Generate:
+    """A greedy request unless `more` says otherwise."""
+    params = more.pop("params", None) or SamplingParams(max_tokens=tokens, temperature=0.0)
+    return Generate(id=name, prompt=tuple(prompt), params=params, arrived=0.0, **more)  # type: ignore[arg-type]

@@ -1,0 +1,264 @@
+"""Every request ends once and the engine outlives each: on a step that answers without a model."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.grammar import GrammarKind, GrammarSpec
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.limits import (
+    GenerationInfo,
+    GenerationLimits,
+    KVSpec,
+    Preemption,
+)
+from penstock_runtime.generation.messages import (
+    Cancel,
+    Drain,
+    FinishReason,
+    Generated,
+    Stop,
+)
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
+from penstock_runtime.generation.sequence import SampledToken
+from penstock_runtime.models.base import DeviceLost
+from penstock_runtime.request import Cancelled, Expired, Failed
+
+from .driver import Driver, ask
+
+INFO = GenerationInfo(
+    name="counting",
+    backend="cpu",
+    attention="none",
+    dtype="float32",
+    vocabulary=1000,
+    max_model_len=256,
+    kv=KVSpec(block_tokens=8, blocks=64, host_blocks=0, block_bytes=1),
+    stop_ids=(),
+    max_running=16,
+    revision="1",
+)
+LIMITS = GenerationLimits(
+    generation=1,
+    max_batch_size=8,
+    max_batched_tokens=32,
+    max_queue_depth=100,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+    preemption=Preemption.NEVER,
+)
+
+
+class CountingStep:
+    """The token after position p is p: so every generation is known beforehand."""
+
+    info = INFO
+
+    def __init__(self) -> None:
+        self.inputs: list[SamplingInputs] = []
+        self.breaks_on: str | None = None
+        self.spoils: str | None = None
+        self.lost = False
+
+    def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
+        if self.lost:
+            raise DeviceLost("gone")
+        names = [row.sequence.request_id for row in plan.rows]
+        if self.breaks_on in names:
+            raise RuntimeError("bad kernel")
+        wanted = inputs()
+        self.inputs.append(wanted)
+        sampled: list[SampledToken | None] = [None] * len(plan.rows)
+        failed = dict(wanted.failed)
+        for draw in wanted.draws:
+            if names[draw.row] == self.spoils:
+                failed[draw.row] = "not a number"
+            else:
+                sampled[draw.row] = SampledToken(draw.position)
+        return StepResult(plan, sampled, failed, seconds=0.25)
+
+
+@pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
+def driver(request: pytest.FixtureRequest) -> Any:
+    step = CountingStep()
+    with ThreadPoolExecutor(1) as thread:
+        runner = ThreadRunner(step, thread) if request.param else InlineRunner(step)
+        made = Driver(step, TokenScheduler(INFO, LIMITS), runner)
+        made.step = step  # type: ignore[attr-defined]
+        yield made
+
+
+def test_a_generation_is_told_token_by_token_and_ends_with_its_usage(driver: Any) -> None:
+    driver.engine.take(ask("a", [1, 2, 3], tokens=5), 0.0)
+    driver.run()
+    assert driver.tokens["a", 0] == [3, 4, 5, 6, 7]
+    assert driver.finished["a", 0].reason is FinishReason.LENGTH
+    usage = driver.ends["a"].usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (3, 5)
+
+
+def test_a_stop_id_ends_a_choice_and_is_not_told(driver: Any) -> None:
+    params = SamplingParams(max_tokens=9, stop_ids=frozenset({5}))
+    driver.engine.take(ask("a", [1, 2, 3], params=params), 0.0)
+    driver.run()
+    assert driver.tokens["a", 0] == [3, 4]
+    assert (driver.finished["a", 0].reason, driver.finished["a", 0].stop_id) == ("stop", 5)
+
+
+def test_a_stop_from_outside_finishes_well_and_nothing_follows(driver: Any) -> None:
+    driver.engine.take(ask("a", [1], tokens=100), 0.0)
+    for _ in range(4):
+        driver.turn()
+    driver.engine.take(Stop((("a", 0),)), driver.now)
+    told = list(driver.tokens["a", 0])
+    driver.run()
+    assert driver.tokens["a", 0] == told
+    assert isinstance(driver.ends["a"], Generated)
+
+
+def test_a_cancelled_request_ends_and_its_blocks_are_free(driver: Any) -> None:
+    driver.engine.take(ask("a", list(range(20)), tokens=100), 0.0)
+    driver.engine.take(ask("b", [7], tokens=3), 0.0)
+    driver.turn()
+    driver.engine.take(Cancel(("a", "unknown")), driver.now)
+    driver.run()
+    report = driver.engine.report()
+    assert driver.ends["a"] == Cancelled()
+    assert isinstance(driver.ends["b"], Generated)
+    assert report.used_blocks == 0
+    assert (report.waiting, report.running) == (0, 0)
+
+
+def test_a_deadline_ends_waiting_and_running_alike(driver: Any) -> None:
+    driver.engine.take(ask("a", [1], tokens=200, deadline=4.0), 0.0)
+    driver.run()
+    assert isinstance(driver.ends["a"], Expired)
+    assert 0 < len(driver.tokens["a", 0]) < 10
+
+
+def test_choices_end_one_by_one_and_the_request_with_the_last(driver: Any) -> None:
+    driver.engine.take(ask("a", list(range(10)), tokens=4, n=3), 0.0)
+    driver.run()
+    assert [driver.tokens["a", choice] for choice in range(3)] == [[10, 11, 12, 13]] * 3
+    assert driver.ends["a"].usage.completion_tokens == 12
+    assert {draw.choice for one in driver.step.inputs for draw in one.draws} == {0, 1, 2}
+
+
+def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
+    driver.engine.take(ask("a", [1], tokens=50), 0.0)
+    driver.turn()
+    driver.step.breaks_on = "a"
+    driver.turn()
+    driver.turn()
+    driver.engine.take(ask("b", [1, 2], tokens=3), driver.now)
+    driver.run()
+    assert driver.ends["a"] == Failed("RuntimeError: bad kernel")
+    assert driver.tokens["b", 0] == [2, 3, 4]
+
+
+def test_a_row_that_is_spoilt_fails_alone(driver: Any) -> None:
+    driver.step.spoils = "a"
+    driver.engine.take(ask("a", [1], tokens=5), 0.0)
+    driver.engine.take(ask("b", [1, 2], tokens=3), 0.0)
+    driver.run()
+    assert driver.ends["a"] == Failed("not a number")
+    assert driver.tokens["b", 0] == [2, 3, 4]
+
+
+def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
+    params = SamplingParams(max_tokens=4, presence_penalty=1.0)
+    driver.engine.take(ask("a", [1, 2], params=params), 0.0)
+    driver.run()
+    seen = [
+        draw.output_ids.tolist()
+        for one in driver.step.inputs
+        for draw in one.draws
+        if draw.output_ids is not None and draw.output_tokens < 4
+    ]
+    assert seen == [[], [2], [2, 3], [2, 3, 4]]
+
+
+class EvenOnly:
+    """Allows even tokens; is complete after two."""
+
+    def __init__(self) -> None:
+        self.accepted: list[int] = []
+
+    def mask(self) -> NDArray[np.uint32]:
+        if self.accepted and self.accepted[0] == 3:
+            raise RuntimeError("bad state")
+        return np.full(32, 0x55555555, np.uint32)
+
+    def accept(self, token: int) -> bool:
+        self.accepted.append(token)
+        return len(self.accepted) == 2
+
+
+class Grammars:
+    def start(self, spec: GrammarSpec) -> EvenOnly:
+        if spec.text == "(":
+            raise ValueError("unclosed group")
+        return EvenOnly()
+
+
+def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone() -> None:
+    step = CountingStep()
+    driver = Driver(step, TokenScheduler(INFO, LIMITS))
+    driver.loop._engine = driver.engine = GenerationEngine(
+        INFO, TokenScheduler(INFO, LIMITS), Grammars()
+    )
+    grammar = GrammarSpec(GrammarKind.REGEX, "a+")
+    driver.engine.take(ask("whole", [1, 2], tokens=50, grammar=grammar), 0.0)
+    driver.engine.take(ask("breaks", [1, 2, 3], tokens=50, grammar=grammar), 0.0)
+    driver.engine.take(ask("never", [1], grammar=GrammarSpec(GrammarKind.REGEX, "(")), 0.0)
+    driver.run()
+    assert driver.tokens["whole", 0] == [2, 3]
+    assert driver.finished["whole", 0].reason is FinishReason.STOP
+    assert driver.ends["breaks"] == Failed("the grammar failed: RuntimeError: bad state")
+    assert driver.ends["never"] == Failed("the grammar does not compile: unclosed group")
+
+
+def test_a_drain_refuses_what_cannot_finish_and_fails_what_is_left(driver: Any) -> None:
+    driver.engine.take(ask("short", [1], tokens=4), 0.0)
+    driver.engine.take(ask("long", [1], tokens=200), 0.0)
+    for _ in range(3):
+        driver.turn()
+    driver.engine.take(Drain(deadline=driver.now + 10.0, retry_after_seconds=2.0), driver.now)
+    driver.engine.take(ask("late", [1], tokens=200), driver.now)
+    driver.run()
+    assert isinstance(driver.ends["short"], Generated)
+    assert driver.ends["long"] == Failed("draining", 2.0)
+    assert driver.ends["late"] == Failed("draining", 2.0)
+
+
+def test_a_lost_device_is_the_engines_death(driver: Any) -> None:
+    driver.engine.take(ask("a", [1]), 0.0)
+    driver.step.lost = True
+    with pytest.raises(DeviceLost):
+        driver.run()
+
+
+def test_the_curves_sums_are_those_of_its_steps() -> None:
+    step = CountingStep()
+    driver = Driver(step, TokenScheduler(INFO, LIMITS))
+    driver.engine.take(ask("a", list(range(20)), tokens=3), 0.0)
+    driver.run()
+    steps = [posted.step for posted in driver.posted if posted.step is not None]
+    x = np.array(
+        [[1.0, s.prefill_tokens / 256, s.decode_rows, s.kv_tokens / 4096, s.seconds] for s in steps]
+    )
+    wanted = (x.T @ x)[np.triu_indices(5)]
+    assert driver.engine.report().curve.sums == pytest.approx(wanted.tolist())
+    assert [(s.prefill_tokens, s.decode_rows, s.kv_tokens) for s in steps] == [
+        (20, 0, 20),
+        (0, 1, 21),
+        (0, 1, 22),
+    ]

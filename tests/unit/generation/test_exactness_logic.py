@@ -1,0 +1,72 @@
+"""Level Logic: in float64 every id is the one that transformers' generate() says alone, under any schedule."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.runner import ThreadRunner
+from penstock_runtime.generation.step.open import open_step
+from penstock_runtime.generation.step.torch_step import TorchStep
+
+from .models import save
+from .scenarios import Scenario, Tally, references
+
+FAMILIES = ("llama", "qwen2", "gemma", "gpt2")
+OPTIONS = StepOptions(
+    dtype=DType.FLOAT64, cache_bytes=1 << 20, host_cache_bytes=1 << 20, block_tokens=8
+)
+QUICK = 2
+LONG = 52
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def step(folder: Path, thread: ThreadPoolExecutor) -> TorchStep:
+    return thread.submit(open_step, folder, OPTIONS, "tiny").result()
+
+
+def check(step: TorchStep, thread: ThreadPoolExecutor, folder: Path, seed: int) -> Tally:
+    runner = ThreadRunner(step, thread)
+    runner.depth = seed % 2
+    scenario = Scenario(step, seed, runner)
+    scenario.live()
+    scenario.check_ends()
+    expected = references(folder, torch.float64)
+    for which, tokens, ids in scenario.answers():
+        assert ids == list(expected[which][:tokens]), f"seed {seed}, prompt {which}"
+    tally = Tally()
+    scenario.add_to(tally)
+    return tally
+
+
+def test_every_id_is_the_references_under_any_schedule(
+    step: TorchStep, thread: ThreadPoolExecutor, folder: Path
+) -> None:
+    tallies = [check(step, thread, folder, seed) for seed in range(QUICK)]
+    assert sum(one.preemptions for one in tallies) > 0
+    assert sum(one.prefix_hit_tokens for one in tallies) > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_id_is_the_references_in_fifty_more_scenarios(
+    step: TorchStep, thread: ThreadPoolExecutor, folder: Path
+) -> None:
+    tallies = [check(step, thread, folder, seed) for seed in range(QUICK, QUICK + LONG)]
+    for field in ("preemptions", "swapped_blocks", "recomputed_tokens", "prefix_hit_tokens"):
+        assert sum(getattr(one, field) for one in tallies) > 50, field
+    assert sum(one.cancelled for one in tallies) > 50

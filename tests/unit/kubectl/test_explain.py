@@ -1,0 +1,95 @@
+"""`kubectl penstock explain` shows why the valves stand as they do, from the pool's own status."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock_kubectl.__main__ import main
+from tests.unit.kubectl.stage import PROMETHEUS, Stage, kubeconfig, policy, pool
+
+
+def run(stage: Stage, folder: Path, *words: str) -> int:
+    with kubeconfig(stage, folder) as file:
+        return main(["explain", "chat", "--kubeconfig", str(file), *words])
+
+
+def test_the_page_tells_the_whole_decision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage(pool(), [policy(bounds={"replicas": {"max": 3}})], [])
+    assert run(stage, tmp_path) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "team-a/chat",
+        "2 of 3 replicas are Ready, batch cap 24.",
+        "held back by a policy's bound on replicas",
+        "130.5 rows/s",
+        "161.0 rows/s",
+        "100.00 + 10.000 b ms",
+        "R2 0.981",
+        "92.4 %",
+        "may be 80.0 %",
+        "objective 1000 ms",
+        "42.0 s",
+        "2 pods obey generation 12",
+        "6 asked, 3 granted by prod",
+        "Forecast 3.40",
+        "by prod: 1.50 replica hours, 2.25 in truth",
+        "saturated",
+        "meets the objective",
+        "MetricsAvailable False",
+    ):
+        assert part in said, part
+    assert "Progressing False" not in said
+
+
+def test_the_newest_event_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(Stage(pool(), [], []), tmp_path)
+    said = capsys.readouterr().out
+    places = [said.index(f"10:{minute}:00") for minute in (20, 15, 10)]
+    assert places == sorted(places)
+
+
+def test_history_is_a_chart_of_what_prometheus_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = {"prometheus": {"url": PROMETHEUS}}
+    stage = Stage(pool(), [policy(metrics=where)], [10.0] * 60 + [80.0] * 60)
+    assert run(stage, tmp_path, "--last", "30m") == 0
+    said = capsys.readouterr().out
+    assert "The last 30 min" in said
+    (line,) = [one for one in said.splitlines() if "rows/s asked" in one]
+    assert "▁" in line
+    assert "█" in line
+    assert line.split()[-3:] == ["10", "80", "80"]
+    assert all('namespace="team-a",pool="chat"' in one for one in stage.asked)
+
+
+def test_without_a_prometheus_the_page_says_how_to_name_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(Stage(pool(), [], []), tmp_path)
+    assert "--prometheus URL" in capsys.readouterr().out
+
+
+def test_a_pool_just_met_has_a_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    young = {**pool(), "status": {}}
+    assert run(Stage(young, [], []), tmp_path) == 0
+    assert "not known yet" in capsys.readouterr().out
+
+
+def test_a_pool_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with kubeconfig(Stage(pool(), [], []), tmp_path) as file:
+        assert main(["explain", "chta", "--kubeconfig", str(file)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "inferencepools team-a/chta not found" in said.err
+
+
+def test_a_kubeconfig_that_is_none_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "chat", "--kubeconfig", str(tmp_path / "none")]) == 1
+    assert "no cluster by this kubeconfig" in capsys.readouterr().err

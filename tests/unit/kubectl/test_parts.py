@@ -1,0 +1,76 @@
+"""Charts, history and addresses: the plugin's small pure parts."""
+
+from math import isnan, nan
+
+import pytest
+
+from penstock_kubectl.chart import chart, extent, shrunk
+from penstock_kubectl.cluster import proxied
+from penstock_kubectl.history import questions, rates, series, span
+from penstock_kubectl.options import duration, pair
+
+
+def test_a_chart_goes_from_nothing_to_its_largest_value() -> None:
+    assert chart([0, 1, 4, 8]) == [" ▁▄█"]
+    assert chart([0, 8, 16], height=2) == ["  █", " ██"]
+
+
+def test_what_is_unknown_is_a_dot_and_no_zero() -> None:
+    assert chart([nan, 0, 2]) == ["· █"]
+    assert extent([nan, 3, 1, nan]) == (1, 3, 1)
+    assert extent([nan]) is None
+
+
+def test_a_burst_outlives_being_shrunk() -> None:
+    values = [1.0] * 1000
+    values[437] = 50.0
+    assert max(shrunk(values, 60)) == 50.0
+    assert len(shrunk(values, 60)) == 60
+
+
+def test_a_series_has_a_value_a_step_and_nan_where_nothing_is_known() -> None:
+    over = span(1000.0, 60.0)
+    assert (over.start, over.step) == (940.0, 15.0)
+    answer = {"data": {"result": [{"values": [[940, "1"], [970.001, "3"], [985, "NaN"]]}]}}
+    found = series(answer, over)
+    assert found[0] == 1
+    assert found[2] == 3
+    assert [isnan(one) for one in found] == [False, True, False, True, True]
+
+
+def test_rates_begin_where_they_are_known() -> None:
+    assert rates([nan, nan, 5.0, nan, 6.0], 15.0) == [(5.0, 15.0), (0.0, 15.0), (6.0, 15.0)]
+    assert rates([nan], 15.0) == []
+
+
+def test_names_are_quoted_in_promql() -> None:
+    assert 'pool="a\\"b"' in questions("n", 'a"b', span(0, 60))["demand"]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("http://prometheus.monitoring.svc:9090", "prometheus:9090/proxy"),
+        ("http://prometheus.monitoring:9090/", "prometheus:9090/proxy"),
+        ("http://prometheus.monitoring.svc.cluster.local/x/", "prometheus:80/proxy/x"),
+        ("https://prometheus.monitoring.svc", "https:prometheus:443/proxy"),
+    ],
+)
+def test_a_service_of_the_cluster_is_reached_through_the_api_server(url: str, path: str) -> None:
+    assert proxied(url) == f"/api/v1/namespaces/monitoring/services/{path}"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9090", "http://localhost:9090", "http://a.b.example.org"])  # fmt: skip
+def test_any_other_address_is_asked_directly(url: str) -> None:
+    assert proxied(url) is None
+
+
+def test_durations_and_curves_are_read_with_their_units() -> None:
+    assert duration("90s") == 90
+    assert duration("1.5h") == 5400
+    assert pair("40,5") == (40.0, 5.0)
+    for text in ("90", "h", "0s", "-1h"):
+        with pytest.raises(Exception, match="must be"):
+            duration(text)
+    with pytest.raises(Exception, match="positive"):
+        pair("1,0")

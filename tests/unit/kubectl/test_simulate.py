@@ -1,0 +1,139 @@
+"""`kubectl penstock simulate` says what policies would have done, on history or on a trace."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from penstock_kubectl.__main__ import main
+from tests.unit.kubectl.stage import PROMETHEUS, Object, Stage, kubeconfig, policy, pool
+
+RISING = [20.0] * 20 + [150.0] * 20
+"""Rows a second, a quarter of a minute each."""
+
+
+def run(stage: Stage, folder: Path, *words: str) -> int:
+    with kubeconfig(stage, folder) as file:
+        return main(["simulate", "chat", "--kubeconfig", str(file), *words])
+
+
+def proposed(folder: Path, **spec: object) -> str:
+    file = folder / "proposed.yaml"
+    file.write_text(yaml.safe_dump(policy("prod", **spec)))
+    return str(file)
+
+
+def known(rates: list[float] | None = None, **spec: object) -> Stage:
+    here = {"prometheus": {"url": PROMETHEUS}}
+    return Stage(pool(**spec), [policy(metrics=here)], rates or RISING)
+
+
+def cases(folder: Path) -> dict[str, Object]:
+    found = json.loads((folder / "out.json").read_text())
+    return {one["case"]: one for one in found["cases"]}
+
+
+def test_a_bound_on_replicas_is_cheaper_and_attains_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bound = proposed(
+        tmp_path, bounds={"replicas": {"max": 2}}, metrics={"prometheus": {"url": PROMETHEUS}}
+    )
+    words = ["--policy", bound, "--last", "10m", "--json", str(tmp_path / "out.json")]
+    assert run(known(), tmp_path, *words) == 0
+    found = cases(tmp_path)
+    free, bounded = found["as it is"], found["with proposed.yaml"]
+    assert bounded["most_replicas"] == 2
+    assert free["most_replicas"] > 2
+    assert bounded["gpu_hours"] < free["gpu_hours"]
+    assert bounded["attainment"] < free["attainment"]
+    said = capsys.readouterr().out
+    assert "with proposed.yaml" in said
+    assert "Poisson at the rates of the last 0.167 h" in said
+    assert "t(b) = 100 + 10 b ms" in said
+
+
+def test_gpu_hours_count_every_device_of_a_replica(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.json")
+    run(known(scaling={"mode": "Manual"}), tmp_path, "--last", "10m", "--json", out)
+    found = cases(tmp_path)["as it is"]
+    assert found["most_replicas"] == 2
+    hours = found["gpu_hours"] / 2 / found["mean_replicas"]
+    assert found["gpu_hours"] == pytest.approx(2 * 2 * hours)
+
+
+def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
+    trace, out = tmp_path / "arrivals.txt", str(tmp_path / "out.json")
+    trace.write_text("".join(f"{index / 20}\n" for index in range(6000)))
+    stage = Stage(pool(), [], [])
+    assert run(stage, tmp_path, "--trace", str(trace), "--json", out) == 0
+    assert json.loads(Path(out).read_text())["rows"] == 6000
+    assert stage.asked == []
+
+
+def test_a_schedule_raises_the_floor_in_its_hours(tmp_path: Path) -> None:
+    always = {"name": "day", "cron": "* * * * *", "durationMinutes": 60, "minReplicas": 4}
+    file = proposed(tmp_path, schedules=[always], metrics={"prometheus": {"url": PROMETHEUS}})
+    words = ["--policy", file, "--last", "10m", "--json", str(tmp_path / "out.json")]
+    assert run(known([10.0] * 40), tmp_path, *words) == 0
+    found = cases(tmp_path)
+    assert found["as it is"]["most_replicas"] <= 2
+    assert found["with proposed.yaml"]["most_replicas"] == 4
+
+
+@pytest.mark.parametrize("ending", ["png", "html"])
+def test_the_plot_is_a_picture_or_a_page(tmp_path: Path, ending: str) -> None:
+    plot = tmp_path / f"plot.{ending}"
+    assert run(known([40.0] * 12), tmp_path, "--last", "3m", "--plot", str(plot)) == 0
+    content = plot.read_bytes()
+    if ending == "png":
+        assert content.startswith(b"\x89PNG")
+    else:
+        assert b"<svg" in content
+        assert b"as it is" in content
+        assert b"<script" not in content
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--plot", "plot.gif"], "wants a name that ends in .png, .svg, .pdf or .html"),
+        (["--policy", "nowhere.yaml"], "nowhere.yaml"),
+        (["--trace", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert run(known([40.0] * 12), tmp_path, "--last", "3m", *words) == 1
+    error = capsys.readouterr().err
+    assert said in error.replace("\n", "")
+    assert "Traceback" not in error
+
+
+def test_a_file_that_holds_no_policy_is_refused_by_its_name_and_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = proposed(tmp_path, bounds={"replicas": {"max": 0}})
+    assert run(known(), tmp_path, "--policy", wrong) == 1
+    assert "bounds.replicas.max" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_without_history_and_trace_it_says_what_to_give(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(Stage(pool(), [], []), tmp_path) == 1
+    error = capsys.readouterr().err.replace("\n", " ")
+    assert "--prometheus URL" in error
+    assert "--trace FILE" in error
+
+
+def test_a_curve_that_nobody_saw_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = {**pool(), "status": {}}
+    where = {"prometheus": {"url": PROMETHEUS}}
+    stage = Stage(blind, [policy(metrics=where)], RISING)
+    assert run(stage, tmp_path, "--last", "10m") == 1
+    assert "--curve A,C" in capsys.readouterr().err

@@ -1,0 +1,55 @@
+"""One pod for all that only asks it; who changes or holds a pod has one of its own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from tests.unit.openai.served import LIMITS, Served, save_tiny_model
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    save_tiny_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def served(model_folder: Path) -> Iterator[Served]:
+    one = Served(model_folder)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def serve(model_folder: Path) -> Iterator[Serve]:
+    """Start pods of the test's own."""
+    made: list[Served] = []
+
+    def start(**config: Any) -> Served:
+        limits = LIMITS.model_copy(update=config.pop("limits", {}))
+        made.append(Served(model_folder, limits, **config))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as one:
+        yield one
+
+
+@pytest.fixture
+def http(served: Served) -> Iterator[httpx2.Client]:
+    """Plain HTTP, for what no client library would send."""
+    with httpx2.Client(base_url=served.url, timeout=30) as one:
+        yield one

@@ -1,0 +1,171 @@
+"""A pod that generates, on loopback: real servers, a real engine in a thread, a tiny model that can be held still."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.model import ModelSpec
+from penstock_runtime.config import Config
+from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.step.open import open_step
+from penstock_runtime.generation.stepping import Step
+from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.link.generation_thread import GenerationThreadLink
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.server import ClientServer, ClusterServer
+from penstock_runtime.streams.face import generation_limits
+from penstock_runtime.streams.pod import GenerationPod
+
+T = TypeVar("T")
+NAME = "tiny"
+POSITIONS = 1024
+LIMITS = LimitsUpdate(
+    generation=1,
+    max_batch_size=8,
+    max_queue_depth=64,
+    max_queue_delay_milliseconds=0,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+)
+
+
+def save_tiny_model(folder: Path) -> None:
+    """Write an untrained Llama with the demo's tokenizer: what it says is gibberish, and always the same."""
+    torch.manual_seed(3)
+    config = LlamaConfig(
+        vocab_size=1024,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=POSITIONS,
+        initializer_range=0.3,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    save_tokenizer(make_tokenizer(), folder)
+
+
+class GatedStep:
+    """A step that waits while its gate is closed, and counts."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self.info = step.info
+        self.gate = threading.Event()
+        self.gate.set()
+        self.steps = 0
+
+    def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
+        """As `Step.run`."""
+        assert self.gate.wait(30)
+        self.steps += 1
+        return self._step.run(plan, inputs)
+
+
+class Served:
+    """A pod in a thread with a loop of its own, and how to speak to it."""
+
+    def __init__(self, folder: Path, limits: LimitsUpdate = LIMITS, **config: Any) -> None:
+        self.config = replace(_config(folder), **config)
+        self.step: GatedStep
+        self.pod: GenerationPod
+        self.clients: ClientServer
+        self.loop = asyncio.new_event_loop()
+        self._folder, self._limits = folder, limits
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self.url, self.cluster_url = self.wait(self._start())
+
+    def wait(self, work: Coroutine[Any, Any, T], seconds: float = 60) -> T:
+        """Run `work` in the pod's loop and return what it returns."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return future.result(seconds)
+
+    def ask(self, read: Callable[[], T]) -> T:
+        """Return what `read` returns in the pod's loop, where all state is owned."""
+
+        async def work() -> T:
+            return read()
+
+        return self.wait(work())
+
+    def until(self, holds: Callable[[], bool], seconds: float = 20) -> None:
+        """Wait until `holds`, looking in the pod's loop."""
+
+        async def work() -> None:
+            async with asyncio.timeout(seconds):
+                while not holds():  # noqa: ASYNC110 - what is waited for has many owners
+                    await asyncio.sleep(0.002)
+
+        self.wait(work())
+
+    @contextmanager
+    def held_still(self) -> Iterator[None]:
+        """Let no step run inside."""
+        self.step.gate.clear()
+        try:
+            yield
+        finally:
+            self.step.gate.set()
+
+    def close(self) -> None:
+        """Stop everything."""
+        self.step.gate.set()
+        self.wait(self._stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+    async def _start(self) -> tuple[str, str]:
+        grammars = SharedGrammars(self._folder)
+        link = GenerationThreadLink(self._open, generation_limits(self._limits), grammars.of)
+        self.pod = GenerationPod(self.config, link, grammars, self._limits)
+        exposition = Exposition(self.pod)
+        self.clients, self._cluster = (
+            ClientServer(self.pod, exposition),
+            ClusterServer(self.pod, exposition),
+        )
+        ports = await self.clients.start(), await self._cluster.start()
+        await self.pod.load()
+        return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
+
+    def _open(self) -> Step:
+        self.step = GatedStep(open_step(self._folder, self.config.generation, NAME))
+        return self.step
+
+    async def _stop(self) -> None:
+        await self.clients.stop()
+        await self._cluster.stop()
+        await self.pod.link.close()
+
+
+def _config(folder: Path) -> Config:
+    claim = {"claimName": "models", "path": "."}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    return Config(
+        model=ModelSpec.model_validate({"name": NAME, "task": "TextGeneration", "source": source}),
+        pool="pool",
+        pod_name="pool-0",
+        host="127.0.0.1",
+        client_port=0,
+        cluster_port=0,
+        model_folder=folder,
+        insecure_control=True,
+        generation=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**22),
+        termination_log=folder / "termination-log",
+    )

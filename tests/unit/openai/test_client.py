@@ -1,0 +1,199 @@
+"""What the `openai` client sees, unchanged: sync, async, streaming."""
+
+import json
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionChunk, ChatCompletionToolParam
+
+from tests.unit.openai.served import POSITIONS, Served
+
+HELLO = [{"role": "user", "content": "What is a pool?"}]
+WEATHER: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"town": {"enum": ["Oslo", "Bern"]}, "days": {"type": "integer"}},
+            "required": ["town", "days"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def chat(client: openai.OpenAI, **more: object) -> openai.types.chat.ChatCompletion:
+    given = {"model": "tiny", "messages": HELLO, "max_tokens": 12, "seed": 5, **more}
+    return client.chat.completions.create(**given)  # type: ignore[call-overload, no-any-return]
+
+
+def streamed(client: openai.OpenAI, **more: object) -> list[ChatCompletionChunk]:
+    return list(chat(client, stream=True, **more))  # type: ignore[arg-type]
+
+
+def text_of(chunks: list[ChatCompletionChunk], index: int = 0) -> str:
+    return "".join(
+        choice.delta.content or ""
+        for one in chunks
+        for choice in one.choices
+        if choice.index == index
+    )
+
+
+def test_models_tell_how_long_a_sequence_may_be(client: openai.OpenAI) -> None:
+    [model] = client.models.list().data
+    assert (model.id, model.max_model_len) == ("tiny", POSITIONS)  # type: ignore[attr-defined]
+    assert client.models.retrieve("tiny").id == "tiny"
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.models.retrieve("other")
+    assert refused.value.param == "model"
+
+
+def test_a_chat_is_answered_and_its_cost_told(client: openai.OpenAI) -> None:
+    answer = chat(client)
+    [choice] = answer.choices
+    assert choice.finish_reason == "length"
+    assert choice.message.content
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.usage.total_tokens) == (
+        12,
+        answer.usage.prompt_tokens + 12,
+    )
+
+
+def test_a_stream_tells_the_same_text_and_ends_with_the_cost(client: openai.OpenAI) -> None:
+    whole = chat(client)
+    chunks = streamed(client, stream_options={"include_usage": True})
+    assert text_of(chunks) == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 12
+    assert all(one.usage is None for one in chunks[:-1])
+
+
+async def test_the_async_client_streams_too(served: Served) -> None:
+    async with openai.AsyncOpenAI(
+        base_url=f"{served.url}/v1", api_key="none", max_retries=0
+    ) as client:
+        given = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "seed": 1}
+        whole = await client.chat.completions.create(**given)  # type: ignore[call-overload]
+        stream = await client.chat.completions.create(**given, stream=True)  # type: ignore[call-overload]
+        told = "".join([one.choices[0].delta.content or "" async for one in stream])
+    assert told == whole.choices[0].message.content
+
+
+def test_equal_seeds_draw_equally_and_others_otherwise(client: openai.OpenAI) -> None:
+    first, second, other = (
+        chat(client, seed=seed).choices[0].message.content for seed in (7, 7, 8)
+    )
+    assert first == second
+    assert first != other
+
+
+def test_n_choices_differ_and_stream_under_their_indices(client: openai.OpenAI) -> None:
+    answer = chat(client, n=3)
+    texts = [one.message.content for one in answer.choices]
+    assert [one.index for one in answer.choices] == [0, 1, 2]
+    assert len(set(texts)) == 3
+    chunks = streamed(client, n=3)
+    assert [text_of(chunks, index) for index in range(3)] == texts
+
+
+def test_a_stop_string_cuts_the_text_and_its_name_is_told(client: openai.OpenAI) -> None:
+    text = chat(client, temperature=0).choices[0].message.content or ""
+    stop = text[3:6]
+    answer = chat(client, temperature=0, stop=[stop, "never"])
+    [choice] = answer.choices
+    assert choice.message.content == text[: text.index(stop)]
+    assert (choice.finish_reason, choice.stop_reason) == ("stop", stop)  # type: ignore[attr-defined]
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens < 12
+    assert text_of(streamed(client, temperature=0, stop=stop)) == choice.message.content
+
+
+def test_log_probabilities_are_told_with_bytes_and_alternatives(client: openai.OpenAI) -> None:
+    [choice] = chat(client, logprobs=True, top_logprobs=3, temperature=0).choices
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    assert len(choice.logprobs.content) == 12
+    for one in choice.logprobs.content:
+        assert len(one.top_logprobs) == 3
+        assert one.logprob == max(other.logprob for other in one.top_logprobs)
+    spelt = b"".join(bytes(one.bytes or []) for one in choice.logprobs.content)
+    assert spelt.decode("utf-8", "replace") == choice.message.content
+    chunks = streamed(client, logprobs=True, temperature=0)
+    told = [one.choices[0].logprobs for one in chunks]
+    assert sum(len(one.content or []) for one in told if one is not None) == 12
+
+
+def test_a_json_schema_holds_whatever_the_model_would_say(client: openai.OpenAI) -> None:
+    schema = WEATHER["function"]["parameters"]
+    shape = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
+    [choice] = chat(client, response_format=shape, max_tokens=120).choices
+    assert choice.finish_reason == "stop"
+    found = json.loads(choice.message.content or "")
+    assert found["town"] in ("Oslo", "Bern")
+    assert isinstance(found["days"], int)
+
+
+def test_a_regular_expression_holds_too(client: openai.OpenAI) -> None:
+    shape = {"structured_outputs": {"regex": "[0-9]{4}-[0-9]{2}"}}
+    [choice] = chat(client, extra_body=shape).choices
+    text = choice.message.content or ""
+    assert (len(text), text[4], choice.finish_reason) == (7, "-", "stop")
+
+
+def test_a_required_tool_is_called_whole_and_streamed(client: openai.OpenAI) -> None:
+    more = {"tools": [WEATHER], "tool_choice": "required", "max_tokens": 200}
+    [choice] = chat(client, parallel_tool_calls=False, **more).choices
+    assert choice.finish_reason == "tool_calls"
+    [call] = choice.message.tool_calls or []
+    assert call.type == "function"
+    assert call.function.name == "weather"
+    assert json.loads(call.function.arguments)["town"] in ("Oslo", "Bern")
+    chunks = streamed(client, parallel_tool_calls=False, **more)
+    parts = [part for one in chunks for part in one.choices[0].delta.tool_calls or []]
+    assert [part.function.name for part in parts if part.id and part.function] == ["weather"]
+    told = "".join(part.function.arguments or "" for part in parts if part.function)
+    assert told == call.function.arguments
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_a_named_tool_gets_the_whole_answer_as_its_arguments(client: openai.OpenAI) -> None:
+    named = {"type": "function", "function": {"name": "weather"}}
+    [choice] = chat(client, tools=[WEATHER], tool_choice=named, max_tokens=200).choices
+    [call] = choice.message.tool_calls or []
+    assert call.type == "function"
+    assert json.loads(call.function.arguments).keys() == {"town", "days"}
+    assert choice.message.content is None
+
+
+def test_completions_take_several_prompts_as_text_or_tokens(client: openai.OpenAI) -> None:
+    texts = ["The river", "The gate"]
+    answer = client.completions.create(model="tiny", prompt=texts, max_tokens=4, seed=2, n=2)
+    assert [one.index for one in answer.choices] == [0, 1, 2, 3]
+    ids = [client.post("/../tokenize", body={"prompt": one}, cast_to=object) for one in texts]
+    tokens = [one["tokens"] for one in ids]  # type: ignore[index]
+    again = client.completions.create(model="tiny", prompt=tokens, max_tokens=4, seed=2, n=2)
+    assert [one.text for one in again.choices] == [one.text for one in answer.choices]
+
+
+def test_an_echo_begins_with_the_prompt(client: openai.OpenAI) -> None:
+    given = {"model": "tiny", "prompt": "The river", "max_tokens": 3, "seed": 2}
+    plain, echoed = (client.completions.create(**given, echo=one) for one in (False, True))  # type: ignore[call-overload]
+    assert echoed.choices[0].text == "The river" + plain.choices[0].text
+    stream = client.completions.create(**given, echo=True, stream=True)  # type: ignore[call-overload]
+    assert "".join(one.choices[0].text for one in stream) == echoed.choices[0].text
+
+
+def test_completion_log_probabilities_run_beside_the_text(client: openai.OpenAI) -> None:
+    answer = client.completions.create(
+        model="tiny", prompt="The river", max_tokens=5, logprobs=2, temperature=0
+    )
+    told = answer.choices[0].logprobs
+    assert told is not None
+    assert len(told.tokens or []) == len(told.token_logprobs or []) == len(told.text_offset or [])
+    assert "".join(told.tokens or []) == answer.choices[0].text

@@ -1,0 +1,156 @@
+"""Every answer ends visibly: clients that leave, deadlines, drain, death, readers that do not read."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from penstock_runtime.drain import drain
+from penstock_runtime.request import Outcome
+from penstock_runtime.streams import mailbox
+from tests.unit.openai.served import Served
+
+Serve = Callable[..., Served]
+LONG = {"prompt": "The river", "max_tokens": 1000, "ignore_eos": True}
+PATH = "/v1/completions"
+
+
+def open_request(served: Served, body: dict[str, Any]) -> socket.socket:
+    """Send a request over a socket of its own, which the test can close."""
+    host, port = served.url.removeprefix("http://").split(":")
+    one = socket.create_connection((host, int(port)))
+    raw = json.dumps(body).encode()
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
+    one.sendall(head.encode() + raw)
+    return one
+
+
+def engine_is_empty(served: Served) -> Callable[[], bool]:
+    """Return whether nothing is held on either side of the link."""
+
+    def empty() -> bool:
+        report = served.pod.report
+        idle = report is not None and report.waiting == report.running == 0
+        return served.pod.admission.empty() and idle
+
+    return empty
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> None:
+    before = served.pod.counters.ended[Outcome.CANCELLED]
+    one = open_request(served, {**LONG, "stream": stream})
+    served.until(lambda: served.pod.admission.load().running == 1)
+    one.close()
+    served.until(engine_is_empty(served))
+    assert served.pod.counters.ended[Outcome.CANCELLED] == before + 1
+
+
+def test_a_client_that_leaves_while_it_waits_is_never_run(serve: Serve) -> None:
+    served = serve(limits={"max_batch_size": 1})
+    first = open_request(served, LONG)
+    served.until(lambda: served.pod.admission.load().running == 1)
+    second = open_request(served, {**LONG, "prompt": "The gate"})
+    served.until(lambda: served.pod.admission.load().waiting == 1)
+    second.close()
+    served.until(lambda: served.pod.admission.load().waiting == 0)
+    assert served.pod.admission.load().running == 1
+    first.close()
+    served.until(engine_is_empty(served))
+
+
+def test_a_deadline_that_passes_is_a_504_and_in_a_stream_an_event(served: Served) -> None:
+    late = {**LONG, "timeout": 0.2}
+    with served.held_still(), httpx2.Client(base_url=served.url, timeout=20) as http:
+        threading.Timer(0.4, served.step.gate.set).start()
+        answer = http.post(PATH, json=late)
+    assert answer.status_code == 504
+    assert answer.json()["error"]["code"] == "Expired"
+
+
+def test_the_header_s_deadline_counts_too(served: Served) -> None:
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        headers = {"X-Request-Timeout-Ms": "soon"}
+        refused = http.post(PATH, json=LONG, headers=headers)
+    assert refused.json()["error"]["param"] == "X-Request-Timeout-Ms"
+
+
+def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
+    served = serve(limits={"max_batch_size": 1, "max_queue_depth": 1})
+    with served.held_still():
+        first = open_request(served, LONG)
+        served.until(lambda: served.pod.admission.load().waiting == 1)
+        with httpx2.Client(base_url=served.url, timeout=20) as http:
+            answer = http.post(PATH, json=LONG)
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert answer.json()["error"]["code"] == "QueueFull"
+        first.close()
+
+
+def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
+    serve: Serve,
+) -> None:
+    served = serve(drain_deadline_seconds=3.0, accept_seconds=0.1)
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        with http.stream("POST", PATH, json={**LONG, "stream": True}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("data: ")
+            served.step.gate.clear()
+            served.wait(drain(served.pod, served.clients))
+            told = [one for one in lines if one]
+        assert told[-1] == "data: [DONE]"
+        error = json.loads(told[-2].removeprefix("data: "))["error"]
+        assert (error["code"], error["type"]) == ("Failed", "server_error")
+
+
+def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
+    served = serve(drain_deadline_seconds=20.0, accept_seconds=0.1)
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        short = {**LONG, "max_tokens": 40, "stream": True}
+        with http.stream("POST", PATH, json=short) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            served.wait(drain(served.pod, served.clients))
+            told = [one for one in lines if one]
+    assert told[-1] == "data: [DONE]"
+    assert json.loads(told[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_silent_stream_says_that_it_lives(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_runtime.protocols.openai.replying.PING_SECONDS", 0.05)
+    body = {"prompt": "a", "max_tokens": 2, "stream": True}
+    with served.held_still():
+        threading.Timer(0.4, served.step.gate.set).start()
+        with httpx2.Client(base_url=served.url, timeout=20) as http:
+            told = http.post(PATH, json=body).text
+    assert ": ping\n\n" in told
+    assert told.endswith("data: [DONE]\n\n")
+
+
+def test_a_reader_that_falls_too_far_behind_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox.Mailbox.__init__, "__defaults__", (3,))
+    served = serve()
+    with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
+        threading.Timer(0.3, served.step.gate.set).start()
+        blocked = threading.Timer(0.25, lambda: served.loop.call_soon_threadsafe(time.sleep, 0.6))
+        blocked.start()
+        answer = http.post(PATH, json=LONG)
+    assert answer.status_code == 499
+    assert served.ask(lambda: served.pod.tokens.slow_readers) == 1
+    served.until(engine_is_empty(served))
+
+
+def test_the_book_balances_after_all_this(served: Served) -> None:
+    served.until(engine_is_empty(served))
+    counters = served.pod.counters
+    assert served.ask(lambda: counters.received - counters.settled()) == 0

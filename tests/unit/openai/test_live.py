@@ -1,0 +1,88 @@
+"""Limits change while answers run, and the pod tells what it does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+
+from penstock_api import names
+from tests.unit.openai.served import Served
+from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
+
+Serve = Callable[..., Served]
+LIMITS = {
+    "generation": 2,
+    "maxBatchSize": 1,
+    "maxBatchedTokens": 16,
+    "maxQueueDepth": 64,
+    "maxQueueDelayMilliseconds": 0,
+    "discipline": "Priority",
+    "preemption": "TimeSlice",
+    "drain": "Evict",
+}
+
+
+def patch(served: Served, **more: Any) -> dict[str, Any]:
+    """PATCH the limits and return the state."""
+    url = served.cluster_url + names.PATH_LIMITS
+    answer = httpx2.patch(url, json={**LIMITS, **more}, timeout=20)
+    assert answer.status_code == 200, answer.text
+    state: dict[str, Any] = answer.json()
+    return state
+
+
+def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: Serve) -> None:
+    served = serve()
+    streams = [open_request(served, {**LONG, "max_tokens": 400, "stream": True}) for _ in range(4)]
+    served.until(lambda: served.pod.report is not None and served.pod.report.running == 4)
+    state = patch(served)
+    assert (state["generation"], state["limits"]["maxBatchSize"]) == (2, 1)
+    report = served.ask(lambda: served.pod.report)
+    assert report is not None
+    assert report.running <= 1
+    patch(served, generation=3, maxBatchSize=8, drain="Finish")
+    for one in streams:
+        one.settimeout(30)
+        told = b""
+        while b"[DONE]" not in told:
+            more = one.recv(65_536)
+            assert more, told[-300:]
+            told += more
+        assert b'"finish_reason":"length"' in told
+        one.close()
+    served.until(engine_is_empty(served))
+
+
+def test_a_step_s_tokens_below_the_cap_are_a_422_with_the_field(served: Served) -> None:
+    url = served.cluster_url + names.PATH_LIMITS
+    answer = httpx2.patch(url, json={**LIMITS, "maxBatchSize": 32}, timeout=20)
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "maxBatchedTokens"
+
+
+def test_the_state_has_the_curve_and_what_was_chosen(served: Served) -> None:
+    httpx2.post(served.url + PATH, json={"prompt": "a", "max_tokens": 3}, timeout=20)
+    state = httpx2.get(served.cluster_url + names.PATH_STATE, timeout=20).json()
+    assert len(state["generationCurve"]["sums"]) == 15
+    assert state["generationCurve"]["sums"][0] >= 3
+    assert state["attention"]
+    assert state["envelope"]["maxBatchedTokens"]["min"] == 1
+
+
+def test_the_metrics_have_tokens_times_cache_and_curve(served: Served) -> None:
+    httpx2.post(served.url + PATH, json={"prompt": "The river", "max_tokens": 3}, timeout=20)
+    text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
+    for line in (
+        'penstock_tokens_total{phase="prefill"}',
+        'penstock_tokens_total{phase="decode"}',
+        "penstock_time_to_first_token_seconds_count",
+        "penstock_time_per_output_token_seconds_sum",
+        "penstock_prompt_tokens_received_total",
+        'penstock_prefix_cache_tokens_total{result="hit"}',
+        "penstock_preemptions_total",
+        "penstock_kv_cache_usage_ratio",
+        'penstock_generation_curve_total{epoch="0",term="1*1"}',
+        'penstock_generation_curve_total{epoch="0",term="t*t"}',
+        'vllm:kv_cache_usage_perc{model_name="tiny"}',
+    ):
+        assert line in text, line

@@ -1,0 +1,153 @@
+"""What is refused, and how it is said: always under `error`, always with the field."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+HELLO = [{"role": "user", "content": "Hello"}]
+CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
+
+REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
+    ("no-messages", CHAT, {"messages": []}, "messages", "at least 1"),
+    ("missing-messages", CHAT, {}, "messages", "required"),
+    ("hot", CHAT, {"messages": HELLO, "temperature": -1}, "temperature", "greater than or equal to 0"),
+    ("wide", CHAT, {"messages": HELLO, "top_p": 0}, "top_p", "greater than 0"),
+    ("many", CHAT, {"messages": HELLO, "n": 129}, "n", "less than or equal to 128"),
+    ("no-tokens", CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", "1"),
+    ("too-long", CHAT, {"messages": HELLO, "max_completion_tokens": 5000}, "max_completion_tokens", "1024"),
+    ("too-long-a-prompt", PLAIN, {"prompt": [5] * 1024}, "prompt", "1024 tokens"),
+    ("odd-id", PLAIN, {"prompt": [1024]}, "prompt", "from 0 to 1023"),
+    ("odd-bias", PLAIN, {"prompt": "a", "logit_bias": {"5000": 1}}, "logit_bias", "token 5000"),
+    ("odd-stop-id", PLAIN, {"prompt": "a", "stop_token_ids": [-1]}, "stop_token_ids", "token -1"),
+    ("empty-stop", PLAIN, {"prompt": "a", "stop": [""]}, "stop", "empty stop string"),
+    ("min-above-max", PLAIN, {"prompt": "a", "min_tokens": 17}, "min_tokens", "at most the 16"),
+    ("other-model", PLAIN, {"prompt": "a", "model": "gpt"}, "model", "serves 'tiny'"),
+    ("beams", PLAIN, {"prompt": "a", "use_beam_search": True}, "use_beam_search", "not supported"),
+    ("suffix", PLAIN, {"prompt": "a", "suffix": "b"}, "suffix", "not supported"),
+    ("echoed-logprobs", PLAIN, {"prompt": "a", "echo": True, "logprobs": 1}, "echo", "not supported"),
+    ("functions", CHAT, {"messages": HELLO, "functions": [{}]}, "functions", "not supported"),
+    ("top-alone", CHAT, {"messages": HELLO, "top_logprobs": 2}, "top_logprobs", "needs `logprobs`"),
+    (
+        "picture",
+        CHAT,
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "messages.0.content.0.type",
+        "text only",
+    ),
+    (
+        "bad-schema",
+        CHAT,
+        {"messages": HELLO, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "foo"}}}},
+        "response_format",
+        "cannot be enforced",
+    ),
+    (
+        "no-schema",
+        CHAT,
+        {"messages": HELLO, "response_format": {"type": "json_schema"}},
+        "response_format.json_schema.schema",
+        "missing",
+    ),
+    ("bad-regex", PLAIN, {"prompt": "a", "guided_regex": "(("}, "guided_regex", "cannot be enforced"),
+    (
+        "two-shapes",
+        PLAIN,
+        {"prompt": "a", "guided_regex": "a", "response_format": {"type": "json_object"}},
+        "guided_regex",
+        "both ask",
+    ),
+    ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "list them"),
+    ("bad-timeout", PLAIN, {"prompt": "a", "timeout": 0}, "timeout", "greater than 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "said"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED]
+)
+def test_a_bad_body_is_told_its_field(
+    http: httpx2.Client, path: str, body: dict[str, Any], field: str, said: str
+) -> None:
+    answer = http.post(path, json=body)
+    assert answer.status_code == (404 if field == "model" else 400)
+    told = answer.json()
+    assert (told["error"]["param"], told["field"]) == (field, field)
+    assert said in told["error"]["message"]
+
+
+def test_broken_json_is_told_so(http: httpx2.Client) -> None:
+    answer = http.post(CHAT, content=b'{"messages": [')
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "body"
+
+
+def test_unknown_fields_are_ignored(http: httpx2.Client) -> None:
+    answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, "no_such_field": 3})
+    assert answer.status_code == 200
+
+
+def test_a_field_that_asks_for_nothing_is_no_reason_to_refuse(http: httpx2.Client) -> None:
+    harmless = {"best_of": 1, "suffix": None, "use_beam_search": False}
+    answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, **harmless})
+    assert answer.status_code == 200
+
+
+def test_a_request_id_comes_back_also_on_a_stream(http: httpx2.Client) -> None:
+    body = {"prompt": "a", "max_tokens": 2, "stream": True}
+    answer = http.post(PLAIN, json=body, headers={"X-Request-Id": "mine-1"})
+    assert answer.headers["X-Request-Id"] == "mine-1"
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_token_ids_are_told_where_they_are_asked_for(http: httpx2.Client) -> None:
+    body = {"prompt": "The river", "max_tokens": 4, "temperature": 0, "return_token_ids": True}
+    [choice] = http.post(PLAIN, json=body).json()["choices"]
+    assert len(choice["token_ids"]) == 4
+    text = http.post("/detokenize", json={"tokens": choice["prompt_token_ids"]}).json()
+    assert text == {"prompt": "The river"}
+    events = http.post(PLAIN, json={**body, "stream": True}).text.split("\n\n")[:-2]
+    told = [json.loads(one.removeprefix("data: "))["choices"][0] for one in events]
+    assert [one for event in told for one in event["token_ids"]] == choice["token_ids"]
+    assert told[0]["prompt_token_ids"] == choice["prompt_token_ids"]
+
+
+def test_tokenize_counts_a_chat_as_the_template_writes_it(http: httpx2.Client) -> None:
+    told = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
+    assert told["token_strs"][0] == "<|user|>"
+    assert told["token_strs"][-1] == "<|assistant|>"
+    answer = http.post(CHAT, json={"messages": HELLO, "max_tokens": 1}).json()
+    assert answer["usage"]["prompt_tokens"] == told["count"]
+
+
+def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> None:
+    body = {"text_input": "The river", "parameters": {"max_tokens": 5, "temperature": 0}}
+    whole = http.post("/v2/models/tiny/generate", json=body).json()
+    assert whole["model_name"] == "tiny"
+    events = http.post("/v2/models/tiny/generate_stream", json=body).text.strip().split("\n\n")
+    told = [json.loads(one.removeprefix("data: "))["text_output"] for one in events]
+    assert "".join(told) == whole["text_output"]
+    assert http.post("/v2/models/other/generate", json=body).status_code == 404
+
+
+def test_min_tokens_and_ignore_eos_hold(http: httpx2.Client) -> None:
+    biased = {"prompt": "a", "max_tokens": 9, "logit_bias": {"0": 100}, "temperature": 0}
+    ended = http.post(PLAIN, json=biased).json()
+    assert ended["choices"][0]["finish_reason"] == "stop"
+    assert ended["usage"]["completion_tokens"] == 1
+    late = http.post(PLAIN, json={**biased, "min_tokens": 4}).json()
+    assert late["usage"]["completion_tokens"] == 5
+    never = http.post(PLAIN, json={**biased, "ignore_eos": True}).json()
+    assert never["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_stop_id_is_told_and_is_not_in_the_text(http: httpx2.Client) -> None:
+    body = {"prompt": "a", "max_tokens": 9, "logit_bias": {"70": 100}, "temperature": 0}
+    [choice] = http.post(PLAIN, json={**body, "stop_token_ids": [70]}).json()["choices"]
+    assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == ("", "stop", 70)
+
+
+def test_probes_are_answered(http: httpx2.Client) -> None:
+    assert http.get("/health").status_code == 200
+    assert http.get("/version").json()["version"]
+    assert http.get("/v2/models/tiny").json()["platform"] == "transformers"

@@ -1,0 +1,128 @@
+"""One round of two questions a Prometheus a tick, however many pools and passes ask."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from aiohttp import web
+
+from penstock_operator.calls import new_session
+from penstock_operator.observe import rounds as shared
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
+from penstock_operator.observe.rounds import Rounds
+from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.observed import PoolSignals, SignalSource
+from tests.unit.signals.exporter import pod_object, serving
+from tests.unit.signals.test_prometheus_answers import ASKED, series
+
+POOLS = 300
+KINDS = {"time()": "time", QUERY: "samples", QUERY_DURATIONS: "durations"}
+PORT = 19090
+
+
+def address(number: int) -> str:
+    return f"10.1.{number // 200}.{number % 200 + 1}"
+
+
+class Server:
+    """Knows one pod of each pool, and counts the questions."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.asked: Counter[str] = Counter()
+        self._fails = fails
+
+    def route(self) -> web.RouteDef:
+        return web.post("/api/v1/query", self._answer)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        clock = form["query"] == "time()"
+        self.asked[KINDS[str(form["query"])]] += 1
+        await asyncio.sleep(0.05)
+        if self._fails:
+            return web.json_response({"error": "overloaded"}, status=503)
+        data = (
+            {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
+            if clock
+            else {
+                "resultType": "matrix",
+                "result": self._series() if form["query"] == QUERY else [],
+            }
+        )
+        return web.json_response({"status": "success", "data": data})
+
+    def _series(self) -> list[dict[str, object]]:
+        return [
+            series(name, value, instance=f"{address(number)}:8001", **labels)
+            for number in range(POOLS)
+            for name, value, labels in (
+                ("penstock_pod_info", "1", {"uid": f"pod-{number}"}),
+                ("penstock_requests_waiting", str(number), {}),
+            )
+        ]
+
+
+def pools(url: str) -> list[PoolPods]:
+    return [
+        PoolPods(f"pool-{number}", "team", (pod_object(f"pod-{number}", address(number)),), url)
+        for number in range(POOLS)
+    ]
+
+
+async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSignals]:
+    """Ask as three passes of one tick do, side by side and one after the other."""
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")
+        first, second = await asyncio.gather(
+            observe_signals(session, asked[:100], ASKED, rounds),
+            observe_signals(session, asked[100:200], ASKED, rounds),
+        )
+        third = await observe_signals(session, asked[200:], ASKED, rounds)
+        return {**first, **second, **third}
+
+
+async def test_all_passes_of_a_tick_share_one_round() -> None:
+    server = Server()
+    found = await in_three_passes(server, Rounds())
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
+    assert len(found) == POOLS
+    for number in (0, 150, POOLS - 1):
+        signals = found[f"pool-{number}"]
+        assert signals.source is SignalSource.PROMETHEUS
+        assert {one.waiting for one in signals.samples} == {float(number)}
+
+
+async def test_the_next_tick_asks_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared, "SHARED_SECONDS", 0.0)
+    server, rounds = Server(), Rounds()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        for _ in range(2):
+            await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
+    assert server.asked == {"time": 2, "samples": 2, "durations": 2}
+
+
+async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
+    server = Server(fails=True)
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        rounds, url = Rounds(), f"http://{ip}:{PORT}"
+        nowhere = [PoolPods(f"pool-{one}", "team", (), url) for one in range(3)]
+        for one in nowhere:
+            found = await observe_signals(session, [one], ASKED, rounds)
+            assert found[one.uid].source is SignalSource.PODS
+            assert "503" in found[one.uid].problem
+    assert server.asked == {"time": 1}
+
+
+async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
+    server, rounds = Server(), Rounds()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        first = asyncio.create_task(observe_signals(session, asked[:1], ASKED, rounds))
+        second = asyncio.create_task(observe_signals(session, asked[1:], ASKED, rounds))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        found = await second
+    assert found["pool-1"].source is SignalSource.PROMETHEUS
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1}

@@ -1,0 +1,211 @@
+"""Text in pieces: whatever the pieces are, together they say what the whole says."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models
+
+from penstock_runtime.demo_model.text import CHAT_TEMPLATE
+from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
+from penstock_runtime.text.detokenizer import Detokenizer, detokenize
+from penstock_runtime.text.reasoning import ReasoningSplitter
+from penstock_runtime.text.stop_strings import StopMatcher
+from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
+from penstock_runtime.text.tool_calls import (
+    BARE,
+    HERMES,
+    MISTRAL,
+    Arguments,
+    CallBegun,
+    Content,
+    Said,
+    Spelling,
+    ToolCallParser,
+)
+from penstock_runtime.text.vocabulary import read_vocabulary
+
+BACKEND = make_tokenizer()
+VOCABULARY = read_vocabulary(BACKEND)
+IDS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=40)
+
+
+def pieces_of(text: str, cuts: list[int]) -> list[str]:
+    """Cut `text` at `cuts`."""
+    places = sorted({0, len(text), *(one % (len(text) + 1) for one in cuts)})
+    return [text[a:b] for a, b in pairwise(places)]
+
+
+@given(IDS)
+def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
+    one = Detokenizer(VOCABULARY, skip_special=False)
+    told = "".join(one.add((token,)) for token in ids) + one.finish()
+    assert told == detokenize(VOCABULARY, ids, skip_special=False)
+    assert told == BACKEND.decode(ids, skip_special_tokens=False)
+
+
+@given(st.text())
+def test_any_text_comes_back_from_its_tokens(text: str) -> None:
+    assert detokenize(VOCABULARY, BACKEND.encode(text).ids, skip_special=False) == text
+
+
+def test_no_half_character_is_ever_told() -> None:
+    one = Detokenizer(VOCABULARY)
+    told = [one.add((token,)) for token in BACKEND.encode("日本🎉").ids]
+    assert "".join(told) == "日本🎉"
+    assert "\ufffd" not in "".join(told)
+
+
+def test_sentence_pieces_spell_spaces_and_bytes() -> None:
+    backend = Backend(models.BPE({"▁a": 0, "<0xE2>": 1, "<0x9C>": 2, "<0x93>": 3, "b": 4}, []))
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
+    assert detokenize(read_vocabulary(backend), [4, 0, 1, 2, 3]) == "b a✓"
+
+
+@given(st.text("abc", max_size=30), st.lists(st.integers(0, 99), max_size=8))
+def test_a_stop_string_is_found_however_the_text_is_cut(text: str, cuts: list[int]) -> None:
+    stops = ("bca", "cc", "abab")
+    matcher, told, found = StopMatcher(stops), "", None
+    for piece in pieces_of(text, cuts):
+        step = matcher.add(piece)
+        told += step.text
+        if step.stop is not None:
+            found = step.stop
+            break
+    else:
+        told += matcher.finish()
+    first = min((at for at in map(text.find, stops) if at >= 0), default=None)
+    if found is None:
+        assert told == text
+        assert first is None
+    else:
+        # a stop that is complete ends the text; one that began earlier but was not complete could not be known
+        assert text.startswith(told + found)
+        assert len(told) <= len(text)
+
+
+def test_a_stop_string_is_kept_where_it_is_asked_for() -> None:
+    told = StopMatcher(("!",), include=True).add("yes! no")
+    assert (told.text, told.stop) == ("yes!", "!")
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "}]\\"{", "b": [1, {}]}}\n</tool_call>'
+ARGUMENTS = '{"a": "}]\\"{", "b": [1, {}]}'
+
+
+def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
+    """Parse `text` in pieces; join what belongs together."""
+    parser = ToolCallParser(spelling)
+    said = [one for piece in pieces_of(text, cuts) for one in parser.add(piece)] + parser.finish()
+    joined: list[Said] = []
+    for one in said:
+        last = joined[-1] if joined else None
+        if isinstance(one, Content) and isinstance(last, Content):
+            joined[-1] = Content(last.text + one.text)
+        elif isinstance(one, Arguments) and isinstance(last, Arguments):
+            joined[-1] = Arguments(last.text + one.text)
+        else:
+            joined.append(one)
+    return joined
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 400), max_size=12))
+def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
+    said = said_of(HERMES, f"Well <b>: {CALL}{CALL} done", cuts)
+    calls: list[Said] = [CallBegun("f"), Arguments(ARGUMENTS)]
+    assert said == [Content("Well <b>: "), *calls, *calls, Content(" done")]
+    array = f'[{{"name":"f","arguments":{ARGUMENTS}}}, {{"name": "g", "parameters": {{}}}}]'
+    listed: list[Said] = [*calls, CallBegun("g"), Arguments("{}")]
+    assert said_of(BARE, array, cuts) == listed
+    assert said_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', [CallBegun("f"), Arguments('{"a": 1}')]),
+        ("<tool_call>no json</tool_call> x", [Content("<tool_call>no json</tool_call> x")]),
+        ("<tool_call>unfinish", [Content("<tool_call>unfinish")]),
+        ("a <tool", [Content("a <tool")]),
+    ],
+)  # fmt: skip
+def test_what_is_no_call_is_content_and_nothing_is_dropped(text: str, said: list[Said]) -> None:
+    assert said_of(HERMES, text, []) == said
+
+
+@given(st.lists(st.integers(0, 60), max_size=8), st.booleans())
+def test_a_thought_is_told_apart_from_the_answer(cuts: list[int], begun: bool) -> None:
+    splitter = ReasoningSplitter(begun=begun)
+    text = ("" if begun else "<think>") + "so < it is</think>\n\nYes."
+    told = [splitter.add(piece) for piece in pieces_of(text, cuts)] + [splitter.finish()]
+    assert "".join(one.reasoning for one in told) == "so < it is"
+    assert "".join(one.content for one in told) == "Yes."
+
+
+def test_an_answer_without_a_thought_is_all_content() -> None:
+    splitter = ReasoningSplitter(begun=False)
+    told = [splitter.add("<thin"), splitter.add(" ice"), splitter.finish()]
+    assert "".join(one.content for one in told) == "<thin ice"
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "<é>\n"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "f", "arguments": {"a": "é"}}}],
+    },
+]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["plain", "tools"])
+@pytest.mark.parametrize("prompted", [True, False])
+def test_a_template_renders_as_transformers_renders_it(
+    tmp_path: Path, tools: list[dict[str, Any]] | None, prompted: bool
+) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    save_tokenizer(make_tokenizer(), tmp_path)
+    theirs = PreTrainedTokenizerFast.from_pretrained(tmp_path).apply_chat_template(
+        MESSAGES,
+        tools=tools,
+        add_generation_prompt=prompted,
+        tokenize=False,
+    )
+    ours = ChatTemplate(CHAT_TEMPLATE, {"eos_token": "<|end|>"}).render(
+        MESSAGES, tools=tools, add_generation_prompt=prompted
+    )
+    assert ours == theirs
+
+
+def test_a_template_may_refuse_and_cannot_leave_its_sandbox() -> None:
+    refusing = ChatTemplate("{{ raise_exception('no ' + messages[0].role) }}", {})
+    with pytest.raises(TemplateRefused, match="no user"):
+        refusing.render([{"role": "user"}])
+    escaping = ChatTemplate("{{ messages.__class__.__mro__ }}", {})
+    with pytest.raises(TemplateRefused):
+        escaping.render([])
+    assert ChatTemplate("{% generation %}{{ eos_token }}{% endgeneration %}", {"eos_token": "E"}).render([]) == "E"  # fmt: skip
+
+
+def test_a_folder_without_a_tokenizer_is_told_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerRefused, match=r"tokenizer\.json is missing"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(TokenizerRefused, match="cannot be read"):
+        load_tokenizer(tmp_path)
+
+
+def test_end_ids_are_those_of_the_generation_config_and_the_tokenizer_s(tmp_path: Path) -> None:
+    save_tokenizer(make_tokenizer(), tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
+    assert load_tokenizer(tmp_path).end_ids == {0, 5, 6}
