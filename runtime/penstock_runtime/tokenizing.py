@@ -7,7 +7,7 @@ tokenised at once, under load the cost of crossing threads is shared.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
 
+ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))
+"""Tasks whose models read texts as rows of tokens."""
 Ids = NDArray[np.int64]
 Encode = Callable[[list[str]], list[Ids]]
 
@@ -121,13 +123,13 @@ def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:
 
 
 def tokenizing(config: Config) -> Tokenizing | None:
-    """Return the pool's tokenizer, read from its model's directory; None where the model reads no texts.
+    """Return the pool's tokenizer, read from its model's directory; None where its texts are no rows.
 
     Raises:
         ModelLoadFailed: as `read_directory`.
     """
     claim = config.model.source.persistent_volume_claim
-    if config.model.task in (None, Task.TENSOR) or claim is None:
+    if config.model.task not in ENCODED or claim is None:
         return None
     from penstock_runtime.models.encoders.tokenizer import (  # noqa: PLC0415 - for pools that read texts
         TextTokenizer,

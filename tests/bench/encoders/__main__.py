@@ -44,10 +44,11 @@ def main() -> None:
 
 def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
     folder = subject.folder(MODELS)
-    raw = _raw(subject, folder, options.seconds / 4)
+    rounds: list[dict[str, float]] = []
     seen: Rates = {}
     absent: dict[str, str] = {}
     for number in range(options.rounds):
+        rounds.append(_raw(subject, folder, options.seconds / 4))
         for one in contenders(subject, MODELS):
             if options.only in one.name and one.name not in absent:
                 try:
@@ -55,6 +56,7 @@ def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
                 except (NotInstalledError, DoesNotServeError) as error:
                     absent[one.name] = str(error)
         print(f"{subject.name}: round {number + 1} is done", file=sys.stderr)
+    raw = {way: round(median(one[way] for one in rounds), 1) for way in rounds[0]}
     rates = {
         name: {connections: round(median(each), 1) for connections, each in by.items()}
         for name, by in seen.items()

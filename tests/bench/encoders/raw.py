@@ -24,7 +24,8 @@ from penstock_runtime.request import Tensor
 from tests.bench.encoders.subjects import BATCH, NUMBER, SUBJECTS, Subject
 
 Run = Callable[[dict[str, Tensor]], object]
-ROUNDS = 3
+ROUNDS = 2
+"""Within one call, the ways in turn."""
 
 
 def limits(subject: Subject, folder: Path, seconds: float) -> dict[str, float]:

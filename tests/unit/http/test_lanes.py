@@ -2,11 +2,11 @@
 
 import asyncio
 import re
+import socket
 from typing import Any
 
 from penstock_runtime.protocols.fast_lane import connection
 from penstock_runtime.request import Outcome
-from tests.unit.http.conftest import LIMITS
 from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"
@@ -137,14 +137,21 @@ async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> 
 
 
 async def test_a_client_that_never_reads_holds_little_memory(start: Any, until: Any) -> None:
-    pod = await start(LIMITS.model_copy(update={"max_batch_size": 128}), connection_requests=10**6)
-    _, writer = await connected(pod)
+    pod = await start(connection_requests=10**6)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    address = ("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+    await asyncio.get_running_loop().sock_connect(client, address)
+    _, writer = await asyncio.open_connection(sock=client)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    writer.write(post(body(rows=100)) * 20_000)
     await until(lambda: pod.client.open_connections() == 1)
     (served,) = pod.client._runner.server.connections
+    small = served.transport.get_extra_info("socket")
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    writer.write(GOOD * 4000)
     await until(lambda: served._paused and served._full, 30.0)
-    assert 0 < pod.pod.counters.received < 20_000
+    assert 0 < pod.pod.counters.received < 4000
     assert served.transport.get_write_buffer_size() < 2**18
     assert len(served._held) < 2**20
     writer.transport.abort()

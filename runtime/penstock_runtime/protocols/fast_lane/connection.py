@@ -196,7 +196,8 @@ class LaneConnection(web.RequestHandler):
         self._exchange = None
         if self.transport is not None:
             self.transport.write(answer)
-        self._note_answered()
+        if self._answered is not None:
+            self._note_answered()
         if closes:
             self.force_close()
             return

@@ -97,7 +97,8 @@ class Exchange:
         self._reading: asyncio.Future[None]
         self._request_id = head.request_id or lane.ids.new()
         self._ticket = lane.pod.admission.open()
-        lane.traffic.began(self._ticket.arrived)
+        lane.traffic.heard = self._ticket.arrived
+        lane.traffic.answering += 1
 
     def begin(self, body: bytes) -> None:
         """Admit the request, or answer why not: refused by its head before its body is looked at."""
