@@ -48,7 +48,7 @@ test: lint test-unit cluster images ## Lint, then unit, integration and end-to-e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto --dist loadfile tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
@@ -103,6 +103,10 @@ bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey 
 .PHONY: bench-http
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
+
+.PHONY: bench-encoders
+bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
+	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)
 
 .PHONY: bench-generation-peers
 bench-generation-peers: setup ## Install the foreign peers of bench-generation, each in an environment of its own

@@ -69,8 +69,14 @@ def merge(
         old = before.get(one.type)
         moved = old is None or old.status != one.status
         time = now if moved or old is None else old.last_transition_time
+        if old is not None and _same(old, one) and old.observed_generation == generation:
+            return old
         return one.model_copy(
             update={"observed_generation": generation, "last_transition_time": time}
         )
 
     return tuple(dated(one) for one in wanted)
+
+
+def _same(old: Condition, new: Condition) -> bool:
+    return (old.status, old.reason, old.message) == (new.status, new.reason, new.message)

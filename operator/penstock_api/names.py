@@ -124,4 +124,7 @@ METRIC_VLLM_CACHE: Final = "vllm:kv_cache_usage_perc"
 
 # Environment, files: the operator's own objects in its own namespace.
 SIGNING_KEY_SECRET: Final = "penstock-control-signing-key"  # noqa: S105  its name, not its value
+RECORD_PREFIX: Final = "penstock-settings-"
+"""ConfigMaps named so, with a pool's UID, keep the settings that were found good."""
+RECORD_FILE: Final = "record.json"
 LEASE_NAME: Final = "penstock-operator"

@@ -191,6 +191,22 @@ class Candidate(ApiModel):
     """In the place of this policy's own bounds; unset, those stay."""
 
 
+class RollbackMode(StrEnum):
+    """Whether an edit that does harm is set aside."""
+
+    NEVER = "Never"
+    ON_OBJECTIVE_MISS = "OnObjectiveMiss"
+
+
+class Rollback(ApiModel):
+    """Whether live settings that worsen a pool's attainment give way to those before them."""
+
+    mode: RollbackMode
+    """OnObjectiveMiss: an edit after which attainment is over one point lower, at like demand, is set aside."""
+    window_seconds: Annotated[int, Field(ge=60, le=86_400)] | None = None
+    """How long attainment is measured, before the edit and after every pod obeys it; unset, 600."""
+
+
 class PolicySpec(ApiModel):
     """What the admin wants for the pools that the selectors match."""
 
@@ -237,6 +253,8 @@ class PolicySpec(ApiModel):
     """Known busy hours, in which minReplicas is raised; where several are open, the highest counts."""
     candidate: Candidate | None = None
     """A policy to be tried in shadow beside this one."""
+    rollback: Rollback | None = None
+    """Whether live settings that worsen a pool's attainment give way to those before them; unset, Never."""
     metrics: Metrics | None = None
     """Where signals come from."""
 

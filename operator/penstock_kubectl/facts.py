@@ -107,6 +107,14 @@ def valves(subject: Subject) -> Iterator[Fact]:
         yield used.resource_name, f"{used.used}", "held now, starting and stopping pods too"
     for one in status.policies or ():
         yield "policy", one.name, f"generation {one.generation}"
+    tried = status.candidate
+    if tried is not None:
+        hours = f"{tried.replica_hours} replica hours, {tried.actual_replica_hours} in truth"
+        yield (
+            "in shadow",
+            f"{tried.replicas} replicas, cap {tried.cap}",
+            f"by {tried.policy}: {hours}",
+        )
     for bound in status.bounded or ():
         yield (
             "bounded",

@@ -88,6 +88,12 @@ def value(answer: Mapping[str, Any]) -> float | None:
     return found if isfinite(found) else None
 
 
+def beginning(demand: Sequence[float], over: Span) -> float:
+    """Return when the first step that is known begins, in Unix seconds."""
+    first = next((index for index, one in enumerate(demand) if isfinite(one)), 0)
+    return over.start + first * over.step
+
+
 def rates(demand: Sequence[float], step: float) -> list[tuple[float, float]]:
     """Return (rows a second, seconds) one after another, from the first step that is known; gaps carry nothing."""
     first = next((index for index, one in enumerate(demand) if isfinite(one)), len(demand))

@@ -15,6 +15,7 @@ from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
 from penstock_operator.decide.scaling.service_curve import fit
 from penstock_operator.decide.scaling.terms import ReplicasTerm
+from penstock_operator.decide.schedules import openings
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.scenario import EPOCH, ColdStarts, Scenario
 from penstock_simulator.service import ServiceModel
@@ -31,7 +32,12 @@ class Case:
     """One way of governing the pool, to be simulated."""
 
     name: str
+    subject: Subject
+    policies: tuple[PolicyObject, ...]
     effective: EffectiveSpec
+    """Outside of all schedules."""
+    began: float
+    """When the arrivals begin, in Unix seconds: schedules open by it."""
 
     @property
     def moves(self) -> bool:
@@ -42,7 +48,19 @@ class Case:
     def law(self) -> Law[Any]:
         """Return the law that decides."""
         law = LAWS[self.effective.algorithm]
-        return law if self.moves else Counted(law, max(self.effective.replicas, 1))
+        if not self.moves:
+            return Counted(law, max(self.effective.replicas, 1))
+        scheduled = any(one.spec.schedules for one in self.policies)
+        return Scheduled(law, self.floor) if scheduled else law
+
+    def floor(self, passed: float) -> int:
+        """Return minReplicas so many seconds after the beginning, raised by the schedules open then."""
+        open_then = openings(self.policies, self.began + passed)
+        if not open_then:
+            return self.effective.law.min_replicas
+        subject = self.subject
+        then = effective(subject.pool, subject.namespace_labels, self.policies, open_now=open_then)
+        return then.law.min_replicas
 
 
 class Counted:
@@ -64,6 +82,25 @@ class Counted:
         return state, fixed
 
 
+class Scheduled:
+    """A law whose floor moves with the hour."""
+
+    def __init__(self, law: Law[Any], floor: Callable[[float], int]) -> None:
+        """`floor` says minReplicas by the seconds since the beginning."""
+        self.name = law.name
+        self._law = law
+        self._floor = floor
+
+    def initial(self, now: float) -> Any:
+        """Return the law's own state."""
+        return self._law.initial(now)
+
+    def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
+        """Return the law's step under the floor of the hour."""
+        settings = replace(observed.settings, min_replicas=self._floor(now - EPOCH))
+        return self._law.step(state, replace(observed, settings=settings), now)
+
+
 class Watched:
     """A law under another name that tells how far its world has come."""
 
@@ -83,12 +120,20 @@ class Watched:
         return self._law.step(state, observed, now)
 
 
-def case(
-    name: str, subject: Subject, policies: Sequence[PolicyObject], mode: ScalingMode | None
-) -> Case:
-    """Return the pool under `policies`; `mode` in the place of its own, unless None."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user asked for, for every case alike."""
+
+    mode: ScalingMode | None
+    """In the place of the pool's own; None: its own."""
+    began: float
+
+
+def case(name: str, subject: Subject, policies: Sequence[PolicyObject], asked: Asked) -> Case:
+    """Return the pool under `policies`."""
     found = effective(subject.pool, subject.namespace_labels, policies)
-    return Case(name, found if mode is None else replace(found, scaling_mode=mode))
+    found = found if asked.mode is None else replace(found, scaling_mode=asked.mode)
+    return Case(name, subject, tuple(policies), found, asked.began)
 
 
 def scenario(

@@ -17,8 +17,9 @@ from penstock_kubectl import past, shown
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble, Unfit
 from penstock_kubectl.explain import read
-from penstock_kubectl.history import rates, span
+from penstock_kubectl.history import beginning, rates, span
 from penstock_kubectl.settings import (
+    Asked,
     Case,
     Watched,
     case,
@@ -47,12 +48,12 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
     cluster = Cluster(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
     world = _world(cluster, subject, args)
-    mode = None if args.mode is None else ScalingMode(args.mode)
-    cases = [case(AS_IT_IS, subject, subject.policies, mode)]
+    asked = Asked(None if args.mode is None else ScalingMode(args.mode), world.began)
+    cases = [case(AS_IT_IS, subject, subject.policies, asked)]
     if args.policy:
         proposed = [one for file in args.policy for one in read_policies(file)]
         name = "with " + ", ".join(file.name for file in args.policy)
-        cases.append(case(name, subject, with_policies(subject, proposed), mode))
+        cases.append(case(name, subject, with_policies(subject, proposed), asked))
     runs = _runs(world, cases, console)
     compared = Comparison(world, tuple(cases), tuple(runs), tuple(map(outcome, runs)))
     console.print(shown.table(compared))
@@ -85,13 +86,14 @@ def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> Worl
     if args.trace is not None:
         try:
             arrivals, source = read_trace(args.trace).times, f"trace {args.trace.name}"
+            began = over.end
         except UnreadableTrace as error:
             raise Unfit(str(error)) from error
     else:
         if url is None:
             raise Unfit(f"{past.WHERE}, or --trace FILE")
-        held = past.read(cluster, url, subject, over)
-        arrivals = steps(rates(held.of("demand"), over.step), args.seed)
+        demand = past.read(cluster, url, subject, over).of("demand")
+        arrivals, began = steps(rates(demand, over.step), args.seed), beginning(demand, over)
         source = f"Poisson at the rates of the last {args.last / 3600:.3g} h"
     if not 2 <= len(arrivals) <= MOST_ARRIVALS:
         raise Unfit(
@@ -102,7 +104,7 @@ def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> Worl
     start = args.start if args.start is not None else subject.pool.status.ready_replicas or 1
     return World(
         subject, arrivals, source, service_of(subject, args.curve, sums),
-        startup_p90(subject, args.startup_p90), max(start, 1), args.seed,
+        startup_p90(subject, args.startup_p90), max(start, 1), began, args.seed,
     )  # fmt: skip
 
 

@@ -21,6 +21,9 @@ class World:
     service: ServiceModel
     startup_p90: float
     start: int
+    """Replicas Ready at the beginning."""
+    began: float
+    """When that is, in Unix seconds."""
     seed: int
 
 

@@ -11,14 +11,15 @@ import kopf
 from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
 
 from penstock_api.pool import ImagePullPolicy
-from penstock_operator import calls, handlers, health, logs
+from penstock_operator import calls, garbage, handlers, health, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget
 from penstock_operator.act.events import Events
 from penstock_operator.act.pools import PoolActs
+from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.background import keep_keys, keep_synced
+from penstock_operator.background import keep_keys, keep_swept, keep_synced
 from penstock_operator.cluster import Cluster, connect
 from penstock_operator.config import Config
 from penstock_operator.decide.config import DecideConfig
@@ -41,6 +42,7 @@ def main() -> None:
         config = Config.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-operator: {error}")
+    garbage.settle()
     logs.set_up(config.log_format, config.log_level)
     try:
         asyncio.run(run(config))
@@ -74,6 +76,7 @@ async def run(config: Config) -> None:
             asyncio.create_task(operation.run(), name="pass"),
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
+            asyncio.create_task(keep_swept(operation), name="sweep"),
         ]
         await _until_any_ends(operation, resync, parts, config.pod_name)
 
@@ -109,10 +112,11 @@ async def _operation(
 ) -> tuple[Operation, Writer]:
     session = calls.new_session()
     stack.push_async_callback(session.close)
-    store = ObjectStore()
+    store = ObjectStore(own_namespace=config.namespace)
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
     writer = Writer(cluster, budget, leadership.valid)
-    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer))
+    records = Records(writer, store)
+    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer), records)
     decide = DecideConfig(
         default_runtime_image=config.default_runtime_image,
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)

@@ -1,4 +1,4 @@
-"""The two slow rounds beside the pass: the store against the lists, and the signing keys."""
+"""The slow rounds beside the pass: the store against the lists, the signing keys, records of pools that are gone."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ AFTER_FAILURE_SECONDS = 5.0
 REMEDY = (
     "install the chart's CRDs (crds.install) and its ClusterRole, both of this operator's version"
 )
+SWEEP_SECONDS = 300.0
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
@@ -64,3 +65,19 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
             except (ClusterError, NotLeading) as error:
                 log.warning("the signing keys could not be read: %s", error)
         await asyncio.sleep(TURN_SECONDS)
+
+
+async def keep_swept(operation: Operation) -> None:
+    """Drop what is kept of pools that are gone: at once where that was seen, else now and then."""
+    while True:
+        await asyncio.sleep(TURN_SECONDS)
+        now = time.monotonic()
+        if not operation.ready or now < operation.sweep_at or not operation.leadership.valid(now):
+            continue
+        operation.sweep_at = now + SWEEP_SECONDS
+        try:
+            await operation.acts.records.sweep()
+        except (NotFound, NotLeading):
+            continue
+        except ClusterError as error:
+            log.warning("the records of pools that are gone stay for now: %s", error)

@@ -14,7 +14,8 @@ DEBOUNCE_SECONDS = 0.05
 """A change arrives as a burst of events: one visit serves them all."""
 SPACING_SECONDS = 0.25
 """Least time between two visits of a pool, whatever happens to it."""
-BATCH = 1000
+BATCH = 500
+"""Pools of one pass: deciding on them keeps the event loop, and its health probe, waiting for about a second."""
 
 
 @dataclass(slots=True)

@@ -201,6 +201,8 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
+    kept: str | None = None
+    """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class Operation:
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
     due: DueQueue = field(default_factory=DueQueue)
+    sweep_at: float = 0.0
+    """When the records of pools that are gone are next looked for, in monotonic seconds."""
     _busy: set[str] = field(default_factory=set)
     _batches: set[asyncio.Task[None]] = field(default_factory=set)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,7 +115,7 @@ class Operation:
         views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
         plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._policies(plan))
+            group.create_task(self._policies(plan, now))
             for one in plan.pools:
                 group.create_task(self._act(one, views[one.uid], now, batch))
 
@@ -190,10 +192,10 @@ class Operation:
         hindered = bool(memory.refused) or self.observer.confirmations.holds(plan.uid)
         self.due.next_tick(plan.uid, now, active=plan.active or hindered)
 
-    async def _policies(self, plan: Plan) -> None:
+    async def _policies(self, plan: Plan, now: float) -> None:
         for one in plan.policies:
             try:
-                await self.acts.statuses.write_policy(one)
+                await self.acts.statuses.write_policy(one, now)
             except (NotFound, NotLeading):
                 continue
             except Exception:
@@ -210,6 +212,7 @@ class Operation:
         self._woken.set()
 
     def _forget(self, uid: str) -> None:
+        self.sweep_at = 0.0
         self.due.forget(uid)
         memory = self.observer.memory.of(uid)
         telling.forget_pool(memory)

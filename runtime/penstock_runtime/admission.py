@@ -13,7 +13,6 @@ from itertools import count
 from msgspec import Struct
 
 from penstock_api.limits import Discipline, Load
-from penstock_runtime.batching.service_time import fit
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
@@ -154,13 +153,17 @@ class Admission:
         if stage is Stage.DEAD:
             raise NotServing("EngineDied", "the engine of this pod has died: try again elsewhere")
         if self.full():
-            depth = self._live.accepted.max_queue_depth
-            raise QueueFull(
-                f"{depth} requests wait already, as many as maxQueueDepth allows: try again later",
-                retry_after_seconds=self.retry_after_seconds(),
-            )
+            raise self.queue_full()
         self._reading += 1
         ticket.reading = True
+
+    def queue_full(self) -> QueueFull:
+        """Return the refusal that a full queue means now."""
+        depth = self._live.accepted.max_queue_depth
+        return QueueFull(
+            f"{depth} requests wait already, as many as maxQueueDepth allows: try again later",
+            retry_after_seconds=self.retry_after_seconds(),
+        )
 
     def full(self) -> bool:
         """Return whether as many wait, or are being read, as the limits allow."""
@@ -213,21 +216,32 @@ class Admission:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if request.deadline is not None:
             self._check_deadline(request, request.deadline)
-        self._stop_reading(ticket)
+        if ticket.reading:
+            self._stop_reading(ticket)
         self._held[request.id] = _Held(ticket, request, hear)
         self._add_rows(request, request.rows)
         self._send(Submit((request,)))
 
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
+        now, ended = self._now(), self._counters.ended
+        durations, waits = [], []
         for name, end in ends:
             held = self._release(name)
             if held is None:
                 continue
-            if held.hear(end):
-                self._count_end(held, end)
-            else:
-                self._leave(held.ticket, Outcome.CANCELLED)
+            heard, ticket = held.hear(end), held.ticket
+            self._bytes -= ticket.bytes
+            ticket.bytes = 0
+            if ticket.left:
+                continue
+            ticket.left = True
+            ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
+            if heard and type(end) is Completed:
+                durations.append(now - ticket.arrived)
+                waits.append(end.queue_seconds)
+        self._counters.request_seconds.observe_all(durations)
+        self._counters.queue_seconds.observe_all(waits)
 
     def fail_all(self, failed: Failed) -> None:
         """End everything that is still held, because nothing else will."""
@@ -249,14 +263,14 @@ class Admission:
 
     def retry_after_seconds(self) -> float:
         """Return when the queue of now will have been served."""
-        curve = fit(self._live.curve)
+        curve = self._live.service_time
         return retry_after_seconds(curve, self._rows_waiting(), self._live.effective_cap)
 
     def _rows_waiting(self) -> float:
         return self._rows_held * self._waiting() / max(1, len(self._held))
 
     def _check_deadline(self, request: Request, deadline: float) -> None:
-        curve = fit(self._live.curve)
+        curve = self._live.service_time
         wait = least_wait_seconds(curve, self._rows_ahead(request), self._live.effective_cap)
         left = deadline - self._now()
         if wait > left:
@@ -285,13 +299,8 @@ class Admission:
 
     def _add_rows(self, request: Request, rows: int) -> None:
         self._rows_held += rows
-        self._rows_by_class[priority_class(request.priority)] += rows
-
-    def _count_end(self, held: _Held, end: End) -> None:
-        self._leave(held.ticket, _OUTCOMES[type(end)])
-        if isinstance(end, Completed):
-            self._counters.request_seconds.observe(self._now() - held.ticket.arrived)
-            self._counters.queue_seconds.observe(end.queue_seconds)
+        priority = request.priority
+        self._rows_by_class[priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS] += rows
 
     def _leave(self, ticket: Ticket, outcome: Outcome) -> None:
         if not ticket.left:

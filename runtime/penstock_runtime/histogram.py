@@ -29,6 +29,12 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Count many values."""
+        for value in values:
+            self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += sum(values)
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return (upper bound, cumulative count), ascending; the last bound is `+Inf`."""
         cumulative, rendered = 0, []

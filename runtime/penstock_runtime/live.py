@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import asdict
+
 from penstock_api.limits import (
     MAX_BATCH_SIZE,
     MAX_QUEUE_DELAY_MILLISECONDS,
@@ -15,6 +17,7 @@ from penstock_api.limits import (
     Range,
     State,
 )
+from penstock_runtime.batching.service_time import UNKNOWN, ServiceTime, fit
 from penstock_runtime.errors import PenstockError
 from penstock_runtime.link.messages import EngineReport, SetLimits
 from penstock_runtime.models.base import ModelInfo
@@ -108,7 +111,12 @@ class LiveLimits:
     @property
     def curve(self) -> CurveSums:
         """The service-curve sums as last reported."""
-        return self.report.curve if self.report else CurveSums()
+        return CurveSums(**asdict(self.report.curve)) if self.report else CurveSums()
+
+    @property
+    def service_time(self) -> ServiceTime:
+        """The line fitted to those sums."""
+        return fit(self.report.curve) if self.report else UNKNOWN
 
     def state(self, load: Load, model: ModelInfo) -> State:
         """Return the answer to `GET /control/v1/state`."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 
@@ -64,7 +64,7 @@ class ClientServer:
     async def start(self) -> int:
         """Listen; return the port."""
         config = self._pod.config
-        settings = {
+        settings: dict[str, Any] = {
             "handler_cancellation": True,  # else a client that goes away leaves its request running
             "keepalive_timeout": config.keep_alive_seconds,  # aiohttp's default is an hour
             "access_log": None,

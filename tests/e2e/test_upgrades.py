@@ -55,10 +55,11 @@ def test_an_operator_that_comes_back_takes_up_what_it_finds(
     operator: Operator, steady: Pool
 ) -> None:
     steady.await_acknowledged()
-    names, generation = steady.pod_names(), steady.status()["batch"]["generation"]
+    names, batch = steady.pod_names(), steady.status()["batch"]
+    cap = batch["cap"] + 7  # another than the law may have come to by then
     operator.stop()
-    steady.edit({"batching": {"mode": "Fixed", "size": {"max": 5}}})
+    steady.edit({"batching": {"mode": "Fixed", "size": {"max": cap}}})
     operator.start()
-    steady.await_acknowledged(generation, seconds=60)
-    assert steady.status()["batch"]["cap"] == 5
+    steady.await_acknowledged(batch["generation"], seconds=60)
+    assert steady.status()["batch"]["cap"] == cap
     assert steady.pod_names() == names

@@ -137,7 +137,9 @@ class Pool:
             batch = status.get("batch", {})
             done = batch.get("generation", 0) > after
             done = done and batch.get("acknowledgedPods") == status.get("readyReplicas")
-            return (done and self.says("LimitsApplied", "True")) or str(batch)
+            if done:
+                return self.says("LimitsApplied", "True")
+            return f"generation after {after} wanted, {status.get('readyReplicas')} ready: {batch}"
 
         return until(f"{self.name}: limits acknowledged", probe, seconds=seconds, every=0.1)
 

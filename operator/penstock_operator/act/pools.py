@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock_operator.act.apply import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.limits import PodControl
+from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import ChildWrite, PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
@@ -35,6 +36,7 @@ class PoolActs:
     children: Children
     statuses: Statuses
     events: Events
+    records: Records
 
     async def act(
         self,
@@ -50,10 +52,11 @@ class PoolActs:
             NotLeading: the Lease is not ours; nothing more was written.
         """
         acted = Acted()
-        _, _, acted.acknowledgements = await asyncio.gather(
+        _, _, acted.acknowledgements, _ = await asyncio.gather(
             self._status(plan, acted, now),
             self._children(plan, view, acted, may_try),
             control.push(plan.pushes),
+            self._record(plan, acted),
         )
         if plan.checkpoint is not None:
             await self._keep(plan, view, plan.checkpoint)
@@ -76,6 +79,14 @@ class PoolActs:
             await self.statuses.write_pool(plan.uid, plan.status, now)
         except NotFound:
             return  # deleted meanwhile: its event is on the way
+        except ClusterError as error:
+            acted.failure = error
+
+    async def _record(self, plan: PoolPlan, acted: Acted) -> None:
+        try:
+            await self.records.keep(plan.uid, plan.record)
+        except NotFound:
+            return  # gone already
         except ClusterError as error:
             acted.failure = error
 

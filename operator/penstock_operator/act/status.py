@@ -70,6 +70,18 @@ def worth_writing(held: Json, wanted: Json, last_written: float | None, now: flo
     return age >= SAMPLE_SECONDS and samples_moved(held, wanted)
 
 
+def policy_worth_writing(held: Json, wanted: Json, last_written: float | None, now: float) -> bool:
+    """Return whether a policy's status should be written over the one held.
+
+    Where only figures and words differ, as a budget's do with the load, now and then is enough.
+    """
+    if held == wanted:
+        return False
+    if last_written is None or now - last_written >= WORDS_SECONDS:
+        return True
+    return _policy_facts(held) != _policy_facts(wanted)
+
+
 def samples_moved(held: Json, wanted: Json) -> bool:
     """Return whether a sample left its dead band, or the last decision reads differently."""
     before, after = _samples(held), _samples(wanted)
@@ -109,6 +121,14 @@ def _facts(status: Json) -> Json:
     return facts
 
 
+def _policy_facts(status: Json) -> list[object]:
+    conditions = [
+        [one.get(key) for key in ("type", "status", "reason")]
+        for one in status.get("conditions") or ()
+    ]
+    return [status.get("observedGeneration"), status.get("matchedPools"), conditions]
+
+
 def _words(status: Json) -> list[str]:
     return [one.get("message", "") for one in status.get("conditions") or ()]
 
@@ -141,12 +161,16 @@ class Statuses:
         await self._apply(kinds.POOL, uid, (pool.namespace, pool.name), body)
         return True
 
-    async def write_policy(self, plan: PolicyPlan) -> bool:
-        """Write a policy's status if it differs from the one held; return whether it was written."""
+    async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
+        """Write a policy's status if that is worth it; return whether it was written."""
         policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
         body = _json(plan.status)
-        if policy is None or _json(policy.status) == body:
+        if policy is None:
             return False
+        last = self._written.get(policy.uid)
+        if not policy_worth_writing(_json(policy.status), body, last, now):
+            return False
+        self._written[policy.uid] = now
         await self._apply(kinds.POLICY, policy.uid, (None, policy.name), body)
         return True
 

@@ -8,7 +8,8 @@ from penstock_operator.decide.budgets.ledger import Claim
 from penstock_operator.decide.candidate import Shadow, carrier, continued, in_place
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.effective import EffectiveSpec, effective
-from penstock_operator.decide.limits import published
+from penstock_operator.decide.limits import all_obey, published
+from penstock_operator.decide.rollback.pinning import Ruling, Seen, rule
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.schedules import Opening
 from penstock_operator.decide.standing import Standing, pinned, ruled
@@ -38,6 +39,7 @@ class Draft:
     proposal: Proposal
     claim: Claim | None
     standing: Standing
+    ruling: Ruling
     trial: Trial | None = None
 
 
@@ -57,14 +59,20 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     observed, config, now = moment.observed, moment.config, moment.now
     memory = remembered(state)
     words = ruled(memory.standing.ruled, view, observed, moment.open_now)
-    policies, spec = words.value.policies, words.value.effective
+    policies = words.value.policies
     template = pinned(memory.standing.pinned, view, policies, config)
     before = published(view, memory.limits)
+    seen = Seen(memory.attainment, before is not None and all_obey(view, before), now)
+    held = (memory.watch, memory.record)
+    ruling = rule(words.value.effective, policies, view.kept, held, seen)
+    spec = ruling.effective
     proposal = propose(spec, view, before, memory.scaling, now)
     wish = claim(proposal, template.value.template, policies, now)
     standing = replace(memory.standing, ruled=words, pinned=template)
     trial = _trial(view, memory, policies, before, moment)
-    return Draft(view, memory, spec, template.value, before, proposal, wish, standing, trial)
+    return Draft(
+        view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial
+    )
 
 
 def _trial(

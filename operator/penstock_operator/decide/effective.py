@@ -1,7 +1,7 @@
 """Pool and policies -> one effective spec: built-in < policy default < spec, then bounds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -18,6 +18,16 @@ from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.decide.schedules import Opening, highest
 from penstock_operator.decide.selectors import matching, priority
 from penstock_operator.observed import PolicyObject, PoolObject
+
+GUARDS = frozenset(
+    {
+        fields.LOW_PERCENT,
+        fields.HIGH_PERCENT,
+        fields.TARGET_PER_REPLICA,
+        fields.STABILIZATION_SECONDS,
+    }
+)
+"""What a law obeys as the user's own targets, only if set (CONTROL, "The second law")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,12 @@ class EffectiveSpec:
     """Sentences: which defaults gave way to what the spec says."""
     policy_defaults: Mapping[str, Value] | None = None
     """The policies' values now in force, to be held on to when a tie appears."""
+    fields: Mapping[str, Value] = field(default_factory=dict)
+    """All of it by path, after bounds and before schedules: the effective revision."""
+    guarded: frozenset[str] = frozenset()
+    """Fields that somebody asked for, and that a law therefore takes for guards."""
+    opening: Opening | None = None
+    """The schedule's window that is open now."""
 
 
 def effective(
@@ -67,9 +83,11 @@ def effective(
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     wishes = {"replicas": pool.spec.replicas, **asked}
     granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
-    granted, told = _scheduled(granted, highest(open_now or {}, selected))
+    opening = highest(open_now or {}, selected)
+    guarded = frozenset({**spec.defaults, **spec.spec}) & GUARDS
+    scheduled, told = _scheduled(granted, opening)
     return EffectiveSpec(
-        law=_law(granted, {**spec.defaults, **spec.spec}),
+        law=_law(scheduled, guarded),
         algorithm=ScalingAlgorithm(str(granted[fields.ALGORITHM])),
         scaling_mode=mode,
         batching_mode=(pool.spec.batching and pool.spec.batching.mode) or BatchingMode.AUTO,
@@ -85,6 +103,21 @@ def effective(
         felt_ties=tuple(tie for tie in defaults.ties if tie.field not in spec.spec),
         notes=(*notes, *told),
         policy_defaults=dict(defaults.values),
+        fields=granted,
+        guarded=guarded,
+        opening=opening,
+    )
+
+
+def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> EffectiveSpec:
+    """Return `spec` with other values in force than it asks for; modes, weight and notes are its own."""
+    scheduled, _ = _scheduled(dict(values), spec.opening)
+    return replace(
+        spec,
+        law=_law(scheduled, guarded),
+        algorithm=ScalingAlgorithm(str(values[fields.ALGORITHM])),
+        max_queue_depth=int(values[fields.MAX_QUEUE_DEPTH]),
+        discipline=Discipline(str(values[fields.DISCIPLINE])),
     )
 
 
@@ -111,8 +144,8 @@ def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
     return Layers(defaults, own)
 
 
-def _law(values: Fields, asked: Fields) -> LawSettings:
-    """Return the settings; a guard is what somebody `asked` for, at the value in force."""
+def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:
+    """Return the settings; a guard is what somebody asked for, at the value in force."""
     objective = values.get(fields.OBJECTIVE + ObjectiveMetric.REQUEST_LATENCY.value)
     return LawSettings(
         objective_milliseconds=None if objective is None else int(objective),
@@ -126,13 +159,13 @@ def _law(values: Fields, asked: Fields) -> LawSettings:
         target_per_replica=int(values[fields.TARGET_PER_REPLICA]),
         stabilization_seconds=int(values[fields.STABILIZATION_SECONDS]),
         max_percent_per_minute=int(values[fields.MAX_PERCENT_PER_MINUTE]),
-        guards=_guards(values, asked),
+        guards=_guards(values, guarded),
     )
 
 
-def _guards(values: Fields, asked: Fields) -> Guards:
-    def guard(field: str) -> int | None:
-        return int(values[field]) if field in asked else None
+def _guards(values: Fields, guarded: frozenset[str]) -> Guards:
+    def guard(path: str) -> int | None:
+        return int(values[path]) if path in guarded else None
 
     return Guards(
         low_percent=guard(fields.LOW_PERCENT),

@@ -36,6 +36,10 @@ class Findings:
     """What it may have of that."""
     candidate: CandidateDecision | None = None
     """What the candidate of a policy would do."""
+    set_aside: str = ""
+    """Why the settings that are asked for are not in force; empty while they are."""
+    on_trial: bool = False
+    """Whether it is being measured what they do."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
 

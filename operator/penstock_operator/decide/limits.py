@@ -84,6 +84,12 @@ def acknowledged(view: PoolView, pod: PodObject, update: LimitsUpdate) -> bool:
     return answer is not None and answer.generation == update.generation
 
 
+def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
+    """Tell whether every pod that serves obeys the published limits."""
+    serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
+    return all(acknowledged(view, pod, update) for pod in serving)
+
+
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[Push, ...]:
     """Return a push for every running pod that does not obey `update`, ready or still loading."""
     return tuple(

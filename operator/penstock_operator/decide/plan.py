@@ -78,6 +78,8 @@ class PoolPlan:
     """For metrics."""
     checkpoint: ChildWrite | None = None
     """Keeps the law's memory; that it could not be written hinders nothing else."""
+    record: str | None = None
+    """What is to be kept of the pool's settings, in the operator's own namespace; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,7 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
             standing=replace(one.standing, writes=family),
         ),
         active=is_active(found, busy, now),
+        record=one.ruling.record.as_json() if one.ruling.record is not None else None,
         figures=figures(found, memory_after.attainment),
         checkpoint=keep,
     )
@@ -131,11 +132,19 @@ def find(
         claim=one.claim,
         grant=grant,
         candidate=tried,
+        set_aside=one.ruling.told,
+        on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
         contested=fight.backs_off,
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
     return found, PoolMemory(
-        scaling=scaling, limits=limits, attainment=attained, shadow=shadow, contest=fight.seen
+        scaling=scaling,
+        limits=limits,
+        attainment=attained,
+        watch=one.ruling.watch,
+        record=one.ruling.record,
+        shadow=shadow,
+        contest=fight.seen,
     )
 
 
@@ -147,7 +156,7 @@ def _kept(
     if before is None or now - before < checkpoint.EVERY_SECONDS:
         return (now if before is None else before), None
     data = learnt(after.scaling)
-    if data is None or found.limits is None:
+    if not data or found.limits is None:
         return now, None
     return now, checkpoint.checkpoint(found.view, found.effective.algorithm.value, data, now)
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.attainment import Attainment
 from penstock_operator.decide.candidate import Shadow
+from penstock_operator.decide.rollback.record import Record
+from penstock_operator.decide.rollback.trial import Watch
 from penstock_operator.decide.standing import Standing
 
 
@@ -24,6 +26,10 @@ class PoolMemory:
     """When the law's memory was last looked at for keeping; None: the pool was just met."""
     standing: Standing = field(default_factory=Standing)
     """What follows from people's words alone."""
+    watch: Watch = field(default_factory=Watch)
+    """How the settings do, where an edit that does harm is to be set aside."""
+    record: Record | None = None
+    """What this process last wanted kept of them: the store may not have seen it yet."""
     shadow: Shadow | None = None
     """The candidate that is tried on the pool."""
     contest: tuple[tuple[float, str], ...] = ()

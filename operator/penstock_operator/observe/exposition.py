@@ -1,9 +1,10 @@
 """From what a pod exposes to a `PodSample`: the same for a scraped text and for a store's series."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,9 +13,8 @@ from penstock_api.limits import CurveSums
 from penstock_operator.observed import DutySource, PodSample, measured
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One value of one series."""
+class Reading(NamedTuple):
+    """One value of one series; a tuple, for there are millions in the answer about a large fleet."""
 
     name: str
     labels: Mapping[str, str]
@@ -137,10 +137,14 @@ def _duty(readings: list[Reading]) -> tuple[float | None, DutySource | None]:
     return None, None
 
 
+_bound = lru_cache(maxsize=1024)(float)
+"""Bounds are few, and read millions of times."""
+
+
 def _buckets(readings: list[Reading]) -> tuple[tuple[float, float], ...]:
     """Return ascending (upper bound, cumulative count), or nothing where they make no histogram."""
     try:
-        found = sorted((float(one.labels["le"]), one.value) for one in readings)
+        found = sorted([(_bound(one.labels["le"]), one.value) for one in readings])
     except (KeyError, ValueError):
         return ()
     whole = all(measured(count) is not None for _, count in found)

@@ -51,6 +51,8 @@ class _Seen:
 class ObjectStore:
     """Everything seen, by UID."""
 
+    own_namespace: str = ""
+    """The operator's own: records of pools are kept there."""
     pools: dict[str, PoolObject] = field(default_factory=dict)
     unreadable: dict[str, Unreadable] = field(default_factory=dict)
     policies: dict[str, PolicyObject] = field(default_factory=dict)

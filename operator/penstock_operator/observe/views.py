@@ -44,7 +44,19 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
         signals=heard.signals,
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
+        kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
+
+
+def record_of(store: ObjectStore, pool_uid: str) -> ChildObject | None:
+    """Return the ConfigMap in the operator's own namespace in which a pool's settings are kept."""
+    name = names.RECORD_PREFIX + pool_uid
+    return store.by_name(kinds.CONFIG_MAP, store.own_namespace, name)
+
+
+def _kept(record: ChildObject) -> str | None:
+    data: Mapping[str, str] = record.manifest.get("data") or {}
+    return data.get(names.RECORD_FILE)
 
 
 def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, ChildObject]:

@@ -14,15 +14,14 @@ A group (requests of one shape) is *ripe*, i.e. may run at once, when any of the
 Of the ripe groups the one whose head has the best key runs, so no shape starves another.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from penstock_runtime.batching.service_time import ServiceTime
 from penstock_runtime.request import Request
 from penstock_runtime.waiting.queue import Head, WaitingRequests
 
 
-@dataclass(frozen=True, slots=True)
-class FormingLimits:
+class FormingLimits(Struct, frozen=True):
     """What a batch must obey now."""
 
     cap: int
@@ -31,16 +30,14 @@ class FormingLimits:
     """How long the first waiting request of a group may be held for company."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Struct, frozen=True):
     """What is expected of the next moment."""
 
     service_time: ServiceTime
     rows_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Run these now; they no longer wait."""
 
     requests: tuple[Request, ...]
@@ -49,15 +46,13 @@ class Batch:
     """The cap in force when it was formed."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitUntil:
+class WaitUntil(Struct, frozen=True):
     """Nothing is ripe before `time`, unless something arrives or changes."""
 
     time: float
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """Nothing waits."""
 
 
@@ -74,14 +69,30 @@ def form(
     heads = waiting.heads()
     if not heads:
         return Idle()
+    if len(heads) == 1:
+        return _form_only(waiting, heads[0], limits, outlook, now)
     ripe = [head for head in heads if ripe_at(head, limits, outlook) <= now]
     if not ripe and not waiting_pays(heads[0].rows, outlook):
         ripe = [heads[0]]
     if not ripe:
         return WaitUntil(min(ripe_at(head, limits, outlook) for head in heads))
-    chosen = min(ripe, key=lambda head: head.key)
-    requests = waiting.take(chosen.shape, limits.cap)
-    return Batch(requests, sum(request.rows for request in requests), limits.cap)
+    return _batch(waiting, min(ripe, key=lambda head: head.key), limits)
+
+
+def _form_only(
+    waiting: WaitingRequests, head: Head, limits: FormingLimits, outlook: Outlook, now: float
+) -> Placement:
+    """As `form` where all that waits has one shape: no choice among groups."""
+    ripe = ripe_at(head, limits, outlook)
+    if ripe > now and waiting_pays(head.rows, outlook):
+        return WaitUntil(ripe)
+    return _batch(waiting, head, limits)
+
+
+def _batch(waiting: WaitingRequests, head: Head, limits: FormingLimits) -> Batch:
+    before = waiting.rows
+    requests = waiting.take(head.shape, limits.cap)
+    return Batch(requests, before - waiting.rows, limits.cap)
 
 
 def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:

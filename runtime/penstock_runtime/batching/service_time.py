@@ -1,6 +1,6 @@
 """How long a batch takes, as a straight line fitted to the sums that the engine publishes."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from penstock_api.limits import CurveSums
 
@@ -8,8 +8,18 @@ _FLAT = 1e-12
 """Below this share of spread the sizes were all alike, and no slope can be told from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTime:
+class Sums(Struct, frozen=True):
+    """`CurveSums` inside the runtime, where it is made with every batch."""
+
+    batches: float = 0.0
+    cost_units: float = 0.0
+    cost_units_squared: float = 0.0
+    seconds: float = 0.0
+    cost_unit_seconds: float = 0.0
+    seconds_squared: float = 0.0
+
+
+class ServiceTime(Struct, frozen=True):
     """`seconds = fixed_seconds + row_seconds * rows`; both at least 0."""
 
     fixed_seconds: float
@@ -28,7 +38,7 @@ UNKNOWN = ServiceTime(0.0, 0.0)
 """Before anything was measured: predicts no time, so that nothing is refused or held on a guess."""
 
 
-def fit(sums: CurveSums) -> ServiceTime:
+def fit(sums: CurveSums | Sums) -> ServiceTime:
     """Return the least-squares line through `sums`, or their mean where the line would be absurd.
 
     Absurd: batches all of one size (no slope), or bigger ones measured faster (a negative slope). A

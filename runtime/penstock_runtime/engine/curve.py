@@ -1,7 +1,6 @@
 """The service-curve sums of an engine's life: warm-up batches first, as a prior, then every settled one."""
 
-from penstock_api.limits import CurveSums
-from penstock_runtime.batching.service_time import ServiceTime, fit
+from penstock_runtime.batching.service_time import ServiceTime, Sums, fit
 
 
 class Curve:
@@ -18,7 +17,7 @@ class Curve:
         self._seconds = 0.0
         self._row_seconds = 0.0
         self._seconds_squared = 0.0
-        self._sums: CurveSums | None = None
+        self._sums: Sums | None = None
         self._fitted: ServiceTime | None = None
 
     def note(self, rows: int, seconds: float) -> None:
@@ -31,10 +30,10 @@ class Curve:
         self._seconds_squared += seconds * seconds
         self._sums = self._fitted = None
 
-    def sums(self) -> CurveSums:
+    def sums(self) -> Sums:
         """Return the sums as they are published."""
         if self._sums is None:
-            self._sums = CurveSums(
+            self._sums = Sums(
                 batches=self._batches,
                 cost_units=self._rows,
                 cost_units_squared=self._rows_squared,

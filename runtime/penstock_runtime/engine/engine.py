@@ -3,7 +3,7 @@
 Knows no thread, no clock of its own and no socket: messages and `now` come in, `Settled` values go out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
@@ -52,8 +52,7 @@ class Engine:
         """Take one message in; its effects hold from the next batch on."""
         match message:
             case Submit(requests):
-                for request in requests:
-                    self._admit(request, now)
+                self.admit(requests, now)
             case Cancel(ids):
                 self._cancel(ids)
             case SetLimits(update):
@@ -65,18 +64,25 @@ class Engine:
             case _:
                 assert_never(message)
 
-    def _admit(self, request: Request, now: float) -> None:
-        self._ledger.open(request)
-        self._arrivals.note(request.rows, now)
-        if request.deadline is not None and request.deadline <= now:
-            self._ledger.end(request.id, Expired(now - request.arrived))
-            return
-        self._waiting.add(request)
-        if self._draining is not None and not self._draining.reaches_all(
-            self._waiting.rows, self.cap, self._curve.service_time(), now
-        ):
+    def admit(self, requests: Iterable[Request], now: float) -> None:
+        """Take requests in, in this order."""
+        rows = 0
+        for request in requests:
+            self._ledger.open(request)
+            rows += request.rows
+            if request.deadline is not None and request.deadline <= now:
+                self._ledger.end(request.id, Expired(now - request.arrived))
+                continue
+            self._waiting.add(request)
+            if self._draining is not None:
+                self._admit_to_drain(request, self._draining, now)
+        self._arrivals.note(rows, now)
+
+    def _admit_to_drain(self, request: Request, draining: Draining, now: float) -> None:
+        service_time = self._curve.service_time()
+        if not draining.reaches_all(self._waiting.rows, self.cap, service_time, now):
             self._waiting.remove(request.id)
-            self._ledger.end(request.id, self._draining.refusal())
+            self._ledger.end(request.id, draining.refusal())
 
     def _cancel(self, ids: tuple[str, ...]) -> None:
         """End those that are still held; a running one computes on, but its answer is dropped."""
@@ -145,9 +151,7 @@ class Engine:
 
     def settle(self, ran: Ran) -> None:
         """Take in what became of the running batch. Who was cancelled meanwhile has ended already."""
-        for name, end in ran.ends:
-            if name in self._ledger:
-                self._ledger.end(name, end)
+        self._ledger.end_all(ran.ends)
         for rows, seconds in ran.runs:
             self._curve.note(rows, seconds)
         if ran.out_of_memory_splits:

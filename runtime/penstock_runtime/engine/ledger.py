@@ -1,5 +1,7 @@
 """Who is held and who has ended: the one place where a request's end is written, so it is written once."""
 
+from collections.abc import Iterable
+
 from penstock_runtime.request import End, Request
 
 
@@ -27,6 +29,14 @@ class Ledger:
         """Write the end of a held request; raise KeyError when it is not held, or no longer."""
         self._held.remove(id)
         self._ended.append((id, end))
+
+    def end_all(self, ends: Iterable[tuple[str, End]]) -> None:
+        """Write the ends of those that are still held; the others have ended already."""
+        held, ended = self._held, self._ended
+        for one in ends:
+            if one[0] in held:
+                held.remove(one[0])
+                ended.append(one)
 
     def collect(self) -> tuple[tuple[str, End], ...]:
         """Return the ends written since the last call."""

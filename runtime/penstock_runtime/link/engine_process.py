@@ -40,7 +40,7 @@ class ProcessInbox:
         while not self._closed and self._readable(until, waiting=not messages):
             data = self._connection.recv(RECEIVE_BYTES)
             self._closed = not data
-            messages.extend(self._frames.decode(data))
+            messages.extend(one for frame in self._frames.decode(data) for one in frame)
         return None if self._closed and not messages else messages
 
     def _readable(self, until: float | None, *, waiting: bool) -> bool:
@@ -86,7 +86,7 @@ class Child:
         with suppress(
             BrokenPipeError, ConnectionResetError
         ):  # a parent that is gone: the inbox says so
-            self._connection.sendall(self._frames.encode(message))
+            self._connection.sendall(self._frames.encode((message,)))
 
 
 def _prepare(begin: Begin) -> tuple[Model, Engine]:

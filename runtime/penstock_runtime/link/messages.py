@@ -6,7 +6,8 @@ Every value is picklable, holds numpy arrays and plain data only, and never a ca
 
 from msgspec import Struct
 
-from penstock_api.limits import CurveSums, LimitsUpdate
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.request import End, Request
 
 
@@ -59,7 +60,7 @@ class EngineReport(Struct, frozen=True):
     batch_cap_bound: int
     busy_seconds: float
     """Ever-growing; its rate is the engine's busy share."""
-    curve: CurveSums
+    curve: Sums
 
 
 class Settled(Struct, frozen=True):

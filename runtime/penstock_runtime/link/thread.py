@@ -19,9 +19,10 @@ from penstock_runtime.engine.execution import Ran
 from penstock_runtime.engine.warm_up import WarmUp, warm_up
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.link.brevity import Brevity
-from penstock_runtime.link.messages import EngineDied, FromEngine, SetLimits, ToEngine
+from penstock_runtime.link.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
 from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.models.base import Model, ModelInfo, describe
+from penstock_runtime.request import Request
 
 CLOSE_SECONDS = 30.0
 """How long `close` waits for a running batch; the thread is a daemon, so a stuck one cannot hold the process."""
@@ -73,7 +74,8 @@ class ThreadLink:
         """As `EngineLink.send`: what is sent in one round of the loop is taken in together."""
         if not self._closed:
             self._inbox.append(message)
-            self._wake()
+            if not self._awake:
+                self._wake()
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
@@ -148,11 +150,18 @@ class ThreadLink:
         """Hand messages to the engine; new limits only between batches, which is when they are obeyed."""
         messages, self._inbox = self._inbox, []
         now = self._clock()
+        requests: list[Request] = []
         for message in messages:
+            if type(message) is Submit:
+                requests += message.requests
+                continue
+            engine.admit(requests, now)
+            requests = []
             if self._running and isinstance(message, SetLimits):
                 self._inbox.append(message)
             else:
                 engine.take(message, now)
+        engine.admit(requests, now)
 
     def _tell(self, engine: Engine) -> None:
         settled = engine.settled()
@@ -176,9 +185,7 @@ class ThreadLink:
 
     def _accept(self, model: Model, warmed: WarmUp) -> None:
         if _has_free_dimensions(model.info) or model.info.backend != "cpu":
-            self._brief_seconds = (
-                0.0  # rows alone do not predict its time, or waiting for it blocks
-            )
+            self._brevity = None  # rows alone do not tell its time, or waiting for it blocks
         self._engine = Engine(model, self._limits, warmed.bound_rows, warmed.curve)
         self._tell(self._engine)
         self._wake()

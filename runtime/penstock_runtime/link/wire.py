@@ -1,11 +1,16 @@
-"""The parent's end of the socket to an engine's process: never blocks the event loop, one wake-up a message."""
+"""The parent's end of the socket to an engine's process: never blocks the event loop.
+
+What is sent in one turn of the loop goes as one frame; what comes is one frame a step, and one wake-up.
+"""
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 from penstock_runtime.link.frames import Frames
+from penstock_runtime.link.messages import Submit
 
 RECEIVE_BYTES = 2**20
 
@@ -26,21 +31,23 @@ class Wire:
         self._frames = frames
         self._deliver = deliver
         self._ended = ended
+        self._queued: list[object] = []
         self._unsent = bytearray()
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self._read)
 
     def send(self, message: object) -> None:
-        """Send now what the socket takes, and the rest when it takes more."""
+        """Send `message` with what else is sent in this turn of the loop."""
         if self._closing:
             return
-        self._unsent += self._frames.encode(message)
-        if not self._flush():
-            self._loop.add_writer(self._connection, self._flush)
+        if not self._queued:
+            self._loop.call_soon(self._dispatch)
+        self._queued.append(message)
 
     def finish(self) -> None:
         """Send nothing more: once all is out, the child is told so."""
+        self._dispatch()
         self._closing = True
         self._flush()
 
@@ -51,6 +58,14 @@ class Wire:
             self._loop.remove_writer(self._connection)
             self._connection.close()
         self._closing = True
+
+    def _dispatch(self) -> None:
+        """Send now what the socket takes, and the rest when it takes more."""
+        queued, self._queued = self._queued, []
+        if queued and self._connection.fileno() >= 0:
+            self._unsent += self._frames.encode(_together(queued))
+            if not self._flush():
+                self._loop.add_writer(self._connection, self._flush)
 
     def _flush(self) -> bool:
         """Return whether all is out."""
@@ -75,8 +90,29 @@ class Wire:
             return
         except OSError:
             data = b""
-        for message in self._frames.decode(data):
-            self._deliver(message)
+        for messages in self._frames.decode(data):
+            for message in messages:
+                self._deliver(message)
         if not data and self._connection.fileno() >= 0:
             self.close()
             self._ended()
+
+
+def _together(messages: list[object]) -> tuple[object, ...]:
+    """Return `messages` in their order, neighbouring requests in one."""
+    return tuple(
+        one
+        for together, group in groupby(messages, lambda one: isinstance(one, Submit))
+        for one in ((_submit(group),) if together else group)
+    )
+
+
+def _submit(messages: Iterable[object]) -> Submit:
+    return Submit(
+        tuple(
+            request
+            for message in messages
+            if isinstance(message, Submit)
+            for request in message.requests
+        )
+    )

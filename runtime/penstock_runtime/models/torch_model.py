@@ -24,7 +24,7 @@ class TorchModel:
     def __init__(self, info: ModelInfo, call: Call, device: torch.device) -> None:
         self.info = info
         self._call = call
-        self._device = device
+        self.device = device
         self._staging = staging_for(device)
         on_cuda = device.type == "cuda"
         self._run: Named = Graphs(self._named, CudaRecorder()) if on_cuda else self._named
@@ -48,7 +48,7 @@ class TorchModel:
             lambda rows: self._run_and_forget(sample.inputs(rows)),
             row_bytes,
             self.info.max_rows,
-            meter_of(self._device),
+            meter_of(self.device),
         )
 
     def _run_and_forget(self, inputs: dict[str, Tensor]) -> None:
@@ -57,6 +57,8 @@ class TorchModel:
     def _named(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
         result = self._call(tensors)
         names = [spec.name for spec in self.info.outputs]
+        if isinstance(result, torch.Tensor):
+            return {names[0]: result}
         if isinstance(result, Mapping):
             return {name: result[name] for name in names if name in result}
         listed = result if isinstance(result, Sequence) else [result]

@@ -83,7 +83,10 @@ def _arrival(ordered: Ordered) -> float:
 
 
 def _aged_priority(ordered: Ordered) -> float:
-    return ordered.arrived + priority_class(ordered.priority) * AGING_SECONDS
+    priority = ordered.priority  # `priority_class`, without a call on every request's way
+    return ordered.arrived + AGING_SECONDS * (
+        priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
+    )
 
 
 def _deadline(ordered: Ordered) -> float:

@@ -5,18 +5,18 @@ a tenant's counter does, but it only grows, so a stale entry is put right when i
 """
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from penstock_api.limits import Discipline
 from penstock_runtime.waiting.disciplines import Ordered, key_function, order_key
 from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.waiting.line import Line
 from penstock_runtime.waiting.tenants import TenantCounters
 
 Key = tuple[float, int]
 """A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""
 
-_Entry = tuple[Key, str]
+_Entry = tuple[float, int, str]
 
 STALE_ALLOWED = 64
 """Below this a rebuild of a heap costs more than the memory it frees."""
@@ -51,29 +51,28 @@ def order_of(discipline: Discipline, tenants: TenantCounters) -> Order:
 class KeyedOrder:
     """The order of a discipline whose keys stand still.
 
-    Who has left stays in the heap until it surfaces, or until such entries outnumber those that wait.
+    Who has left stays in the line until it surfaces, or until such entries outnumber those that wait.
     """
 
-    __slots__ = ("_heap", "_key_of", "_waiting")
+    __slots__ = ("_key_of", "_line", "_waiting")
 
     def __init__(self, discipline: Discipline) -> None:
         self._key_of = key_function(discipline)
         self._waiting: dict[str, _Entry] = {}
-        self._heap: list[_Entry] = []
+        self._line: Line[str] = Line()
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
         """As `Order.add`."""
-        entry = ((self._key_of(ordered), sequence), id)
+        entry = (self._key_of(ordered), sequence, id)
         self._waiting[id] = entry
-        heappush(self._heap, entry)
+        self._line.push(entry)
 
     def discard(self, id: str) -> None:
         """As `Order.discard`."""
         if self._waiting.pop(id, None) is None:
             return
-        if len(self._heap) > 2 * len(self._waiting) + STALE_ALLOWED:
-            self._heap = list(self._waiting.values())
-            heapify(self._heap)
+        if len(self._line) > 2 * len(self._waiting) + STALE_ALLOWED:
+            self._line.replace(self._waiting.values())
 
     def serve(self, id: str, ordered: Ordered) -> None:  # noqa: ARG002 - nobody pays
         """As `Order.serve`."""
@@ -81,17 +80,17 @@ class KeyedOrder:
 
     def head(self) -> tuple[Key, str] | None:
         """As `Order.head`."""
-        heap, waiting = self._heap, self._waiting
-        while heap:
-            entry = heap[0]
-            if waiting.get(entry[1]) is entry:
-                return entry
-            heappop(heap)
+        line, waiting = self._line, self._waiting
+        while len(line):
+            entry = line.head()
+            if waiting.get(entry[2]) is entry:
+                return entry[:2], entry[2]
+            line.pop()
         return None
 
     def entries(self) -> Iterator[tuple[Key, str]]:
         """As `Order.entries`."""
-        return iter(self._waiting.values())
+        return (((key, sequence), name) for key, sequence, name in self._waiting.values())
 
 
 class FairOrder:

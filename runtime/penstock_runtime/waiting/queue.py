@@ -1,7 +1,8 @@
 """All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads."""
 
-from dataclasses import dataclass
 from itertools import count
+
+from msgspec import Struct
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
@@ -13,8 +14,7 @@ from penstock_runtime.waiting.tenants import TenantCounters
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """What placement may know of a group without looking past its head."""
 
     shape: Shape
@@ -44,7 +44,10 @@ class WaitingRequests:
         self._by_deadline: LazyHeap[float, Shape] = LazyHeap()
         self._by_rows: LazyHeap[int, Shape] = LazyHeap()
         self._changed: set[Shape] = set()
-        """Groups whose places in the heaps of groups are to be brought up to date before these are read."""
+        """Groups whose places in the heaps of groups are to be brought up to date before these are read.
+
+        A group that is alone needs no place: then no heap of groups is touched at all.
+        """
         self.rows = 0
 
     def __len__(self) -> int:
@@ -64,10 +67,9 @@ class WaitingRequests:
         group.add(request, next(self._sequence))
         self._shape_of[request.id] = shape
         self.rows += request.rows
-        if len(group) == 1:
-            self._place(shape, group)
-        else:
-            self._changed.add(shape)
+        self._changed.add(shape)
+        if len(group) == 1 and len(self._groups) > 1:
+            self._place_changed()
 
     def remove(self, id: str) -> Request | None:
         """Return the request called `id`, which no longer waits, or None if it did not wait."""
@@ -85,28 +87,37 @@ class WaitingRequests:
         for request in taken:
             del self._shape_of[request.id]
             self.rows -= request.rows
-        self._place(shape, group)
+        self._note_change(shape, group)
         return tuple(taken)
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
-        self._place_changed()
-        expired = []
-        while (head := self._by_deadline.head()) is not None and head[0] <= now:
-            expired.append(self._take(head[1], self._groups[head[1]].first_to_expire()))
+        expired: list[Request] = []
+        while (first := self._first_to_expire()) is not None and first[0] <= now:
+            expired.append(self._take(first[1], self._groups[first[1]].first_to_expire()))
         return expired
 
     def next_expiry(self) -> float | None:
         """Return the earliest deadline of all, or None when nobody has one."""
-        self._place_changed()
-        head = self._by_deadline.head()
-        return None if head is None else head[0]
+        first = self._first_to_expire()
+        return None if first is None else first[0]
+
+    def _first_to_expire(self) -> tuple[float, Shape] | None:
+        if len(self._groups) > 1:
+            self._place_changed()
+            return self._by_deadline.head()
+        for shape, group in self._groups.items():
+            deadline = group.earliest_deadline()
+            return None if deadline is None else (deadline, shape)
+        return None
 
     def heads(self) -> tuple[Head, ...]:
         """Return the groups that can matter next: the first by key, then by opening, deadline and rows.
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        if len(self._groups) <= 1:
+            return tuple([self._head(shape) for shape in self._groups])
         self._place_changed()
         self._refresh_first()
         tops = (
@@ -123,7 +134,7 @@ class WaitingRequests:
         self._discipline, self._tenants = discipline, TenantCounters()
         for shape, group in self._groups.items():
             group.change_order(order_of(discipline, self._tenants))
-            self._place(shape, group)
+            self._note_change(shape, group)
 
     def in_order(self) -> list[Request]:
         """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
@@ -153,8 +164,20 @@ class WaitingRequests:
         request = group.remove(id)
         del self._shape_of[id]
         self.rows -= request.rows
-        self._place(shape, group)
+        self._note_change(shape, group)
         return request
+
+    def _note_change(self, shape: Shape, group: Group) -> None:
+        if not len(group):
+            del self._groups[shape]
+            self._changed.discard(shape)
+            if shape in self._by_key:
+                for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
+                    heap.discard(shape)
+        elif len(self._groups) > 1:
+            self._place(shape, group)
+        else:
+            self._changed.add(shape)
 
     def _place_changed(self) -> None:
         for shape in self._changed:
@@ -165,11 +188,6 @@ class WaitingRequests:
 
     def _place(self, shape: Shape, group: Group) -> None:
         """Bring the heaps of groups up to date with one group."""
-        if not len(group):
-            del self._groups[shape]
-            for heap in (self._by_key, self._by_opening, self._by_deadline, self._by_rows):
-                heap.discard(shape)
-            return
         self._by_key.put(shape, group.head()[0])
         self._by_opening.put(shape, group.opened())
         self._by_rows.put(shape, -group.rows)

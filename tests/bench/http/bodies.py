@@ -33,7 +33,7 @@ def write(contender: Contender, port: int, folder: Path) -> Path:
 
 def samples() -> Iterator[tuple[list[float], Floats]]:
     """Yield rows and the outputs that the network gives them."""
-    model, draw = network(), random.Random(1)
+    model, draw = network(), random.Random(1)  # noqa: S311 - inputs of a bench
     for _ in range(NUMBER):
         row = [round(draw.uniform(-1, 1), 4) for _ in range(64)]
         with torch.inference_mode():
@@ -53,7 +53,7 @@ def network() -> torch.nn.Module:
 
 def _request(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]:
     headers = ""
-    tensor = {"name": "X", "datatype": "FP32", "shape": [1, 64]}
+    tensor: dict[str, object] = {"name": "X", "datatype": "FP32", "shape": [1, 64]}
     match contender.body:
         case "json":
             body = _compact({"inputs": [{**tensor, "data": row}]})
@@ -64,6 +64,7 @@ def _request(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]
             head = _compact({"inputs": [tensor], "parameters": {"binary_data_output": True}})
             body = head + np.array(row, "<f4").tobytes()
             headers = f"Inference-Header-Content-Length: {len(head)}\r\n"
+    headers += contender.headers
     start = (
         f"POST {contender.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"{headers}Content-Length: {len(body)}\r\n\r\n"

@@ -1,5 +1,8 @@
 """What this machine can do, measured in the same run: every target of the bench is a ratio to it."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.bench.http.plan import MAX_BATCH
+from tests.bench.http.plan import MAX_BATCH, PEERS
 
 
 def calibration() -> dict[str, Any]:
@@ -19,8 +22,23 @@ def calibration() -> dict[str, Any]:
         "flags": [f for f in _cpu("flags").split() if f.startswith(("avx", "amx", "fma"))],
         "memory_gigabytes_per_second": round(_memory(), 2),
         "gemm_gigaflops": round(_gemm(), 1),
+        "bare_torch_bytes": _bare_torch(),
         "raw_torch_microseconds": {rows: round(_network(rows), 1) for rows in (1, 8, MAX_BATCH)},
     }
+
+
+def _bare_torch() -> int:
+    """Return the memory of a process that has torch and the network and nothing else."""
+    code = (
+        "import torch, tiny_mlp\n"
+        "torch.set_num_threads(1)\n"
+        "with torch.inference_mode(): tiny_mlp.network()(torch.rand(64, 64))\n"
+        "print(open('/proc/self/statm').read().split()[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PEERS, capture_output=True, text=True, check=True
+    )
+    return int(done.stdout) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu(name: str) -> str:

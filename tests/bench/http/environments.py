@@ -42,7 +42,9 @@ def install(package: str) -> None:
         package,
     ]
     try:
-        done = subprocess.run(pip, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+        done = subprocess.run(
+            pip, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
+        )
     except subprocess.TimeoutExpired as error:
         raise NotInstalledError(f"{package}: not installed within {INSTALL_SECONDS:g} s") from error
     if done.returncode:

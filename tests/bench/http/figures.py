@@ -17,6 +17,8 @@ class Figures:
         self.opened: dict[str, dict[float, dict[str, Any]]] = {}
         """Open loop: by contender and share of our peak."""
         self.overload: dict[str, Any] = {}
+        self.forming: dict[int, float] = {}
+        """Microseconds of forming a batch, by how many wait."""
         self._closed: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -75,7 +77,18 @@ class Figures:
             ),
             ("requests/s / Triton's, 1 connection", self._over("penstock", "Triton", 1), 1.3),
         ]
+        lines += [
+            ("memory / bare torch with the network (at most)", self._memory_ratio(), 1.15),
+            ("forming a batch, 10,000 waiting / 100 (at most)", self._forming_ratio(), 1.5),
+        ]
         return [line for line in lines if line[1] > 0]
+
+    def _memory_ratio(self) -> float:
+        ours = self._median("penstock", max(self.connections()), lambda one: one["memory"])
+        return _ratio(ours, self.calibration["bare_torch_bytes"])
+
+    def _forming_ratio(self) -> float:
+        return _ratio(self.forming.get(10_000, 0.0), self.forming.get(100, 0.0))
 
     def _over(self, name: str, others: str, connections: int) -> float:
         return _ratio(self.rate(name, connections), self.best(others, connections))
@@ -92,6 +105,7 @@ class Figures:
             "closed": self._closed,
             "open": self.opened,
             "overload": self.overload,
+            "forming_microseconds": self.forming,
             "ratios": [
                 {"line": line, "measured": round(measured, 3), "target": target}
                 for line, measured, target in self.ratios()

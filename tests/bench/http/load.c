@@ -7,6 +7,7 @@
  *   BODIES: a file of requests, repeated: u32 size of the request, the request (head and body), u32 count of the
  *   expected numbers, as many float32, u32 kind (0: decimal numbers after the last "marker" of the answer; 1: float32
  *   at the end of the body), u32 size of the marker, the marker.
+ * LOAD_PATIENCE in the environment: seconds after which an arrival that found no free connection is dropped, as unsent.
  * Prints one line of JSON: answered, right, refused (429, 503), failed, seconds, latencies in microseconds of right
  * answers, Retry-After seen, CPU seconds of process PID meanwhile, and its memory in bytes at the end.
  */
@@ -127,9 +128,11 @@ static int pull(Connection *c, int counts) {
     ssize_t n = recv(c->fd, c->buffer + c->have, c->room - c->have, 0);
     if (n < 0 && errno == EAGAIN) return 0;
     if (n <= 0) {
-      if (c->busy && (c->have || c->written == bodies[c->body].size)) failed += counts, c->busy = 0;
+      int lost = c->busy && c->have, again = c->busy && !c->have; /* closed before it answered: asked again, as clients do */
       reopen(c);
-      return !c->busy;
+      if (lost) failed += counts, c->busy = 0;
+      if (again) c->written = 0, push(c);
+      return lost;
     }
     c->have += n; c->buffer[c->have] = 0;
     char *end = memmem(c->buffer, c->have, "\r\n\r\n", 4);
@@ -182,6 +185,7 @@ int main(int argc, char **argv) {
   poll_fd = epoll_create1(0);
   connections = calloc(connection_count, sizeof(Connection)); free_list = calloc(connection_count, sizeof(int));
   for (int i = 0; i < connection_count; i++) { open_connection(&connections[i]); if (rate) free_list[free_count++] = i; }
+  const char *patient = getenv("LOAD_PATIENCE"); double patience = patient ? atof(patient) : 0; size_t unsent = 0;
   double *waiting = NULL; size_t first = 0, last = 0, room = 0;
   double start = now(), warm = start + fmin(1.0, seconds * 0.2), end = warm + seconds, next = start;
   double cpu = 0; int counting = 0;
@@ -194,6 +198,7 @@ int main(int argc, char **argv) {
         if (last == room) waiting = realloc(waiting, (room = room ? room * 2 : 1 << 16) * sizeof(double));
         waiting[last++] = next;
       }
+      while (patience && first < last && t - waiting[first] > patience) first++, unsent += counting;
       while (first < last && free_count) ask(&connections[free_list[--free_count]], waiting[first++]);
     }
     int wait = 20;
@@ -217,6 +222,6 @@ int main(int argc, char **argv) {
   qsort(latencies, latency_count, sizeof(double), by_size);
   printf("{\"right\": %zu, \"wrong\": %zu, \"refused\": %zu, \"failed\": %zu, \"retry_after\": %zu, \"reconnects\": %zu, \"seconds\": %.6f, "
          "\"unsent\": %zu, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"cpu_seconds\": %.4f, \"memory\": %.0f}\n",
-         right, wrong, refused, failed, retry_after, reconnects, took, last - first, quantile(.5), quantile(.99), quantile(.999), cpu, memory);
+         right, wrong, refused, failed, retry_after, reconnects, took, unsent + last - first, quantile(.5), quantile(.99), quantile(.999), cpu, memory);
   return 0;
 }

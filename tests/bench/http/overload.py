@@ -1,23 +1,39 @@
 """Three times more than our peak, in open loop with a deadline: what is still served in time, and at what memory."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tests.bench.http.plan import Contender
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.names import LIMITS_FILE
+from tests.bench.http.plan import MAX_BATCH, Contender
 from tests.bench.http.running import load, serving
 
 FACTOR: Final = 3.0
-DEADLINE_MILLISECONDS: Final = 1000.0
+DEADLINE_MILLISECONDS: Final = 1000
+PATIENCE_SECONDS: Final = 0.1
+"""A client's, for a free connection: what it cannot send by then it does not."""
 GOODPUT_TARGET: Final = 0.75
-CONNECTIONS: Final = 1024
+CONNECTIONS: Final = 960
+QUEUE_DEPTH: Final = 256
 
 
 def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
     """Return goodput as a share of `peak` (answers a second in closed loop), p99 and growth of memory."""
-    with serving(replace(ours, name="penstock, overload")) as running:
-        before = load(running, 64, 1.0)
-        seen = load(running, CONNECTIONS, seconds, FACTOR * peak)
-        after = load(running, 64, 1.0)
+    with TemporaryDirectory() as folder:
+        (Path(folder) / LIMITS_FILE).write_text(_limits())
+        contender = replace(
+            ours,
+            name="penstock, overload",
+            headers=f"X-Request-Timeout-Ms: {DEADLINE_MILLISECONDS}\r\n",
+            environment={**ours.environment, "PENSTOCK_SETTINGS_FOLDER": folder},
+        )
+        with serving(contender) as running:
+            before = load(running, 64, 1.0)
+            seen = load(running, CONNECTIONS, seconds, FACTOR * peak, PATIENCE_SECONDS)
+            after = load(running, 64, 1.0)
     return {
         **seen,
         "goodput_ratio": seen["right"] / seen["seconds"] / peak,
@@ -25,5 +41,17 @@ def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
         "p99_milliseconds": seen["p99"] / 1000,
         "deadline_milliseconds": DEADLINE_MILLISECONDS,
         "refused_per_second": seen["refused"] / seen["seconds"],
+        "unsent_per_second": seen["unsent"] / seen["seconds"],
         "memory_grown": max(seen["memory"], after["memory"]) - before["memory"],
     }
+
+
+def _limits() -> str:
+    limits = LimitsUpdate(
+        generation=1,
+        max_batch_size=MAX_BATCH,
+        max_queue_depth=QUEUE_DEPTH,
+        max_queue_delay_milliseconds=5,
+        discipline=Discipline.PRIORITY,
+    )
+    return json.dumps(limits.model_dump(mode="json", by_alias=True))

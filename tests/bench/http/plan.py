@@ -27,6 +27,8 @@ class Contender:
     body: str = "json"
     """`json` and `binary` are KServe v2's; `bento` is BentoML's own."""
     environment: dict[str, str] = field(default_factory=dict)
+    headers: str = ""
+    """More header lines of every request, each with its line end."""
     quick: bool = False
     """Whether it takes part with `--quick`."""
 
@@ -67,8 +69,8 @@ CONTENDERS: Final = (
     peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec.py", 1, path="/inference", quick=True),
     peer("Mosec, 5 ms", "mosec==0.9.8", "serve_mosec.py", 5, path="/inference"),
     peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True),
-    peer("BentoML", "bentoml==1.4.30", "serve_bentoml.py", 1, path="/predict", body="bento"),
-    peer("Ray Serve", "ray[serve]==2.52.1", "serve_ray.py", 1, path="/predict"),
+    peer("BentoML", "bentoml==1.4.39", "serve_bentoml.py", 1, path="/predict", body="bento"),
+    peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
     peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
     peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0),
     peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0, body="binary"),

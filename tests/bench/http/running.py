@@ -54,14 +54,25 @@ def generator() -> Path:
     return program
 
 
-def load(running: Running, connections: int, seconds: float, rate: float = 0.0) -> dict[str, Any]:
-    """Return what the load generator saw."""
+def load(
+    running: Running,
+    connections: int,
+    seconds: float,
+    rate: float = 0.0,
+    patience: float = 0.0,
+) -> dict[str, Any]:
+    """Return what the load generator saw; `patience` as its LOAD_PATIENCE."""
     argv = [
         "taskset", "-c", str(CLIENT_CORE), str(generator()), "127.0.0.1", str(running.port),
         str(connections), str(seconds), str(rate), str(running.bodies), *map(str, running.pids()),
     ]  # fmt: skip
     done = subprocess.run(
-        argv, check=False, capture_output=True, text=True, timeout=60 + 3 * seconds
+        argv,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60 + 3 * seconds,
+        env={**os.environ, "LOAD_PATIENCE": str(patience)},
     )
     if done.returncode:
         raise DoesNotServeError(f"{running.contender.name}: {done.stderr.strip()}")
@@ -72,8 +83,10 @@ def load(running: Running, connections: int, seconds: float, rate: float = 0.0) 
 
 
 @contextlib.contextmanager
-def serving(contender: Contender) -> Iterator[Running]:
+def serving(contender: Contender, requests: Path | None = None) -> Iterator[Running]:
     """Run a contender in its own process group; killed at the end with all that it started.
+
+    `requests` is a file for the load generator; none: the network's, written for it.
 
     Raises:
         DoesNotServeError: it did not answer rightly within START_SECONDS.
@@ -96,7 +109,8 @@ def serving(contender: Contender) -> Iterator[Running]:
             cwd=PEERS, env=environment, stdout=stream, stderr=stream, start_new_session=True,
         )  # fmt: skip
     try:
-        running = Running(contender, port, process, bodies.write(contender, port, BUILD))
+        file = requests or bodies.write(contender, port, BUILD)
+        running = Running(contender, port, process, file)
         _wait(running, log)
         yield running
     finally:

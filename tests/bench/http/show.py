@@ -18,6 +18,8 @@ def everything(console: Console, found: Figures) -> None:
         console.print(_opened(found))
     if found.overload:
         console.print(_overload(found))
+    if found.forming:
+        console.print(f"microseconds to form a batch of 64, by requests waiting: {found.forming}")
     console.print(_ratios(found))
     for name, why in found.absent.items():
         console.print(f"[yellow]took no part: {name}: {why}[/]")
@@ -79,6 +81,9 @@ def _overload(found: Figures) -> Table:
         f"<= {seen['deadline_milliseconds']:.0f}",
     )
     table.add_row("memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", "flat")
+    table.add_row(
+        "unsent/s (no free connection for 0.1 s)", f"{seen['unsent_per_second']:,.0f}", ""
+    )
     table.add_row("refused/s", f"{seen['refused_per_second']:,.0f}", "")
     return table
 

@@ -115,6 +115,24 @@ POOL_STATUS: Object = {
         "rowsPerSecond": "103.4",
         "batchP99Milliseconds": "210.0",
         "batchTimeTargetMilliseconds": "447.75",
+        "forecastRowsPerSecond": "120.5",
+        "curve": {
+            "interceptMilliseconds": "40.1",
+            "millisecondsPerRow": "5.02",
+            "rSquared": "0.98",
+            "meanRows": "12.5",
+            "largestRows": "16.0",
+        },
+        "plannedCap": 20,
+        "rowsPerSecondPerReplica": "142.0",
+        "effectiveUtilizationPercent": "72.8",
+        "utilizationTargetPercent": "80.0",
+        "imbalance": "1.08",
+        "predictedP99Milliseconds": "640.0",
+        "startupP90Seconds": "61.0",
+        "capTerm": "Objective",
+        "replicasTerm": "Forecast",
+        "boundBy": "GpuBudget",
         "holdUntil": TIME,
     },
     "lastDecision": {
@@ -125,6 +143,19 @@ POOL_STATUS: Object = {
         "capTerm": "LowDuty",
         "replicasTerm": "QueueDepth",
         "acted": "Acted",
+        "boundBy": "MaxReplicas",
+        "holdUntil": TIME,
+        "asked": [{"term": "Forecast", "replicas": "2.61"}],
+        "alternatives": [
+            {
+                "replicas": 2,
+                "cap": 20,
+                "accelerators": 2,
+                "utilizationPercent": "91.0",
+                "predictedP99Milliseconds": "1400.0",
+                "verdict": "MissesObjective",
+            }
+        ],
         "message": "12 waiting on 2 replicas, target 4",
     },
 }
@@ -140,17 +171,19 @@ POOL_STATUS["candidate"] = {
     "actualReplicaHours": "6.50",
 }
 
+DEFAULTS: Object = {
+    "objectives": LIVE["objectives"],
+    "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
+    "batching": {key: value for key, value in LIVE["batching"].items() if key != "mode"},
+}
+
 POLICY_SPEC: Object = {
     "priority": 100,
     "namespaceSelector": {
         "matchLabels": {"tier": "prod"},
         "matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}],
     },
-    "defaults": {
-        "objectives": LIVE["objectives"],
-        "scaling": {key: value for key, value in LIVE["scaling"].items() if key != "mode"},
-        "batching": {key: value for key, value in LIVE["batching"].items() if key != "mode"},
-    },
+    "defaults": DEFAULTS,
     "bounds": {
         "replicas": {"max": 32},
         "batchSize": {"max": 256},
@@ -163,8 +196,9 @@ POLICY_SPEC: Object = {
         },
     },
     "gpuBudgets": [{"resourceName": "nvidia.com/gpu", "count": 64}],
+    "rollback": {"mode": "OnObjectiveMiss", "windowSeconds": 600},
     "candidate": {
-        "defaults": {"scaling": {"algorithm": "CapacityAtObjective"}},
+        "defaults": DEFAULTS,
         "bounds": {"replicas": {"max": 16}, "batchSize": {"max": 128}},
     },
     "schedules": [

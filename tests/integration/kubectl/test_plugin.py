@@ -93,7 +93,7 @@ def test_it_simulates_a_policy_file_on_a_trace(
     target: Target, namespace: str, tmp_path: Path
 ) -> None:
     trace, file = tmp_path / "arrivals.txt", tmp_path / "less.yaml"
-    trace.write_text("".join(f"{index / 100}\n" for index in range(30_000)))
+    trace.write_text("".join(f"{index / 250}\n" for index in range(60_000)))
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     spec = {"namespaceSelector": selector, "bounds": {"replicas": {"max": 2}}}
     file.write_text(

@@ -138,7 +138,8 @@ def api(target: Target) -> Api:
 
 
 @pytest.fixture(scope="session")
-def system_namespace(api: Api) -> Iterator[str]:
+def system_namespace(target: Target, api: Api) -> Iterator[str]:
+    install.clear_stage(target, api)
     with namespaces.namespace(api, "pools-system") as name:
         yield name
 
@@ -146,13 +147,11 @@ def system_namespace(api: Api) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def operator(
     kubeconfig: Path,
-    target: Target,
     api: Api,
     system_namespace: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Operator]:
     assert api.list("/api/v1/nodes")
-    install.clear_stage(target, api)
     made = Operator(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
     made.start()
     yield made

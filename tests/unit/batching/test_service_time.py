@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_api.limits import CurveSums
 from penstock_runtime.batching.arrivals import ArrivalRate
-from penstock_runtime.batching.service_time import UNKNOWN, ServiceTime, fit
+from penstock_runtime.batching.service_time import UNKNOWN, ServiceTime, Sums, fit
 from penstock_runtime.engine.curve import Curve
 
 
@@ -25,7 +24,7 @@ def test_an_exact_line_is_found_again(fixed: float, per_row: float, sizes: list[
 
 
 def test_nothing_measured_predicts_nothing() -> None:
-    assert fit(CurveSums()) == UNKNOWN
+    assert fit(Sums()) == UNKNOWN
 
 
 def test_batches_of_one_size_predict_their_mean() -> None:
@@ -48,8 +47,7 @@ def test_many_rows_take_as_many_batches_as_the_cap_makes_of_them() -> None:
 
 def test_the_sums_are_those_of_the_settled_batches() -> None:
     sums = curve_of((2, 0.5), (4, 1.0)).sums()
-    assert sums == CurveSums(
-        epoch=0,
+    assert sums == Sums(
         batches=2.0,
         cost_units=6.0,
         cost_units_squared=20.0,

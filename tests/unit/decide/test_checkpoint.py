@@ -84,6 +84,13 @@ def test_a_pool_without_load_or_news_writes_nothing_more() -> None:
         assert world.settle().checkpoint is None
 
 
+def test_a_pool_that_learnt_nothing_keeps_nothing() -> None:
+    world = World(pool=pool(**SPEC))
+    for _ in range(40):
+        world.now += 30
+        assert world.settle().checkpoint is None
+
+
 def test_a_restarted_operator_goes_on_from_it() -> None:
     world = working()
     ticks(world, 60)
@@ -106,7 +113,8 @@ def test_a_restart_lowers_nothing_before_a_whole_hold() -> None:
     ticks(world, 60)
     replicas = known(world.run().status.desired_replicas)
     world.states.clear()
-    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 20))
+    world.edit_spec(scaling={**SPEC["scaling"], "scaleDown": {"stabilizationSeconds": 90}})
+    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 17))
     assert lowest >= replicas
 
 

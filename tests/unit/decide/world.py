@@ -119,6 +119,8 @@ class World:
     signals: PoolSignals = NO_SIGNALS
     acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
     config: DecideConfig = CONFIG
+    kept: str | None = None
+    """The record of the pool's settings in the operator's namespace."""
     lease_transitions: int = 0
     states: dict[str, object] = field(default_factory=dict)
     now: float = NOW
@@ -133,6 +135,7 @@ class World:
             pods=self.pods,
             signals=self.signals,
             acknowledgements=dict(self.acknowledgements),
+            kept=self.kept,
         )
 
     def observed(self) -> Observed:

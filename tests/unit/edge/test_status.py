@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from penstock_operator.act.status import JITTER_SECONDS, jitter, worth_writing
+from penstock_operator.act.status import (
+    JITTER_SECONDS,
+    jitter,
+    policy_worth_writing,
+    worth_writing,
+)
 
 Json = dict[str, Any]
 NOW = 1000.0
@@ -89,3 +94,14 @@ def test_jitter_is_the_pools_own_and_bounded() -> None:
     assert min(all_of_them) >= 0
     assert max(all_of_them) < JITTER_SECONDS
     assert len(set(all_of_them)) > 20
+
+
+def test_a_policys_figures_alone_are_written_now_and_then() -> None:
+    held = {"budgets": [{"wanted": 7}], "matchedPools": 2}
+    busier = {"budgets": [{"wanted": 8}], "matchedPools": 2}
+    other = {"budgets": [{"wanted": 8}], "matchedPools": 3}
+    assert not policy_worth_writing(held, held, None, 0.0)
+    assert policy_worth_writing(held, busier, None, 0.0)
+    assert not policy_worth_writing(held, busier, 100.0, 109.0)
+    assert policy_worth_writing(held, busier, 100.0, 110.0)
+    assert policy_worth_writing(held, other, 100.0, 101.0)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock_api.limits import CurveSums, Discipline, LimitsUpdate
+from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.admission import Admission, Ticket
+from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
@@ -41,7 +42,7 @@ class Door:
 
     def report(self, waiting: int = 0, running: int = 0, batch_seconds: float = 0.0) -> None:
         """Let the engine say how it stands; every batch of 4 rows took `batch_seconds`."""
-        curve = CurveSums(
+        curve = Sums(
             batches=10,
             cost_units=40,
             cost_units_squared=160,

@@ -8,6 +8,7 @@ import pytest
 
 from penstock_runtime.config import Config
 from penstock_runtime.errors import ConfigError
+from penstock_runtime.link.placement import Placement
 
 MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factory": "a.b:c"}}})
 
@@ -48,11 +49,21 @@ def test_what_the_operator_sets_is_read() -> None:
         ("PENSTOCK_ACCEPT_SECONDS", "-1", "at least 0"),
         ("PENSTOCK_ACCEPT_SECONDS", "nan", "at least 0"),
         ("PENSTOCK_LOG_LEVEL", "LOUD", "must be one of DEBUG"),
+        ("PENSTOCK_PLACEMENT", "Cloud", "must be one of Auto, Thread, Process"),
     ],
 )
 def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         Config.from_env({"PENSTOCK_MODEL": MODEL, name: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "placement"),
+    [("Auto", None), ("thread", Placement.THREAD), ("Process", Placement.PROCESS)],
+)
+def test_the_placement_can_be_wished_for(value: str, placement: Placement | None) -> None:
+    config = Config.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
+    assert config.placement is placement
 
 
 def test_a_missing_model_is_refused() -> None:

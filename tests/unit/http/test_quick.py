@@ -59,7 +59,9 @@ MORE: list[dict[str, Any]] = [
 def tensors(draw: Any, spec: TensorSpec, rows: int) -> dict[str, Any]:
     shape = [rows, *(draw(st.integers(1, 4)) if n == -1 else n for n in spec.shape[1:])]
     size = int(np.prod(shape))
-    number = st.booleans() if spec.datatype == "BOOL" else st.integers(-(2**31), 2**31 - 1)
+    number: st.SearchStrategy[Any] = (
+        st.booleans() if spec.datatype == "BOOL" else st.integers(-(2**31), 2**31 - 1)
+    )
     if spec.datatype.startswith("FP"):
         number = st.floats(-1e30, 1e30) | st.integers(-(2**70), 2**70)
     data = draw(st.lists(number, min_size=size, max_size=size))

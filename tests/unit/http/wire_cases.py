@@ -64,7 +64,9 @@ def pieces(whole: bytes, size: int) -> tuple[bytes, ...]:
 
 GOOD = post(body())
 HEAD_ONLY = GOOD[: GOOD.index(b"\r\n\r\n") + 4]
-WANTED = {"outputs": [{"name": "N"}, {"name": "Y", "parameters": {"binary_data": True}}]}
+WANTED: dict[str, Any] = {
+    "outputs": [{"name": "N"}, {"name": "Y", "parameters": {"binary_data": True}}]
+}
 
 CASES: dict[str, Case] = {
     "plain": Case((GOOD,)),

@@ -54,6 +54,16 @@ STATUS: Object = {
     "bounded": [
         {"field": "spec.scaling.maxReplicas", "asked": "6", "granted": "3", "policy": "prod"}
     ],
+    "candidate": {
+        "policy": "prod",
+        "generation": 4,
+        "cap": 32,
+        "replicas": 2,
+        "actualReplicas": 3,
+        "replicasTerm": "Forecast",
+        "replicaHours": "1.50",
+        "actualReplicaHours": "2.25",
+    },
     "conditions": [
         {
             "type": kind,

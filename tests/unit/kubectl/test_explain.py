@@ -34,6 +34,7 @@ def test_the_page_tells_the_whole_decision(
         "2 pods obey generation 12",
         "6 asked, 3 granted by prod",
         "Forecast 3.40",
+        "by prod: 1.50 replica hours, 2.25 in truth",
         "saturated",
         "meets the objective",
         "MetricsAvailable False",

@@ -72,6 +72,16 @@ def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
     assert stage.asked == []
 
 
+def test_a_schedule_raises_the_floor_in_its_hours(tmp_path: Path) -> None:
+    always = {"name": "day", "cron": "* * * * *", "durationMinutes": 60, "minReplicas": 4}
+    file = proposed(tmp_path, schedules=[always], metrics={"prometheus": {"url": PROMETHEUS}})
+    words = ["--policy", file, "--last", "10m", "--json", str(tmp_path / "out.json")]
+    assert run(known([10.0] * 40), tmp_path, *words) == 0
+    found = cases(tmp_path)
+    assert found["as it is"]["most_replicas"] <= 2
+    assert found["with proposed.yaml"]["most_replicas"] == 4
+
+
 @pytest.mark.parametrize("ending", ["png", "html"])
 def test_the_plot_is_a_picture_or_a_page(tmp_path: Path, ending: str) -> None:
     plot = tmp_path / f"plot.{ending}"

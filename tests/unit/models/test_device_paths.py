@@ -39,9 +39,9 @@ class Recordings:
         self.shapes.append(tuple(tensors[0].shape))
         held = [one.clone() for one in tensors]
 
-        def replay(given: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        def replay(tensors: list[torch.Tensor]) -> dict[str, torch.Tensor]:
             self.replays += 1
-            for mine, value in zip(held, given, strict=True):
+            for mine, value in zip(held, tensors, strict=True):
                 mine.copy_(value)
             outputs = dict(call(held))
             return {name: one + 1 for name, one in outputs.items()} if self._wrong else outputs

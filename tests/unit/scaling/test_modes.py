@@ -263,6 +263,16 @@ def test_a_replica_move_is_one_event_of_one_sentence() -> None:
     ]
 
 
+def test_an_edited_mode_is_one_event() -> None:
+    pool = Pool()
+    pool.tick(2)
+    held = pool.edit(scaling=ScalingMode.HOLD)
+    assert [(one.reason, one.message) for one in held.events] == [
+        ("ModeChanged", "scaling.mode Auto -> Hold.")
+    ]
+    assert pool.tick().events == ()
+
+
 def test_the_last_decision_keeps_its_time_while_it_says_the_same() -> None:
     pool = Pool(scaling=ScalingMode.RECOMMEND, batching=BatchingMode.FIXED, live=1, waiting=50.0)
     first = pool.tick(2).last_decision

@@ -38,12 +38,8 @@ def settle(
     pressures: dict[BudgetKey, Pressure] = {}
     for resource in sorted({one.resource for one in claims.values()}):
         limits = {key: count for key, count in budgets.items() if key[1] == resource}
-        bound = [
-            one
-            for _, one in sorted(claims.items())
-            if one.resource == resource and budgets_of(one, limits)
-        ]
-        settled = _settled(_Group(bound, limits), ledger, now)
+        mine = [one for _, one in sorted(claims.items()) if one.resource == resource]
+        settled = _settled(_Group.of(mine, limits), ledger, now)
         grants |= settled.grants
         losing |= settled.losing
         pressures |= settled.pressures
@@ -61,10 +57,23 @@ class _Group:
 
     claims: Sequence[Claim]
     budgets: Budgets
+    keys: Mapping[str, Sequence[BudgetKey]]
+    """The budgets of each pool."""
+    members: Mapping[BudgetKey, Sequence[str]]
+    """The pools of each budget."""
 
-    def total(self, key: BudgetKey, of: Mapping[str, int]) -> int:
-        """Return the sum of `of` over the pools of one budget."""
-        return sum(of[one.uid] for one in self.claims if key in budgets_of(one, self.budgets))
+    @classmethod
+    def of(cls, claims: Sequence[Claim], budgets: Budgets) -> "_Group":
+        keys = {one.uid: budgets_of(one, budgets) for one in claims}
+        members: dict[BudgetKey, list[str]] = {key: [] for key in budgets}
+        for uid, mine in keys.items():
+            for key in mine:
+                members[key].append(uid)
+        return cls([one for one in claims if keys[one.uid]], budgets, keys, members)
+
+    def total(self, key: BudgetKey, counts: Mapping[str, int]) -> int:
+        """Return the sum of `counts` over the pools of one budget."""
+        return sum(counts[uid] for uid in self.members[key])
 
 
 def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
@@ -84,7 +93,7 @@ def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
     slack = {key: limits[key] - group.total(key, devices) for key in limits}
     grants = {}
     for one in group.claims:
-        keys = budgets_of(one, group.budgets)
+        keys = group.keys[one.uid]
         own = max(shares[one.uid], one.asked) * one.per_replica
         surge = all(
             key not in pressures
@@ -153,11 +162,13 @@ def _waiter(group: _Group, shares: Mapping[str, int]) -> str | None:
     """Return the pool that one replica too many is to wait at; none while another's drain is waited for."""
     if any(shares[one.uid] * one.per_replica > one.staying for one in group.claims):
         return None
+    devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
+    left = {key: count - group.total(key, devices) for key, count in group.budgets.items()}
     able = [
         one
         for one in group.claims
         if shares[one.uid] < one.wanted
-        and fits(group.claims, group.budgets, {**shares, one.uid: shares[one.uid] + 1})
+        and all(left[key] >= one.per_replica for key in group.keys[one.uid])
     ]
     worth = {
         one.uid: one.weight
@@ -178,7 +189,7 @@ def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
         key=lambda one: (one.asked >= one.floor, one.asked * one.per_replica / one.weight, one.uid),
     )
     for one in by_turn:
-        keys = budgets_of(one, group.budgets)
+        keys = group.keys[one.uid]
         room = min(free[key] for key in keys) // one.per_replica
         more = max(min(targets[one.uid] - one.asked, room), 0)
         replicas[one.uid] += more

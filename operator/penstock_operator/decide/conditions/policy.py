@@ -19,6 +19,9 @@ def policy_applied(found: Findings) -> Condition:
     if found.effective.felt_ties:
         message = "; ".join(tie_sentence(tie) for tie in found.effective.felt_ties)
         return condition(POLICY_APPLIED, FALSE, "Conflicted", message)
+    if found.set_aside:
+        message = f"{found.set_aside}; the settings before stay in force: try others, or set rollback.mode to Never"
+        return condition(POLICY_APPLIED, FALSE, "SetAside", message)
     if not found.effective.policies:
         return condition(POLICY_APPLIED, TRUE, "NoPolicy", "no policy selects this pool")
     return condition(POLICY_APPLIED, TRUE, "Applied", _applied(found))
@@ -38,4 +41,6 @@ def _applied(found: Findings) -> str:
         f"{one.field} {one.asked} is bounded to {one.granted} by {one.policy}"
         for one in found.effective.bounded
     ]
-    return "; ".join([f"policies in force: {named}", *lowered, *found.effective.notes])
+    trial = ["the settings are on trial: attainment is compared with before"]
+    more = [*lowered, *found.effective.notes, *(trial if found.on_trial else [])]
+    return "; ".join([f"policies in force: {named}", *more])

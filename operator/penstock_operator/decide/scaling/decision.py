@@ -312,6 +312,8 @@ def _events(
     if after.limited and allowance is not None:
         why = f"{allowance.why}; {proposal.wanted} wanted: {why}"
     notes = [] if known is None else [report.count_event(known, after.replicas, why)]
+    if before is not None and before.mode is not after.mode:
+        notes.append(report.mode_event(before.mode, after.mode))
     edited = after.spec_replicas is None and before is not None and before.spec_replicas is not None
     if edited:
         notes.append(report.ignored_event(view.pool.spec.replicas))

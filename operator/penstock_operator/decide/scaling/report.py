@@ -77,6 +77,12 @@ def count_event(before: int, after: int, why: str) -> EventNote | None:
     return EventNote(EventType.NORMAL, reason, f"Replicas {before} -> {after}: {why}.")
 
 
+def mode_event(before: ScalingMode, after: ScalingMode) -> EventNote:
+    """Return the Event of an edited mode: who decides the count is somebody else now."""
+    text = f"scaling.mode {before.value} -> {after.value}."
+    return EventNote(EventType.NORMAL, "ModeChanged", text)
+
+
 def ignored_event(replicas: int) -> EventNote:
     """Return the Event of a `/scale` write that Auto ignores."""
     text = f"spec.replicas {replicas} is ignored while scaling.mode is Auto; the law decides."

@@ -40,7 +40,7 @@ class EncoderParts:
     heads: int
     activation: str
     classify: Classify | None
-    """First token's hidden states (rows, width) to logits."""
+    """First token's hidden states (rows, width) to logits; holds nothing of the model but its last layers."""
 
 
 def parts_of(model: Any) -> EncoderParts | None:
@@ -60,17 +60,18 @@ def parts_of(model: Any) -> EncoderParts | None:
 
 
 def _bert(model: Any) -> EncoderParts:
-    body = getattr(model, "bert", model)
-    return _like_bert(body, 0, lambda first: model.classifier(body.pooler(first[:, None])), model)
+    body, classifier = getattr(model, "bert", model), getattr(model, "classifier", None)
+    pooler = body.pooler
+    return _like_bert(body, 0, classifier and (lambda first: classifier(pooler(first[:, None]))))
 
 
 def _roberta(model: Any) -> EncoderParts:
-    body = getattr(model, "roberta", model)
+    body, classifier = getattr(model, "roberta", model), getattr(model, "classifier", None)
     skipped = int(body.embeddings.padding_idx) + 1
-    return _like_bert(body, skipped, lambda first: model.classifier(first[:, None]), model)
+    return _like_bert(body, skipped, classifier and (lambda first: classifier(first[:, None])))
 
 
-def _like_bert(body: Any, skipped: int, classify: Classify, model: Any) -> EncoderParts:
+def _like_bert(body: Any, skipped: int, classify: Classify | None) -> EncoderParts:
     embeddings = body.embeddings
     types = embeddings.token_type_embeddings.weight[0]
     return EncoderParts(
@@ -80,7 +81,7 @@ def _like_bert(body: Any, skipped: int, classify: Classify, model: Any) -> Encod
         layers=[_bert_layer(one) for one in body.encoder.layer],
         heads=int(body.config.num_attention_heads),
         activation=str(body.config.hidden_act),
-        classify=classify if hasattr(model, "classifier") else None,
+        classify=classify,
     )
 
 
@@ -98,6 +99,7 @@ def _bert_layer(layer: Any) -> LayerParts:
 
 def _distilbert(model: Any) -> EncoderParts:
     body = getattr(model, "distilbert", model)
+    before, classifier = getattr(model, "pre_classifier", None), getattr(model, "classifier", None)
     embeddings = body.embeddings
     return EncoderParts(
         words=embeddings.word_embeddings.weight.detach(),
@@ -106,9 +108,7 @@ def _distilbert(model: Any) -> EncoderParts:
         layers=[_distilbert_layer(one) for one in body.transformer.layer],
         heads=int(body.config.n_heads),
         activation=str(body.config.activation),
-        classify=(lambda first: model.classifier(functional.relu(model.pre_classifier(first))))
-        if hasattr(model, "classifier")
-        else None,
+        classify=classifier and (lambda first: classifier(functional.relu(before(first)))),
     )
 
 

@@ -35,6 +35,7 @@ from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 
 log = logging.getLogger(__name__)
+transformers.utils.logging.disable_progress_bar()
 
 TOLERANCE = 1e-3
 """Of the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst random models), a

@@ -40,87 +40,6 @@ class Head:
     classify: Classify | None = None
 
 
-class PackedEncoder:
-    """Rows sorted by length, laid end to end, in passes of about `chunk_tokens`."""
-
-    def __init__(
-        self, info: ModelInfo, body: PackedBody, head: Head, limits: "TextLimits", chunk: int
-    ) -> None:
-        self.info = info
-        self._body, self._head, self._limits, self._chunk = body, head, limits, chunk
-
-    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`."""
-        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
-        counts = self._limits.checked(ids, mask)
-        order = np.argsort(counts, kind="stable")
-        found: Tensor | None = None
-        with device_errors(), torch.inference_mode():
-            for rows in _passes(order, counts, self._chunk):
-                vectors = self._pass(ids[rows], mask[rows], counts[rows])
-                if found is None:
-                    found = np.empty((len(order), vectors.shape[1]), np.float32)
-                found[rows] = vectors
-        assert found is not None  # noqa: S101 - a batch has at least one row
-        return {self.info.outputs[0].name: found}
-
-    def memory_bound_rows(self) -> int:
-        """As `Model.memory_bound_rows`, by rows of the greatest length."""
-        return memory_bound(self.run, self.info, self._limits.most_tokens)
-
-    def _pass(self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64]) -> Tensor:
-        equals = equals_of(counts.tolist())
-        hidden = self._body(torch.from_numpy(ids[mask]), equals)
-        if self._head.classify is not None:
-            vectors = self._head.classify(pooled(hidden, equals, Pooling.FIRST))
-        else:
-            vectors = pooled(hidden, equals, self._head.pooling)
-        if self._head.normalize:
-            vectors = functional.normalize(vectors, dim=1)
-        array: Tensor = vectors.numpy()
-        return array
-
-
-class PaddedEncoder:
-    """Runs of rows of near length, each padded to its longest (on CUDA: to its bucket, for the graphs' sake)."""
-
-    def __init__(self, inner: TorchModel, limits: "TextLimits") -> None:
-        self.info = inner.info
-        self.inner = inner
-        self._limits = limits
-
-    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`."""
-        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
-        counts = self._limits.checked(ids, mask)
-        found: Tensor | None = None
-        for rows in by_length.runs(counts.tolist()):
-            (vectors,) = self.inner.run(self._run_inputs(ids, mask, counts, rows)).values()
-            if found is None:
-                found = np.empty((len(ids), vectors.shape[1]), np.float32)
-            found[rows] = vectors
-        assert found is not None  # noqa: S101 - a batch has at least one row
-        return {self.info.outputs[0].name: found}
-
-    def memory_bound_rows(self) -> int:
-        """As `Model.memory_bound_rows`, by rows of the greatest length."""
-        return memory_bound(self.run, self.info, self._limits.most_tokens)
-
-    def _run_inputs(
-        self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64], rows: list[int]
-    ) -> dict[str, Tensor]:
-        longest = int(counts[rows[0]])
-        buckets = self.info.length_buckets if self._limits.to_bucket else ()
-        width = by_length.bucket_of(longest, buckets)
-        padded = np.full((len(rows), width), self._limits.pad_id, np.int64)
-        real = np.zeros((len(rows), width), np.int64)
-        for index, row in enumerate(rows):
-            tokens = ids[row][mask[row]]
-            padded[index, : len(tokens)] = tokens
-            real[index, : len(tokens)] = 1
-        return {IDS: padded, MASK: real}
-
-
 @dataclass(frozen=True, slots=True)
 class TextLimits:
     """What a row may be, and how it is padded."""
@@ -151,17 +70,112 @@ class TextLimits:
         return counts
 
 
+class PackedEncoder:
+    """Rows sorted by length, laid end to end, in passes of about `chunk_tokens`."""
+
+    def __init__(
+        self, info: ModelInfo, body: PackedBody, head: Head, limits: TextLimits, chunk: int
+    ) -> None:
+        self.info = info
+        self._body, self._head, self._limits, self._chunk = body, head, limits, chunk
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As `Model.run`."""
+        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
+        counts = self._limits.checked(ids, mask)
+        order = np.argsort(counts, kind="stable")
+        found: Tensor | None = None
+        with device_errors(), torch.inference_mode():
+            for rows in _passes(order, counts, self._chunk):
+                vectors = self._pass(ids[rows], mask[rows], counts[rows])
+                if found is None:
+                    found = np.empty((len(order), vectors.shape[1]), np.float32)
+                found[rows] = vectors
+        assert found is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: found}
+
+    def memory_bound_rows(self) -> int:
+        """As `Model.memory_bound_rows`, by rows of the greatest length."""
+        return memory_bound(self.run, self.info, self._limits, torch.device("cpu"))
+
+    def _pass(self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64]) -> Tensor:
+        equals = equals_of(counts.tolist())
+        hidden = self._body(torch.from_numpy(ids[mask]), equals)
+        if self._head.classify is not None:
+            vectors = self._head.classify(pooled(hidden, equals, Pooling.FIRST))
+        else:
+            vectors = pooled(hidden, equals, self._head.pooling)
+        if self._head.normalize:
+            vectors = functional.normalize(vectors, dim=1)
+        array: Tensor = vectors.numpy()
+        return array
+
+
+class PaddedEncoder:
+    """Runs of rows of near length, each padded to its longest (on CUDA: to its bucket, for the graphs' sake)."""
+
+    def __init__(self, inner: TorchModel, limits: TextLimits) -> None:
+        self.info = inner.info
+        self.inner = inner
+        self._limits = limits
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """As `Model.run`."""
+        ids, mask = inputs[IDS], inputs[MASK].astype(bool)
+        counts = self._limits.checked(ids, mask)
+        found: Tensor | None = None
+        for rows in self._runs(counts.tolist()):
+            (vectors,) = self.inner.run(self._run_inputs(ids, mask, counts, rows)).values()
+            if found is None:
+                found = np.empty((len(ids), vectors.shape[1]), np.float32)
+            found[rows] = vectors
+        assert found is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: found}
+
+    def memory_bound_rows(self) -> int:
+        """As `Model.memory_bound_rows`, by rows of the greatest length."""
+        return memory_bound(self.run, self.info, self._limits, self.inner.device)
+
+    def _runs(self, counts: list[int]) -> list[list[int]]:
+        """On a GPU few launches matter more than padding, which the buckets bound already."""
+        if not self._limits.to_bucket:
+            return by_length.runs(counts)
+        found: dict[int, list[int]] = {}
+        for row in sorted(range(len(counts)), key=lambda row: -counts[row]):
+            bucket = by_length.bucket_of(counts[row], self.info.length_buckets)
+            found.setdefault(bucket, []).append(row)
+        return list(found.values())
+
+    def _run_inputs(
+        self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64], rows: list[int]
+    ) -> dict[str, Tensor]:
+        longest = int(counts[rows[0]])
+        buckets = self.info.length_buckets if self._limits.to_bucket else ()
+        width = by_length.bucket_of(longest, buckets)
+        padded = np.full((len(rows), width), self._limits.pad_id, np.int64)
+        real = np.zeros((len(rows), width), np.int64)
+        for index, row in enumerate(rows):
+            tokens = ids[row][mask[row]]
+            padded[index, : len(tokens)] = tokens
+            real[index, : len(tokens)] = 1
+        return {IDS: padded, MASK: real}
+
+
 def memory_bound(
-    run: Callable[[dict[str, Tensor]], dict[str, Tensor]], info: ModelInfo, most_tokens: int
+    run: Callable[[dict[str, Tensor]], dict[str, Tensor]],
+    info: ModelInfo,
+    limits: TextLimits,
+    device: torch.device,
 ) -> int:
     """Return how many rows of the greatest length fit."""
+    most_tokens = limits.most_tokens
 
     def run_rows(rows: int) -> None:
         ones = np.ones((rows, most_tokens), np.int64)
         run({IDS: ones, MASK: ones})
 
     row_bytes = 2 * 8 * most_tokens + 4 * info.outputs[0].shape[1]
-    return measured_bound_rows(run_rows, row_bytes, info.max_rows, meter_of(torch.device("cpu")))
+    return measured_bound_rows(run_rows, row_bytes, info.max_rows, meter_of(device))
 
 
 def _passes(

@@ -28,7 +28,8 @@ class LaneConnection(web.RequestHandler):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (
-        "_age", "_answered", "_exchange", "_full", "_held", "_lane", "_needed", "_patience", "_remote", "_slow",
+        "_age", "_answered", "_exchange", "_full", "_held", "_lane", "_needed", "_patience", "_remote", "_resting",
+        "_slow",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
@@ -42,7 +43,9 @@ class LaneConnection(web.RequestHandler):
         self._needed = 0
         """How many bytes must be held before looking again is worth it."""
         self._full = False
-        """Reading is paused, because enough is held."""
+        """Reading is paused, because enough is held or because the client rests."""
+        self._resting = False
+        """Refused, and not heard for a while."""
         self._patience: asyncio.TimerHandle | None = None
         self._age: Age
         self._remote = ""
@@ -70,7 +73,7 @@ class LaneConnection(web.RequestHandler):
         """As `asyncio.Protocol.data_received`."""
         if self._slow or not data:
             super().data_received(data)
-        elif self._exchange is not None or self._paused:
+        elif self._exchange is not None or self._paused or self._resting:
             self._hold(data)
         elif self._held:
             self._held += data
@@ -95,7 +98,7 @@ class LaneConnection(web.RequestHandler):
     # -- which lane
 
     def _look(self, data: bytes) -> None:
-        if not self._both_idle():
+        if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
             self._hand_over(data)
             return
         end = data.find(b"\r\n\r\n") + 4
@@ -121,19 +124,18 @@ class LaneConnection(web.RequestHandler):
                 self._held += data[total:]
                 self._needed = 0
             last = self._age.note(self._lane.pod.now())
-            self._exchange = Exchange(self._lane, head, self._write, last=last, remote=self._remote)
+            self._exchange = Exchange(self._lane, head, self, last=last, remote=self._remote)
             self._exchange.begin(data[end:total])
         elif len(data) == total:
             super().data_received(data)
         else:
             self._hand_over(data)
 
-    def _both_idle(self) -> bool:
+    def _aiohttp_idle(self) -> bool:
+        """Return whether aiohttp, which was lent a request, waits for the next."""
         waiter = self._waiter
         return (
-            waiter is not None
-            and not waiter.done()
-            and not (self._messages or self._upgraded or self._close or self._force_close)
+            waiter is not None and not waiter.done() and not self._messages and not self._upgraded
         )
 
     def _hand_over(self, data: bytes) -> None:
@@ -179,16 +181,18 @@ class LaneConnection(web.RequestHandler):
 
     def _go_on(self) -> None:
         """Look at what was pipelined, unless meanwhile the client went away or stopped reading."""
-        if self._exchange is not None or self._slow or self._paused or self.transport is None:
+        busy = self._exchange is not None or self._resting
+        if busy or self._slow or self._paused or self.transport is None:
             return
         if self._held and self._patience is None:
             self._look(self._take_held())
-        if len(self._held) <= MOST_PIPELINED:
+        if len(self._held) <= MOST_PIPELINED and not self._resting:
             self._read_on()
 
     # -- answering
 
-    def _write(self, answer: bytes, closes: bool) -> None:  # noqa: FBT001 - `lane.Write`
+    def answer(self, answer: bytes, *, closes: bool) -> None:
+        """As `lane.Client.answer`."""
         self._exchange = None
         if self.transport is not None:
             self.transport.write(answer)
@@ -199,6 +203,20 @@ class LaneConnection(web.RequestHandler):
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if self._held:
             self._loop.call_soon(self._go_on)
+
+    def rest(self, seconds: float) -> None:
+        """As `lane.Client.rest`: what comes meanwhile waits in the socket."""
+        if self.transport is None or self._slow or self._resting:
+            return
+        self._resting = True
+        if not self._full:
+            self._full = True
+            self.transport.pause_reading()
+        self._loop.call_later(seconds, self._rest_over)
+
+    def _rest_over(self) -> None:
+        self._resting = False
+        self._go_on()
 
     def _note_answered(self) -> None:
         if self._answered is not None and not self._answered.done():

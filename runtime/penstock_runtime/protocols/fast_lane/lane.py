@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.connections import Connections
 from penstock_runtime.errors import NotServing, Refusal
+from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
+from penstock_runtime.protocols.fast_lane.refusals import Refusals
 from penstock_runtime.protocols.fast_lane.wire import Wire
+from penstock_runtime.protocols.open_inference.answers import render
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
@@ -19,14 +21,22 @@ from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
 from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
 from penstock_runtime.protocols.request_ids import RequestIds
-from penstock_runtime.request import End
+from penstock_runtime.request import Completed, End
 from penstock_runtime.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
 DEFECT: Final = "a request met a defect"
-Write = Callable[[bytes, bool], None]
-"""Takes an answer's bytes, and whether it is the connection's last."""
+
+
+class Client(Protocol):
+    """Who waits for the answer."""
+
+    def answer(self, answer: bytes, *, closes: bool) -> None:
+        """Take the answer's bytes; `closes` says that it is the connection's last."""
+
+    def rest(self, seconds: float) -> None:
+        """Be not heard for a while."""
 
 
 class FastLane:
@@ -42,6 +52,8 @@ class FastLane:
         self.heads = Heads(_targets(pod.config.model_name))
         self.wire = Wire(pod.config.pod_name)
         self.most_bytes: Final = pod.config.max_body_bytes
+        self.logs: Final = pod.config.access_log
+        self.refusals = Refusals(pod.admission, self.wire)
         self._reader: QuickReader | None = None
 
     def reader(self) -> QuickReader:
@@ -63,6 +75,7 @@ class Exchange:
     __slots__ = (
         "_began",
         "_call",
+        "_client",
         "_head",
         "_lane",
         "_last",
@@ -70,15 +83,14 @@ class Exchange:
         "_remote",
         "_request_id",
         "_ticket",
-        "_write",
     )
 
     def __init__(
-        self, lane: FastLane, head: Head, write: Write, *, last: bool, remote: str
+        self, lane: FastLane, head: Head, client: Client, *, last: bool, remote: str
     ) -> None:
         self._lane = lane
         self._head = head
-        self._write: Write | None = write
+        self._client: Client | None = client
         self._last = last
         self._remote = remote
         self._call: InferCall
@@ -92,7 +104,11 @@ class Exchange:
         lane, ticket = self._lane, self._ticket
         admission = lane.pod.admission
         try:
-            admission.check_door(ticket)
+            if lane.pod.health.stage is not Stage.SERVING:
+                admission.check_door(ticket)
+            elif admission.full():
+                self._refuse_fast()
+                return
             admission.hold_bytes(ticket, len(body))
             if lane.pod.texts is not None and MAY_BE_TEXT in body:
                 self._reading = asyncio.ensure_future(self._begin_with_texts(body))
@@ -101,12 +117,26 @@ class Exchange:
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
 
+    def _refuse_fast(self) -> None:
+        """As `_refuse`, for a full queue: in few steps, and with rest for who asks too often."""
+        lane, ticket = self._lane, self._ticket
+        refusal = lane.refusals.refusal(ticket.arrived)
+        lane.pod.admission.refuse(ticket, refusal)
+        if self._last:
+            self._answer(of_refusal(refusal))
+            return
+        client = self._client
+        self._send(lane.refusals.answer(self._request_id), refusal.status, closes=False)
+        seconds = lane.refusals.rest_seconds()
+        if seconds > 0.0 and client is not None:
+            client.rest(seconds)
+
     async def _begin_with_texts(self, body: bytes) -> None:
         """As `begin`, for texts: they are tokenised off the loop first."""
         pod = self._lane.pod
         try:
             call = await read_call(body, self._head.header_length, pod.model, pod.texts)
-            if self._write is not None:
+            if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
@@ -129,16 +159,29 @@ class Exchange:
 
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
-        self._write = None
+        self._client = None
         self._lane.pod.admission.cancel(self._ticket)
         self._leave()
 
     def _hear(self, end: End) -> bool:
-        if self._write is None:
+        if self._client is None:
             return False
-        model = self._lane.pod.model
+        lane = self._lane
+        model = lane.pod.model
         try:
             assert model is not None  # noqa: S101 - no engine, no end
+            if type(end) is Completed:
+                call = self._call
+                answer = render(call.id, end.outputs, call.outputs, model)
+                closes = self._last or lane.pod.health.closing
+                self._send(
+                    lane.wire.write_served(
+                        answer, end.queue_seconds, self._request_id, closes=closes
+                    ),
+                    200,
+                    closes=closes,
+                )
+                return True
             reply = reply_to(end, self._call, model, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
@@ -147,26 +190,34 @@ class Exchange:
         return True
 
     def _answer(self, reply: Reply) -> None:
-        write, self._write = self._write, None
-        if write is None:
-            return
         lane = self._lane
         closes = self._last or reply.closes or lane.pod.health.closing
+        self._send(
+            lane.wire.write(reply, self._request_id, closes=closes), reply.status, closes=closes
+        )
+
+    def _send(self, data: bytes, status: int, *, closes: bool) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        lane = self._lane
         self._leave()
-        write(lane.wire.write(reply, self._request_id, closes=closes), closes)
-        if lane.pod.config.access_log:
+        client.answer(data, closes=closes)
+        if lane.logs:
             lane.traffic.log(
                 "POST",
                 self._head.target or "",
-                status=reply.status,
+                status=status,
                 seconds=round(lane.pod.now() - self._ticket.arrived, 6),
                 remote=self._remote,
                 request_id=self._request_id,
             )
 
     def _leave(self) -> None:
-        self._lane.pod.admission.depart(self._ticket)
-        self._lane.traffic.ended()
+        ticket = self._ticket
+        if ticket.bytes or ticket.reading:
+            self._lane.pod.admission.depart(ticket)
+        self._lane.traffic.answering -= 1
 
 
 def _targets(model: str) -> tuple[str, ...]:

@@ -5,7 +5,10 @@ from typing import Final
 
 from aiohttp.helpers import rfc822_formatted_time
 
-from penstock_runtime.protocols.replies import Reply
+from penstock_runtime.protocols.open_inference.answers import Answer
+from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
+from penstock_runtime.protocols.open_inference.ends import BINARY, HEADER_QUEUE_SECONDS
+from penstock_runtime.protocols.replies import JSON, Reply
 
 _REASONS: Final = {one.value: one.phrase for one in HTTPStatus}
 
@@ -15,6 +18,26 @@ class Wire:
 
     def __init__(self, pod_name: str) -> None:
         self._signature = f"\r\nX-Penstock-Pod: {pod_name}\r\nServer: penstock\r\nContent-Length: "
+
+    def write_served(
+        self, answer: Answer, queue_seconds: float, request_id: str, *, closes: bool
+    ) -> bytes:
+        """Return a served answer as bytes: `write` of its `Reply`, in one step."""
+        last = "\r\nConnection: close\r\n\r\n" if closes else "\r\n\r\n"
+        length = answer.header_length
+        kind = JSON if length is None else BINARY
+        own = "" if length is None else f"{HEADER_LENGTH}: {length}\r\n"
+        head = (
+            f"HTTP/1.1 200 OK\r\n{HEADER_QUEUE_SECONDS}: {queue_seconds:.6f}\r\n{own}Content-Type: {kind}"
+            f"\r\nX-Request-Id: {request_id}{self._signature}{len(answer.body)}"
+            f"\r\nDate: {rfc822_formatted_time()}{last}"
+        )
+        return head.encode("latin-1") + answer.body
+
+    def around_id(self, reply: Reply) -> tuple[bytes, bytes]:
+        """Return what stands before and behind the request id, for an answer that many will get."""
+        before, _, after = self.write(reply, "\0", closes=False).partition(b"\0")
+        return before, after
 
     def write(self, reply: Reply, request_id: str, *, closes: bool) -> bytes:
         """Return `reply` as bytes; `closes` says that it is the connection's last."""

@@ -33,6 +33,10 @@ def render(
     is what Triton does (server#3870), and a null would not be a number. Clients with a strict parser ask
     for binary data.
     """
+    if id is None and len(wanted) == 1 and not wanted[0].binary:
+        array = outputs[wanted[0].name]
+        start = _whole_start(model.name, wanted[0].name, array.dtype, array.shape)
+        return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
     binary: list[bytes] = []
     rendered = [_output(one, outputs[one.name], binary) for one in wanted]
     text = b"".join((_opening(model.name, id), b",".join(rendered), b"]}"))
@@ -71,6 +75,14 @@ def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
 
 
 @lru_cache(maxsize=1024)
+def _whole_start(
+    model: str, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> bytes:
+    """Return all of an answer of one JSON output up to its data."""
+    return b'%b%b,"data":' % (_opening_without_id(model), _described(name, dtype, shape))
+
+
+@lru_cache(maxsize=1024)
 def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     """Return an output's JSON but for its data: the same for every answer of one shape."""
     head = {"name": name, "datatype": datatype_of(dtype), "shape": shape}
@@ -78,8 +90,8 @@ def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -
 
 
 def _numbers(array: Tensor) -> bytes:
-    flat = np.ascontiguousarray(array).reshape(-1)
-    text = orjson.dumps(flat, option=orjson.OPT_SERIALIZE_NUMPY)
+    """Return the elements, row-major, as one JSON list."""
+    text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
     if b"null" in text:  # how orjson writes what JSON lacks
-        return json.dumps(flat.tolist()).encode()
+        return json.dumps(array.reshape(-1).tolist()).encode()
     return text

@@ -6,6 +6,7 @@ alone judge and word a fault. So this reader may accept less than they do, never
 """
 
 import struct
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final, Literal
 
@@ -37,6 +38,16 @@ class _BinaryHead(Struct, frozen=True):
     """Of the binary data behind it."""
 
 
+class _Form(Struct, frozen=True):
+    """How an array of one input and shape is made of numbers."""
+
+    size: int
+    pack: Callable[..., bytes]
+    dtype: np.dtype[np.generic]
+    group: Group
+    """Of a request whose only input this is."""
+
+
 class QuickReader:
     """Reads plain bodies for one model."""
 
@@ -45,9 +56,8 @@ class QuickReader:
         self._most_rows = most_rows
         self._specs = {spec.name: spec for spec in model.inputs}
         self._decode = _decoder(model)
-        self._packers: dict[tuple[str, int], Any] = {}
+        self._forms: dict[tuple[str, tuple[int, ...]], _Form] = {}
         self._heads: dict[bytes, _BinaryHead] = {}
-        self._groups: dict[tuple[tuple[int, ...], ...], Group] = {}
         self._every_output = wanted_outputs({}, {}, model)
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
@@ -70,57 +80,59 @@ class QuickReader:
             return None
         try:
             wire = self._decode(body)
-            inputs = {one.name: self._tensor(one) for one in wire.inputs}
-        except (msgspec.MsgspecError, struct.error, OverflowError, _NotPlainError):
+            first = wire.inputs[0]
+            form = self._forms.get((first.name, first.shape)) or self._form(first)
+            if len(first.data) != form.size:
+                return None
+            array = np.frombuffer(form.pack(*first.data), form.dtype).reshape(first.shape)
+            if len(self._specs) == 1 == len(wire.inputs):
+                inputs, rows, group = {first.name: array}, first.shape[0], form.group
+            else:
+                inputs = self._all(wire.inputs, array)
+                rows, group = array.shape[0], group_of(self._model, inputs)
+        except (msgspec.MsgspecError, struct.error, OverflowError, IndexError, _NotPlainError):
             return None
-        if len(inputs) != len(self._specs) or len(wire.inputs) != len(self._specs):
-            return None
+        if wire.parameters or wire.outputs or wire.id is not None:
+            return self._with_more(wire, inputs, rows, group)
+        return InferCall(None, inputs, rows, group, 0, None, self._every_output)
+
+    def _form(self, one: Any) -> "_Form":
+        """Return what a tensor of this name and shape is made with, the same for all of them."""
+        spec, shape = self._specs[one.name], one.shape
+        if not _fits(shape, spec) or shape[0] > self._most_rows:
+            raise _NotPlainError
+        size, dtype = prod(shape), numpy_dtype(spec.datatype)
+        pack = struct.Struct(f"<{size}{_CODES[spec.datatype]}").pack
+        alone = len(self._specs) == 1
+        group = group_of(self._model, {spec.name: np.empty(shape, dtype)}) if alone else ()
+        if len(self._forms) >= _REMEMBERED:
+            self._forms.clear()
+        form = self._forms[one.name, shape] = _Form(size, pack, dtype, group)
+        return form
+
+    def _all(self, listed: list[Any], first: Tensor) -> dict[str, Tensor]:
+        """Return every input in the model's order; all have the rows of the first."""
+        found = {listed[0].name: first}
+        for one in listed[1:]:
+            form = self._forms.get((one.name, one.shape)) or self._form(one)
+            if len(one.data) != form.size or one.shape[0] != first.shape[0]:
+                raise _NotPlainError
+            found[one.name] = np.frombuffer(form.pack(*one.data), form.dtype).reshape(one.shape)
+        if not len(listed) == len(found) == len(self._specs):
+            raise _NotPlainError
+        return {name: found[name] for name in self._specs}
+
+    def _with_more(
+        self, wire: Any, inputs: dict[str, Tensor], rows: int, group: Group
+    ) -> InferCall | None:
         if wire.id is not None and not wire.id.isascii():
             return None  # the careful reader has its own mind on half surrogates
-        return self._call(wire, inputs)
-
-    def _tensor(self, one: Any) -> Tensor:
-        spec, shape, data = self._specs[one.name], one.shape, one.data
-        if not _fits(shape, spec) or len(data) != prod(shape):
-            raise _NotPlainError
-        code = _CODES[spec.datatype]
-        pack = self._packers.get((code, len(data)))
-        if pack is None:
-            if len(self._packers) > _REMEMBERED:
-                self._packers.clear()
-            pack = self._packers[code, len(data)] = struct.Struct(f"<{len(data)}{code}").pack
-        return np.frombuffer(pack(*data), numpy_dtype(spec.datatype)).reshape(shape)
-
-    def _call(self, wire: Any, inputs: dict[str, Tensor]) -> InferCall | None:
-        ordered = inputs if len(inputs) == 1 else {name: inputs[name] for name in self._specs}
-        rows = {one.shape[0] for one in ordered.values()}
-        if len(rows) != 1 or max(rows) > self._most_rows:
+        try:
+            priority, timeout_seconds = calls.order_of(wire.parameters)
+            outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
+        except BadInput:
             return None
-        priority, timeout_seconds, outputs = 0, None, self._every_output
-        if wire.parameters or wire.outputs:
-            try:
-                priority, timeout_seconds = calls.order_of(wire.parameters)
-                outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
-            except BadInput:
-                return None
-        return InferCall(
-            id=wire.id,
-            inputs=ordered,
-            rows=rows.pop(),
-            group=self._group(ordered),
-            priority=priority,
-            timeout_seconds=timeout_seconds,
-            outputs=outputs,
-        )
-
-    def _group(self, inputs: dict[str, Tensor]) -> Group:
-        shapes = tuple([one.shape[1:] for one in inputs.values()])
-        group = self._groups.get(shapes)
-        if group is None:
-            if len(self._groups) >= _REMEMBERED:
-                self._groups.clear()
-            group = self._groups[shapes] = group_of(self._model, inputs)
-        return group
+        return InferCall(wire.id, inputs, rows, group, priority, timeout_seconds, outputs)
 
     def _read_binary(self, body: bytes, header_length: str) -> InferCall:
         text = body[: int(header_length)] if header_length.isdigit() else b""

@@ -17,8 +17,8 @@ from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.tokenizing import Tokenizing, rows_of
 
-MAY_BE_TEXT: Final = b'"BYTES"'
-"""Stands in every body that brings texts."""
+MAY_BE_TEXT: Final = b'"text"'
+"""The input's name, as every client spells it."""
 _FIELD: Final = "inputs[0]"
 
 

@@ -70,7 +70,8 @@ def _input(given: Any) -> tuple[Sequence[str], Sequence[Ids]]:
     if all(type(one) is str for one in listed):
         empty = next((at for at, one in enumerate(listed) if not one), None)
         if empty is not None:
-            raise BadInput(f"`input[{empty}]` is an empty text: leave it out", field="input")
+            where = f"input[{empty}]"
+            raise BadInput(f"`{where}` is an empty text: leave it out", field=where)
         return listed, ()
     if all(type(one) is list for one in listed):
         return (), [_ids(one, f"input[{at}]") for at, one in enumerate(listed)]

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.admission import Ticket
-from penstock_runtime.errors import BadInput, NotServing, Refusal, UnknownModel
+from penstock_runtime.errors import BadInput, NotServing, Refusal
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.open_inference import bodies
@@ -42,7 +42,7 @@ class Embeddings:
                 call, ids, end = await self._serve(request, ticket)
         except Refusal as refusal:
             return refusal_problem(refusal)
-        return self._answer(call, ids, end)
+        return self.answer(call, ids, end)
 
     async def _serve(
         self, request: web.Request, ticket: Ticket
@@ -71,7 +71,8 @@ class Embeddings:
             raise NotServing("Loading", "the model is being loaded: try again soon")
         return model, texts
 
-    def _answer(self, call: EmbeddingCall, ids: Sequence[Ids], end: End) -> web.Response:
+    def answer(self, call: EmbeddingCall, ids: Sequence[Ids], end: End) -> web.Response:
+        """Return the answer that tells a client how its call ended."""
         match end:
             case Completed():
                 (vectors,) = end.outputs.values()
@@ -135,6 +136,3 @@ def _json(body: bytes | bytearray) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BadInput(f"the body is not valid JSON: {error}", field="body") from error
-
-
-__all__ = ["Embeddings", "UnknownModel", "rendered"]

@@ -35,9 +35,11 @@ Data = Mapping[str, Any]
 
 
 def saved(state: CapacityState) -> dict[str, Any]:
-    """Return the state as JSON knows it, at most about 2 KiB."""
+    """Return the state as JSON knows it, at most about 2 KiB; nothing where nothing was learnt yet."""
     seen = state.forecaster
     revision, curve = _main_curve(state.curves)
+    if seen.time is None and curve is None and not state.startup.finished:
+        return {}
     step = max(len(seen.misses) // SAVED_MISSES, 1)
     data: dict[str, Any] = {
         "starts": [round(one, 1) for one in state.startup.finished],

@@ -140,20 +140,25 @@ def _met(sums: CurveSums, time: float, pod: LawPod) -> PodCurve:
 
 def _grown(curve: PodCurve, sums: CurveSums, time: float) -> PodCurve:
     fresh = _combine([(sums, 1.0), (curve.last, -1.0)])
-    seen = replace(curve, last=sums, time=time)
     if not _is_odd(curve, fresh):
-        return _with(replace(seen, odd=()), fresh)
+        return _with(curve, curve.prior, fresh, sums, time)
     odd = (*curve.odd, fresh)
     if len(odd) < ODD_INTERVALS:
-        return replace(seen, odd=odd)
-    changed = replace(seen, prior=CurveSums(), data=CurveSums(), odd=())
-    return _with(changed, add(odd))
+        return replace(curve, last=sums, time=time, odd=odd)
+    changed = replace(curve, data=CurveSums())
+    return _with(changed, CurveSums(), add(odd), sums, time)
 
 
-def _with(curve: PodCurve, fresh: CurveSums) -> PodCurve:
+def _with(
+    curve: PodCurve, prior: CurveSums, fresh: CurveSums, last: CurveSums, time: float
+) -> PodCurve:
+    """Return the curve with fresh data, up to the sample of `last` and `time`."""
     kept = 0.5 ** (fresh.seconds / HALF_LIFE_SECONDS)
-    return replace(
-        curve,
+    return PodCurve(
+        revision=curve.revision,
+        last=last,
+        time=time,
+        prior=prior,
         data=_combine([(curve.data, kept), (fresh, 1.0)]),
         largest=max(curve.largest, _surely_seen(fresh)),
     )
@@ -190,8 +195,20 @@ def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
 
 
 def _combine(parts: Iterable[tuple[CurveSums, float]]) -> CurveSums:
-    totals = dict.fromkeys(SUMS, 0.0)
+    """Return the weighted sum. Written out: this is the innermost loop of every pool's every tick."""
+    batches = rows = squares = seconds = joint = time_squares = 0.0
     for sums, weight in parts:
-        for name in SUMS:
-            totals[name] += weight * getattr(sums, name)
-    return CurveSums(**{name: max(total, 0.0) for name, total in totals.items()})
+        batches += weight * sums.batches
+        rows += weight * sums.cost_units
+        squares += weight * sums.cost_units_squared
+        seconds += weight * sums.seconds
+        joint += weight * sums.cost_unit_seconds
+        time_squares += weight * sums.seconds_squared
+    return CurveSums(
+        batches=max(batches, 0.0),
+        cost_units=max(rows, 0.0),
+        cost_units_squared=max(squares, 0.0),
+        seconds=max(seconds, 0.0),
+        cost_unit_seconds=max(joint, 0.0),
+        seconds_squared=max(time_squares, 0.0),
+    )

@@ -1,0 +1,146 @@
+"""`make bench-encoders`: text encoders over HTTP against raw torch on the same core; ratios of medians of one run."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.encoders.contenders import contenders, write
+from tests.bench.encoders.subjects import EMBEDDER, ENCODER, SUBJECTS, Subject
+from tests.bench.http.environments import NotInstalledError, install
+from tests.bench.http.plan import BUILD, SERVER_CORE, Contender
+from tests.bench.http.running import DoesNotServeError, load, serving
+
+MODELS = BUILD / "models"
+Rates = dict[str, dict[int, list[float]]]
+console = Console(width=120)
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.encoders", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of one measurement")
+    parser.add_argument("--connections", type=int, nargs="*", default=[1, 64, 256])
+    parser.add_argument("--subject", choices=[one.name for one in SUBJECTS])
+    parser.add_argument("--only", default="", help="servers whose name holds this")
+    options = parser.parse_args()
+    found = {
+        one.name: _measure(one, options) for one in SUBJECTS if options.subject in (None, one.name)
+    }
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "encoders.json").write_text(json.dumps(found, indent=1) + "\n")
+    for name, figures in found.items():
+        _show(name, figures)
+    console.print(f"figures: {BUILD / 'encoders.json'}")
+
+
+def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
+    folder = subject.folder(MODELS)
+    raw = _raw(subject, folder, options.seconds / 4)
+    seen: Rates = {}
+    absent: dict[str, str] = {}
+    for number in range(options.rounds):
+        for one in contenders(subject, MODELS):
+            if options.only in one.name and one.name not in absent:
+                try:
+                    _round(subject, one, folder, options, seen)
+                except (NotInstalledError, DoesNotServeError) as error:
+                    absent[one.name] = str(error)
+        print(f"{subject.name}: round {number + 1} is done", file=sys.stderr)
+    rates = {
+        name: {connections: round(median(each), 1) for connections, each in by.items()}
+        for name, by in seen.items()
+    }
+    lines = ratios(subject, raw, rates)
+    return {"raw": raw, "rates": rates, "absent": absent, "ratios": lines}
+
+
+def _raw(subject: Subject, folder: Path, seconds: float) -> dict[str, float]:
+    argv = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "tests.bench.encoders.raw"]
+    done = subprocess.run(
+        [*argv, subject.name, str(folder), str(seconds)],
+        check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    rates: dict[str, float] = json.loads(done.stdout)
+    return rates
+
+
+def _round(
+    subject: Subject, one: Contender, folder: Path, options: argparse.Namespace, seen: Rates
+) -> None:
+    if one.package:
+        install(one.package)
+    name = f"{subject.name}-{one.body}-{one.path.strip('/').replace('/', '-')}"
+    bodies = BUILD / f"requests-{name}"
+    if not bodies.exists():
+        write(subject, one, folder, bodies)
+    with serving(one, bodies) as running:
+        load(running, 64, 1.0)
+        for connections in options.connections:
+            told = load(running, connections, options.seconds)
+            by = seen.setdefault(one.name, {}).setdefault(connections, [])
+            by.append(told["right"] / told["seconds"])
+
+
+def ratios(
+    subject: Subject, raw: dict[str, float], rates: dict[str, dict[int, float]]
+) -> list[dict[str, Any]]:
+    """Return each line that must be shown: what is divided by what, and the least that is wanted."""
+    ours = {
+        connections: max(by.get(connections, 0.0) for name, by in rates.items() if name.startswith("penstock"))
+        for connections in (1, 64, 256)
+    }  # fmt: skip
+    peers = {
+        connections: max(
+            (by.get(connections, 0.0) for name, by in rates.items() if not name.startswith("penstock")),
+            default=0.0,
+        )
+        for connections in (1, 64, 256)
+    }  # fmt: skip
+    fastest = max(raw["packed"], raw["prepacked, sorted by length"])
+    lines = {
+        ENCODER.name: [
+            ("64 connections / untouched raw torch", ours[64], raw["untouched"], 1.0),
+            ("64 connections / raw torch, packed and prepacked", ours[64], max(raw["packed"], raw["prepacked"]), 0.95),
+            ("1 connection / untouched raw torch, one row", ours[1], raw["untouched, one row"], 0.92),
+            ("1 connection / packed raw torch, one row", ours[1], raw["packed, one row"], 0.92),
+            ("64 connections / the best peer", ours[64], peers[64], 1.0),
+        ],
+        EMBEDDER.name: [
+            ("64 connections / the best peer", ours[64], peers[64], 1.25),
+            ("256 connections / the best peer", ours[256], peers[256], 1.15),
+            ("64 connections / length-sorted or packed raw torch", ours[64], fastest, 0.95),
+            ("256 connections / length-sorted or packed raw torch", ours[256], fastest, 0.95),
+        ],
+    }[subject.name]  # fmt: skip
+    return [
+        {"line": line, "measured": round(one / other, 3), "target": target}
+        for line, one, other, target in lines
+        if one and other
+    ]
+
+
+def _show(name: str, figures: dict[str, Any]) -> None:
+    table = Table("rows a second", "1 connection", "64", "256", title=name)
+    for way, rate in figures["raw"].items():
+        table.add_row(f"raw torch: {way}", "", f"{rate:,.0f}", "")
+    for server, by in figures["rates"].items():
+        table.add_row(server, *(f"{by.get(c, 0.0):,.0f}" for c in (1, 64, 256)))
+    console.print(table)
+    for server, why in figures["absent"].items():
+        console.print(f"[yellow]{server} takes no part: {why}[/]")
+    for line in figures["ratios"]:
+        mark = "[green]ok[/]" if line["measured"] >= line["target"] else "[red]missed[/]"
+        console.print(f"  {line['line']}: {line['measured']} (at least {line['target']}) {mark}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What forming a batch costs by how many wait: it reads heads only, so ten thousand cost what a hundred do."""
+
+import time
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.former import Batch, FormingLimits, Outlook, form
+from penstock_runtime.batching.service_time import UNKNOWN
+from penstock_runtime.request import Request
+from penstock_runtime.waiting.queue import WaitingRequests
+from tests.bench.http.plan import MAX_BATCH
+
+WAITING: Final = (100, 300, 1000, 3000, 10_000)
+BATCHES: Final = 300
+_ROW: Final = np.zeros((1, 64), np.float32)
+_GROUP: Final = (("X", "FP32", (64,)),)
+
+
+def forming_microseconds() -> dict[int, float]:
+    """Return the median time of forming one batch of 64, for each number that waits."""
+    return {number: round(_median(number), 1) for number in WAITING}
+
+
+def _median(number: int) -> float:
+    queue, seconds, made = WaitingRequests(Discipline.PRIORITY), [], 0
+    for _ in range(BATCHES):
+        while len(queue) < number:
+            made += 1
+            queue.add(Request(str(made), {"X": _ROW}, 1, _GROUP, float(made), made + 1e9))
+        began = time.perf_counter()
+        placement = form(queue, FormingLimits(MAX_BATCH, 0.0), Outlook(UNKNOWN, 0.0), made + 1.0)
+        seconds.append(time.perf_counter() - began)
+        assert isinstance(placement, Batch)
+    return 1e6 * median(seconds)

@@ -1,0 +1,62 @@
+"""An edit that makes requests late is set aside by itself, and nobody's object is touched."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import Figure, MakePool
+from tests.kube.api import Api
+from tests.kube.pools import Pool, until
+from tests.load.load import Load
+
+POLICY_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-rollback"
+WINDOW = 60
+GOOD, BAD = 16, 1
+"""Rows a batch; t(16) = 120 ms and carries 130 requests a second, t(1) = 45 ms carries 22."""
+RATE = 30.0
+
+
+@pytest.fixture
+def policy(api: Api, namespace: str) -> Iterator[None]:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
+    rollback = {"mode": "OnObjectiveMiss", "windowSeconds": WINDOW}
+    spec = {"namespaceSelector": selector, "rollback": rollback}
+    api.apply({**head, "metadata": {"name": "e2e-rollback"}, "spec": spec})
+    yield
+    api.delete(POLICY_PATH)
+
+
+def batching(most: int) -> dict[str, object]:
+    return {"batching": {"mode": "Fixed", "size": {"max": most}, "maxQueueDepth": 64}}
+
+
+def published(pool: Pool) -> int:
+    cap: int = pool.status().get("batch", {}).get("cap", 0)
+    return cap
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_an_edit_that_makes_requests_late_is_set_aside(
+    policy: None, make_pool: MakePool, figure: Figure
+) -> None:
+    objectives = [{"metric": "RequestLatency", "milliseconds": 1000}]
+    pool = make_pool(a=40, c=5, objectives=objectives, **batching(GOOD))
+    pool.await_ready(1)
+    async with Load(pool.url(), pool.name, rate=RATE) as load:
+        for _ in range(WINDOW + 30):
+            await load.next()  # one report a second: the window before
+        pool.edit(batching(BAD))
+        until("the edit in force", lambda: published(pool) == BAD, seconds=20)
+        took = 0.0
+        while published(pool) == BAD and took < 4 * WINDOW:
+            await load.next()
+            took += 1
+        pool.await_condition("PolicyApplied", "False", "SetAside", seconds=20)
+        assert published(pool) == GOOD
+        pool.await_acknowledged(seconds=30)
+    said = pool.condition("PolicyApplied")["message"]
+    assert f"batching.size.max {GOOD} -> {BAD} set aside" in said
+    assert pool.get()["spec"]["batching"]["size"]["max"] == BAD
+    figure(f"a harmful edit set aside after {took:.0f} s: {said}")

@@ -1,0 +1,102 @@
+"""Policies against the real API server: budgets bind Deployments live, records of good settings come and go."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from penstock_api import names
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+
+pytestmark = pytest.mark.integration
+
+GPU = "nvidia.com/gpu"
+PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/pools-policy"
+MakePolicy = Callable[[Object], None]
+
+
+@contextmanager
+def policy(api: Api, namespace: str, **spec: object) -> Iterator[None]:
+    """A policy of the namespace's own."""
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
+    metadata = {"name": "pools-policy"}
+    api.apply({**head, "metadata": metadata, "spec": {"namespaceSelector": selector, **spec}})
+    try:
+        yield
+    finally:
+        api.delete(PATH)
+
+
+def budget(count: int) -> Object:
+    return {"gpuBudgets": [{"resourceName": GPU, "count": count}]}
+
+
+def await_replicas(pools: list[Pool], *wanted: int, seconds: float = 30) -> None:
+    def probe() -> bool | str:
+        each = [pool.api.get(pool.children["Deployment"]) for pool in pools]
+        now = tuple(one["spec"]["replicas"] if one else None for one in each)
+        return now == wanted or str(now)
+
+    until(f"Deployments of {wanted}", probe, seconds=seconds)
+
+
+def test_a_budget_binds_deployments_and_is_edited_live(api: Api, namespace: str) -> None:
+    pools = [Pool(api, namespace, name) for name in ("heavy", "light")]
+    with policy(api, namespace, **budget(2)):
+        for pool, weight in zip(pools, (300, 100), strict=True):
+            accelerator = {"resourceName": GPU, "count": 1}
+            pool.apply({**BARE, "replicas": 3, "weight": weight, "accelerator": accelerator})
+        await_replicas(pools, 1, 1)
+        pools[0].await_condition("BudgetLimited", "True", "BudgetShort", seconds=20)
+
+        def spent() -> bool | str:
+            (one,) = api.request("GET", PATH).get("status", {}).get("budgets", [{}])
+            return (one.get("wanted"), one.get("granted")) == (6, 2) or str(one)
+
+        until("the policy's status says so", spent, seconds=20)
+        api.merge(PATH, {"spec": budget(4)})
+        await_replicas(pools, 3, 1)
+    await_replicas(pools, 3, 3)
+    pools[0].await_condition("BudgetLimited", "False", "NoBudget", seconds=20)
+
+
+def test_a_schedule_that_cannot_be_read_is_said_on_the_policy(api: Api, namespace: str) -> None:
+    wrong = {"name": "odd", "cron": "61 8 * * *", "durationMinutes": 60, "minReplicas": 2}
+    Pool(api, namespace, "chat").apply(BARE)
+    with policy(api, namespace, schedules=[wrong]):
+
+        def told() -> bool | str:
+            held = api.request("GET", PATH).get("status", {}).get("conditions", [])
+            said = {one["type"]: one for one in held}.get("Accepted", {})
+            return said.get("reason") == "ScheduleInvalid" or str(said)
+
+        until("Accepted=False/ScheduleInvalid", told, seconds=20)
+
+
+def test_good_settings_are_kept_in_the_operators_namespace_and_go_with_the_pool(
+    api: Api, operator: Operator, pool: Pool
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    uid = pool.get()["metadata"]["uid"]
+    path = f"/api/v1/namespaces/{operator.namespace}/configmaps/{names.RECORD_PREFIX}{uid}"
+
+    def kept() -> int | None:
+        held = api.get(path)
+        if held is None:
+            return None
+        record = json.loads(held["data"][names.RECORD_FILE])
+        return int(record["accepted"]["fields"]["batching.maxQueueDepth"])
+
+    with policy(api, pool.namespace, rollback={"mode": "OnObjectiveMiss"}):
+        until("the settings are kept", lambda: kept() is not None, seconds=20)
+        pool.edit({"batching": {"maxQueueDepth": 77}})
+        until("the new ones are", lambda: kept() == 77, seconds=20)
+        with operator.down():
+            pool.delete()
+        until("the record is gone", lambda: api.get(path) is None, seconds=60)

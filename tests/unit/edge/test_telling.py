@@ -1,0 +1,97 @@
+"""Metrics of a pool: gauges of its last decision, counters of what grew since, nothing of pools that are gone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator import metrics, telling
+from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.memory import PoolMemory
+from tests.unit.decide.world import World, settled
+
+NAME = {"namespace": "team-a", "pool": "chat"}
+FIGURES = Figures(
+    wanted=2, granted=2, at_limit=False, signals_absent=False, contested=False, demand=10.0,
+    forecast=12.0, forecast_error=-1.5, utilization=0.6, imbalance=1.1, startup_seconds=30.0,
+    signal_age_seconds=2.0,
+)  # fmt: skip
+
+
+def value(name: str) -> float | None:
+    found: float | None = metrics.REGISTRY.get_sample_value(f"penstock_operator_{name}", NAME)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plan() -> PoolPlan:
+    return settled().run()
+
+
+@pytest.fixture
+def memory() -> Iterator[PoolMemory]:
+    made = PoolMemory()
+    yield made
+    telling.forget_pool(made)
+
+
+def tell(plan: PoolPlan, memory: PoolMemory, **changes: object) -> None:
+    figures = replace(FIGURES, **changes)  # type: ignore[arg-type]
+    telling.tell_decision(replace(plan, figures=figures), World().view(), memory)
+
+
+def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolMemory) -> None:
+    tell(plan, memory, wanted=3, at_limit=True)
+    assert value("replicas_wanted") == 3
+    assert value("replicas_granted") == 2
+    assert value("at_limit") == 1
+    assert value("signals_absent") == 0
+    assert value("forecast_error_rows_per_second") == -1.5
+    assert value("effective_utilization_ratio") == 0.6
+
+
+def test_what_is_not_known_has_no_series(plan: PoolPlan, memory: PoolMemory) -> None:
+    tell(plan, memory)
+    tell(plan, memory, utilization=None)
+    assert value("effective_utilization_ratio") is None
+    tell(plan, memory, utilization=0.5)
+    assert value("effective_utilization_ratio") == 0.5
+
+
+def test_requests_on_time_are_counted_from_when_the_pool_was_met(
+    plan: PoolPlan, memory: PoolMemory
+) -> None:
+    tell(plan, memory, objective_good=100.0, objective_total=110.0)
+    assert (value("objective_good_total"), value("objective_requests_total")) == (0, 0)
+    tell(plan, memory, objective_good=150.0, objective_total=170.0)
+    assert (value("objective_good_total"), value("objective_requests_total")) == (50, 60)
+
+
+def test_counters_never_fall_when_the_counting_begins_anew(
+    plan: PoolPlan, memory: PoolMemory
+) -> None:
+    tell(plan, memory, objective_total=100.0)
+    tell(plan, memory, objective_total=130.0)
+    tell(plan, memory, objective_total=0.0)
+    assert value("objective_requests_total") == 30
+
+
+def test_a_turn_of_the_count_is_a_reversal_and_a_step_onward_is_none(
+    plan: PoolPlan, memory: PoolMemory
+) -> None:
+    for granted in (2, 3, 4, 4, 3, 3, 2, 5):
+        tell(plan, memory, granted=granted)
+    assert value("reversals_total") == 2
+
+
+def test_a_pool_that_is_gone_leaves_no_series(plan: PoolPlan, memory: PoolMemory) -> None:
+    tell(plan, memory)
+    telling.forget_pool(memory)
+    left = [
+        sample.name
+        for family in metrics.REGISTRY.collect()
+        for sample in family.samples
+        if sample.labels.get("pool") == "chat"
+    ]
+    assert left == []

@@ -1,0 +1,112 @@
+"""A full queue: refused without reading the body, alike in both lanes, and with rest for who asks too often."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from penstock_runtime.protocols.fast_lane import refusals
+from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, Refusals
+from penstock_runtime.protocols.fast_lane.wire import Wire
+from tests.unit.http.conftest import LIMITS
+from tests.unit.http.test_admission import Door
+from tests.unit.http.test_lanes import VARYING, connected, one_answer
+from tests.unit.http.wire_cases import GOOD, post
+
+FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
+
+
+async def filled(start: Any, until: Any, **more: Any) -> tuple[Any, list[Any]]:
+    """Return a pod whose queue is full, and who waits in it."""
+    pod = await start(FULL, **more)
+    pod.model.gate.clear()
+    held = []
+    for waiting in (0, 1):
+        held.append(await connected(pod))
+        held[-1][1].write(GOOD)
+        await until(lambda: pod.pod.admission.load().running == 1)
+        await until(lambda: pod.pod.admission.load().waiting == waiting)  # noqa: B023
+    return pod, held
+
+
+async def dismissed(pod: Any, held: list[Any]) -> None:
+    pod.model.gate.set()
+    for reader, writer in held:
+        assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
+    start: Any, until: Any
+) -> None:
+    said = []
+    for fast in (True, False):
+        pod, held = await filled(start, until, fast_lane=fast)
+        reader, writer = await connected(pod)
+        for sent in (GOOD, post(b"no JSON at all")):
+            writer.write(sent)
+            said.append(VARYING.sub(b"~", await one_answer(reader)))
+        assert pod.pod.counters.refused == {"QueueFull": 2}
+        writer.close()
+        await dismissed(pod, held)
+        assert pod.pod.counters.settled() == pod.pod.counters.received == 4
+    assert len(set(said)) == 1
+    assert said[0].startswith(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n")
+
+
+async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
+    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "FREE_REFUSALS", 1.0)
+    monkeypatch.setattr(refusals, "LEAST_REST_SECONDS", 0.3)
+    monkeypatch.setattr(refusals, "REFRESH_SECONDS", 0.0)
+    pod, held = await filled(start, until)
+    reader, writer = await connected(pod)
+    writer.write(GOOD * 3)
+    began = time.monotonic()
+    for _ in range(3):
+        assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
+    assert time.monotonic() - began > 0.3
+    assert pod.pod.counters.refused == {"QueueFull": 3}
+    writer.close()
+    await dismissed(pod, held)
+
+
+async def test_a_client_that_rests_is_served_when_there_is_room(
+    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Refusals, "rest_seconds", lambda _: 0.2)
+    pod, held = await filled(start, until)
+    reader, writer = await connected(pod)
+    writer.write(GOOD)
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
+    await dismissed(pod, held)
+    writer.write(GOOD)
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    writer.write(GOOD)
+    assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    writer.close()
+    await asyncio.sleep(0)
+
+
+def told(refused_a_second: float) -> Refusals:
+    """Return refusals of which so many were told each second for a while."""
+    found = Refusals(Door(depth=1).desk, Wire("pod-0"))
+    for number in range(int(refused_a_second)):
+        found.refusal(100.0 + number / refused_a_second)
+    return found
+
+
+def test_few_refusals_give_no_rest_and_many_the_more() -> None:
+    assert told(FREE_REFUSALS / 2).rest_seconds() == 0.0
+    some, many = (told(FREE_REFUSALS * factor).rest_seconds() for factor in (3, 9))
+    assert 0.0 < some < many <= refusals.MOST_REST_SECONDS
+
+
+def test_a_refusal_is_written_once_for_many() -> None:
+    found = Refusals(Door(depth=1).desk, Wire("pod-0"))
+    assert found.refusal(1.0) is found.refusal(1.05)
+    first = found.refusal(1.05)
+    assert found.refusal(1.2) is not first
+    assert b"X-Request-Id: abc\r\n" in found.answer("abc")

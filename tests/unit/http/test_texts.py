@@ -1,0 +1,290 @@
+"""Text encoders over HTTP: OpenAI's embeddings, and texts or tokens in Open Inference, by both lanes."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import numpy as np
+import pytest
+from tritonclient import http as triton
+
+from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_api.model import ModelSpec
+from penstock_runtime.engine import warm_up
+from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.models import memory
+from penstock_runtime.models.load import load
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.openai.embedding_calls import parse
+from penstock_runtime.protocols.openai.embeddings import Embeddings
+from penstock_runtime.request import Cancelled, End, Expired, Failed
+from penstock_runtime.server import ClientServer
+from tests.encoders.directories import write
+from tests.unit.http.conftest import config
+
+LIMITS = LimitsUpdate(
+    generation=1,
+    max_batch_size=8,
+    max_queue_depth=64,
+    max_queue_delay_milliseconds=0,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+)
+FIVE = " ".join(f"w{n}" for n in range(3))
+"""Five tokens."""
+
+
+@dataclass
+class Texts:
+    """A pod that serves an encoder, and how to speak to it."""
+
+    pod: Pod
+    server: ClientServer
+    session: aiohttp.ClientSession
+    url: str
+
+    async def close(self) -> None:
+        await self.session.close()
+        await self.server.stop()
+        await self.pod.link.close()
+
+    async def post(self, path: str, body: Any, **more: Any) -> tuple[int, Any]:
+        async with self.session.post(self.url + path, json=body, **more) as reply:
+            return reply.status, await reply.json()
+
+    async def embed(self, given: Any, **more: Any) -> tuple[int, Any]:
+        return await self.post("/v1/embeddings", {"input": given, **more})
+
+    async def infer(self, *inputs: Any, **more: Any) -> tuple[int, Any]:
+        return await self.post("/v2/models/texts/infer", {"inputs": list(inputs), **more})
+
+
+async def serve(root: Path, task: str, settings: Path, *, fast_lane: bool) -> Texts:
+    claim = {"claimName": "models", "path": task}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    spec = ModelSpec.model_validate({"name": "texts", "task": task, "source": source})
+    plain = replace(config(settings), model=spec, model_folder=root, fast_lane=fast_lane)
+    pod = Pod(plain, ThreadLink(partial(load, spec, "texts", root), LIMITS), LIMITS)
+    server = ClientServer(pod, Exposition(pod))
+    port = await server.start()
+    await pod.load()
+    session = aiohttp.ClientSession()
+    return Texts(pod, server, session, f"http://127.0.0.1:{port}")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write(folder / "Embedding")
+    write(folder / "Classification", labels=("bad", "good"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def short_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts a pod: a warm-up of two seconds each would be most of their time."""
+    monkeypatch.setattr(warm_up, "WARM_UP_SECONDS", 0.02)
+    monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def embedder(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
+    texts = await serve(root, "Embedding", tmp_path, fast_lane=True)
+    yield texts
+    await texts.close()
+
+
+@pytest.fixture(params=[True, False], ids=["fast-lane", "aiohttp"])
+async def by_lane(
+    request: pytest.FixtureRequest, root: Path, tmp_path: Path
+) -> AsyncIterator[Texts]:
+    texts = await serve(root, "Embedding", tmp_path, fast_lane=request.param)
+    yield texts
+    await texts.close()
+
+
+@pytest.fixture
+async def classifier(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
+    texts = await serve(root, "Classification", tmp_path, fast_lane=True)
+    yield texts
+    await texts.close()
+
+
+def words(*texts: str) -> dict[str, Any]:
+    return {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": list(texts)}
+
+
+def tokens(*rows: list[int]) -> list[dict[str, Any]]:
+    shape = [len(rows), len(rows[0])]
+    return [
+        {"name": name, "datatype": "INT64", "shape": shape, "data": data}
+        for name, data in (
+            ("input_ids", [one for row in rows for one in row]),
+            ("attention_mask", [1] * len(rows) * len(rows[0])),
+        )
+    ]
+
+
+async def test_embeddings_look_as_openai_has_them(embedder: Texts) -> None:
+    status, answer = await embedder.embed([FIVE, "w9"], model="texts")
+    assert status == 200
+    assert (answer["object"], answer["model"]) == ("list", "texts")
+    assert answer["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
+    assert [one["index"] for one in answer["data"]] == [0, 1]
+    for one in answer["data"]:
+        assert one["object"] == "embedding"
+        assert np.linalg.norm(one["embedding"]) == pytest.approx(1.0, abs=1e-5)
+        assert len(one["embedding"]) == 32
+
+
+async def test_base64_holds_the_same_numbers(embedder: Texts) -> None:
+    _, plain = await embedder.embed(FIVE)
+    _, coded = await embedder.embed(FIVE, encoding_format="base64")
+    raw = base64.b64decode(coded["data"][0]["embedding"])
+    assert np.frombuffer(raw, "<f4").tolist() == pytest.approx(plain["data"][0]["embedding"])
+
+
+async def test_texts_and_tokens_in_either_protocol_are_one_answer(by_lane: Texts) -> None:
+    ids = [2, 5, 6, 7, 3]
+    answers = [await by_lane.embed(given) for given in (FIVE, [FIVE], ids, [ids])]
+    vectors = [answer["data"][0]["embedding"] for _, answer in answers]
+    for inputs in ([words(FIVE)], tokens(ids)):
+        status, answer = await by_lane.infer(*inputs)
+        assert (status, answer["outputs"][0]["shape"]) == (200, [1, 32])
+        vectors.append(answer["outputs"][0]["data"])
+    for vector in vectors:
+        assert vector == pytest.approx(vectors[0], abs=1e-5)
+
+
+async def test_mixed_lengths_share_a_batch_and_keep_their_places(embedder: Texts) -> None:
+    texts = [" ".join("w1" for _ in range(size)) for size in (1, 30, 4, 62)]
+    _, together = await embedder.embed(texts)
+    for text, one in zip(texts, together["data"], strict=True):
+        _, alone = await embedder.embed(text)
+        assert one["embedding"] == pytest.approx(alone["data"][0]["embedding"], abs=1e-5)
+
+
+async def test_tritonclient_sends_texts_in_binary(by_lane: Texts) -> None:
+    array = np.array([FIVE, "w9 w9 ü"], np.object_)
+    asked = triton.InferInput("text", [2], "BYTES")
+    asked.set_data_from_numpy(array)
+    body, length = triton.InferenceServerClient.generate_request_body([asked])
+    headers = {"Inference-Header-Content-Length": str(length)}
+    async with by_lane.session.post(
+        f"{by_lane.url}/v2/models/texts/infer", data=body, headers=headers
+    ) as reply:
+        answer, status = await reply.read(), reply.status
+        size = int(reply.headers["Inference-Header-Content-Length"])
+    assert status == 200
+    result = triton.InferenceServerClient.parse_response_body(answer, header_length=size)
+    assert result.as_numpy("embedding").shape == (2, 32)
+
+
+async def test_the_metadata_names_the_text_input_first(classifier: Texts) -> None:
+    async with classifier.session.get(f"{classifier.url}/v2/models/texts") as reply:
+        said = await reply.json()
+    assert said["inputs"][0] == {"name": "text", "datatype": "BYTES", "shape": [-1]}
+    assert said["outputs"] == [{"name": "logits", "datatype": "FP32", "shape": [-1, 2]}]
+    assert said["parameters"] == {"labels": ["bad", "good"]}
+
+
+async def test_a_classifier_answers_logits_and_has_no_embeddings(classifier: Texts) -> None:
+    status, answer = await classifier.infer(words(FIVE, "w5", "w6"))
+    assert (status, answer["outputs"][0]["shape"]) == (200, [3, 2])
+    assert (await classifier.post("/v1/embeddings", {"input": "w1"}))[0] == 404
+
+
+LONG = " ".join(["w1"] * 63)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({}, 400, "input"),
+        ({"input": []}, 400, "input"),
+        ({"input": ["w1", ""]}, 400, "input[1]"),
+        ({"input": ["w1", 3]}, 400, "input"),
+        ({"input": [[1], []]}, 400, "input[1]"),
+        ({"input": [[1], [5000]]}, 400, "input[1]"),
+        ({"input": [[1], [-1]]}, 400, "input[1]"),
+        ({"input": ["w1"] * 2049}, 400, "input"),
+        ({"input": ["w1", LONG]}, 400, "input[1]"),
+        ({"input": "w1", "model": "other"}, 404, "model"),
+        ({"input": "w1", "encoding_format": "hex"}, 400, "encoding_format"),
+        ({"input": "w1", "dimensions": 16}, 400, "dimensions"),
+        ({"input": "w1", "priority": -1}, 400, "priority"),
+        ({"input": "w1", "timeout": 0}, 400, "timeout"),
+        ({"input": "w1", "truncate_prompt_tokens": 5}, 400, "truncate_prompt_tokens"),
+        ([], 400, "body"),
+    ],
+)
+async def test_a_bad_call_names_its_field_in_openais_words(
+    embedder: Texts, body: Any, status: int, field: str
+) -> None:
+    got, answer = await embedder.post("/v1/embeddings", body)
+    assert got == status
+    assert (answer["error"]["param"], answer["field"]) == (field, field)
+    assert answer["error"]["message"]
+    assert embedder.pod.counters.refused.total() == 1
+
+
+async def test_a_long_text_is_cut_where_the_client_asks(by_lane: Texts) -> None:
+    status, answer = await by_lane.embed(LONG, truncate_prompt_tokens=-1)
+    assert (status, answer["usage"]["prompt_tokens"]) == (200, 64)
+    status, answer = await by_lane.infer(words(LONG), parameters={"truncate": True})
+    assert status == 200
+    status, answer = await by_lane.infer(words(LONG))
+    assert (status, answer["field"]) == (400, "inputs[0].data[0]")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"datatype": "FP32"}, "inputs[0].datatype"),
+        ({"shape": [2]}, "inputs[0].shape"),
+        ({"data": [1]}, "inputs[0].data"),
+        ({"data": "w1"}, "inputs[0].data"),
+    ],
+)
+async def test_a_bad_text_tensor_names_its_field(
+    by_lane: Texts, change: dict[str, Any], field: str
+) -> None:
+    status, answer = await by_lane.infer({**words("w1"), **change})
+    assert (status, answer["field"]) == (400, field)
+
+
+async def test_every_call_is_counted_once(by_lane: Texts) -> None:
+    await by_lane.embed(["w1", "w2"])
+    await by_lane.infer(words("w1"))
+    await by_lane.infer(words(LONG))
+    await by_lane.embed("w1", model="other")
+    counters = by_lane.pod.counters
+    assert counters.received == 4 == counters.settled()
+    assert counters.refused.total() == 2
+    assert by_lane.pod.admission.empty()
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "kind"),
+    [
+        (Expired(0.5), 504, "server_error"),
+        (Failed("RuntimeError: a bad row"), 500, "server_error"),
+        (Failed("draining", 2.0), 503, "server_error"),
+        (Cancelled(), 499, "invalid_request_error"),
+    ],
+)
+def test_ends_that_are_no_answer_are_told_in_openais_words(
+    end: End, status: int, kind: str
+) -> None:
+    call = parse({"input": "w1"}, "texts", 32)
+    reply = Embeddings(cast("Pod", None)).answer(call, [], end)
+    assert reply.status == status
+    error = json.loads(cast("bytes", reply.body))["error"]
+    assert error["type"] == kind
+    assert error["message"]
+    assert ("Retry-After" in reply.headers) == (status == 503)

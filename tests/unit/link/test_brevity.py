@@ -1,0 +1,110 @@
+"""Brief batches run in the loop itself; a model that turns slow is back in the thread at once."""
+
+import threading
+import time
+
+import numpy as np
+
+from penstock_runtime.link.brevity import Brevity
+from penstock_runtime.link.messages import EngineDied, SetLimits, Submit
+from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.request import Tensor
+from tests.unit.engine.builders import FEATURES, a_request, answer, limits
+from tests.unit.link.conftest import Client
+
+
+class Watched:
+    """y = 2x, in no time or in a while; notes the threads that it runs in."""
+
+    def __init__(self, backend: str = "cpu", free: bool = False) -> None:
+        shape = (-1, -1 if free else FEATURES)
+        specs = (TensorSpec("x", "FP32", shape),)
+        self.info = ModelInfo("w", "test", backend, specs, (TensorSpec("y", "FP32", shape),), 64)
+        self.threads: list[threading.Thread] = []
+        self.seconds = 0.0
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        self.threads.append(threading.current_thread())
+        time.sleep(self.seconds)
+        if (inputs["x"] == 666).any():
+            raise SystemExit("gone")
+        return {"y": np.multiply(inputs["x"], 2, dtype=np.float32)}
+
+    def memory_bound_rows(self) -> int:
+        return 64
+
+
+async def served(model: Watched, number: int = 20, brief_seconds: float = 10.0) -> Client:
+    """Serve requests one after another; return the client, its link open."""
+    client = Client(ThreadLink(lambda: model, limits(), brief_seconds=brief_seconds))
+    await client.start()
+    model.threads.clear()
+    for n in range(number):
+        client.submit(a_request(str(n), value=float(n + 1)))
+        assert [answer(end) for end in await client.ends_of(str(n))] == [2.0 * (n + 1)]
+    return client
+
+
+async def test_brief_batches_run_in_the_loop() -> None:
+    model = Watched()
+    client = await served(model)
+    assert set(model.threads) == {threading.current_thread()}
+    client.submit(*(a_request(f"more {n}") for n in range(20)))
+    await client.ends_of(*(f"more {n}" for n in range(20)))
+    assert [one.batch.rows for one in client.settled if one.batch][-3:] == [8, 8, 4]
+    await client.link.close()
+
+
+async def test_what_is_sent_in_one_round_shares_a_batch_and_one_message() -> None:
+    client = await served(Watched(), number=0)
+    before = len(client.settled)
+    client.send(SetLimits(limits(cap=5, generation=2)))
+    for n in range(5):
+        client.send(Submit((a_request(str(n)),)))
+    await client.ends_of(*map(str, range(5)))
+    assert len(client.settled) == before + 1
+    assert client.settled[-1].report.generation == 2
+    await client.link.close()
+
+
+async def test_other_devices_free_dimensions_and_long_batches_are_the_threads() -> None:
+    for model, brief in ((Watched("cuda:x"), 10.0), (Watched(free=True), 10.0), (Watched(), 1e-9)):
+        client = await served(model, brief_seconds=brief)
+        assert threading.current_thread() not in model.threads
+        await client.link.close()
+
+
+async def test_a_model_that_kills_the_engine_in_the_loop_is_told_like_any_other() -> None:
+    client = await served(Watched())
+    client.submit(a_request("a", value=666.0))
+    await client.until(lambda: bool(client.deaths))
+    assert client.deaths == [EngineDied("SystemExit: gone")]
+    await client.link.close()
+
+
+async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
+    model = Watched()
+    client = await served(model, brief_seconds=0.2)
+    model.threads.clear()
+    model.seconds = 0.3
+    for n in range(3):
+        client.submit(a_request(f"slow {n}"))
+        await client.ends_of(f"slow {n}")
+    assert [one is threading.current_thread() for one in model.threads] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    await client.link.close()
+
+
+def test_one_long_run_among_short_ones_is_an_interruption() -> None:
+    brevity = Brevity(0.001)
+    assert not brevity.is_brief(8, predicted_seconds=0.002)
+    brevity.note([(8, 0.0005), (8, 0.03)])
+    assert brevity.is_brief(9, predicted_seconds=1.0)
+    assert not brevity.is_brief(64, predicted_seconds=1.0)
+    brevity.note([(8, 0.002)] * 8)
+    assert not brevity.is_brief(8, predicted_seconds=0.0)
