@@ -127,7 +127,7 @@ def tokenizing(config: Config) -> Tokenizing | None:
         ModelLoadFailed: as `read_directory`.
     """
     claim = config.model.source.persistent_volume_claim
-    if config.model.task in (None, Task.TENSOR) or claim is None:
+    if config.model.task not in (Task.EMBEDDING, Task.CLASSIFICATION) or claim is None:
         return None
     from penstock_runtime.models.encoders.tokenizer import (  # noqa: PLC0415 - for pools that read texts
         TextTokenizer,
