@@ -128,8 +128,8 @@ def await_more(seen: Streams, more: int) -> None:
     until("streams end", lambda: seen.whole >= wanted or str(seen.whole), seconds=60)
 
 
+@pytest.mark.long
 @pytest.mark.own_cluster
-@pytest.mark.timeout(600)
 def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_dropping_one(
     api: Api, writer: Pool, figure: Figure
 ) -> None:

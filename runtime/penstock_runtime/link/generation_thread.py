@@ -17,7 +17,8 @@ from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.link.messages import EngineDied
-from penstock_runtime.link.thread import CLOSE_SECONDS, ThreadPulse
+from penstock_runtime.link.pulse import ThreadPulse
+from penstock_runtime.link.thread import CLOSE_SECONDS
 from penstock_runtime.models.base import describe
 
 

@@ -179,8 +179,6 @@ class GenerationAdmission(Admission):
             self._send_generation(messages.Cancel((ticket.id,)))
         self._leave(ticket, Outcome.CANCELLED)
 
-    _cancel = cancel
-
 
 def _one_shot(message: ToEngine) -> None:
     """Refuse: no engine behind this book takes one-shot requests."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
@@ -33,6 +33,9 @@ from penstock_runtime.text.vocabulary import read_vocabulary
 
 BACKEND = make_tokenizer()
 VOCABULARY = read_vocabulary(BACKEND)
+QUICK = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no finding
 IDS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=40)
 
 
@@ -42,6 +45,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(places)]
 
 
+@QUICK
 @given(IDS)
 def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
     one = Detokenizer(VOCABULARY, skip_special=False)
@@ -50,6 +54,7 @@ def test_tokens_one_by_one_say_what_they_say_together(ids: list[int]) -> None:
     assert told == BACKEND.decode(ids, skip_special_tokens=False)
 
 
+@QUICK
 @given(st.text())
 def test_any_text_comes_back_from_its_tokens(text: str) -> None:
     assert detokenize(VOCABULARY, BACKEND.encode(text).ids, skip_special=False) == text
@@ -68,6 +73,7 @@ def test_sentence_pieces_spell_spaces_and_bytes() -> None:
     assert detokenize(read_vocabulary(backend), [4, 0, 1, 2, 3]) == "b a✓"
 
 
+@QUICK
 @given(st.text("abc", max_size=30), st.lists(st.integers(0, 99), max_size=8))
 def test_a_stop_string_is_found_however_the_text_is_cut(text: str, cuts: list[int]) -> None:
     stops = ("bca", "cc", "abab")
@@ -115,7 +121,7 @@ def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
     return joined
 
 
-@settings(max_examples=60)
+@QUICK
 @given(st.lists(st.integers(0, 400), max_size=12))
 def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
     said = said_of(HERMES, f"Well <b>: {CALL}{CALL} done", cuts)
@@ -140,6 +146,7 @@ def test_what_is_no_call_is_content_and_nothing_is_dropped(text: str, said: list
     assert said_of(HERMES, text, []) == said
 
 
+@QUICK
 @given(st.lists(st.integers(0, 60), max_size=8), st.booleans())
 def test_a_thought_is_told_apart_from_the_answer(cuts: list[int], begun: bool) -> None:
     splitter = ReasoningSplitter(begun=begun)

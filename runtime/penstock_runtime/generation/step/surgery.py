@@ -21,12 +21,13 @@ class _First(nn.Module):
         self.sizes = [linear.out_features for linear in linears]
         weight = torch.cat([linear.weight.detach() for linear in linears])
         self.weight = nn.Parameter(weight, requires_grad=False)
-        biases = [linear.bias for linear in linears if linear.bias is not None]
+        biases: list[torch.Tensor] = [one.bias for one in linears if one.bias is not None]
         self.bias = nn.Parameter(torch.cat(biases), requires_grad=False) if biases else None
         self.left: dict[int, torch.Tensor] = {}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        parts = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, -1)
+        whole = nn.functional.linear(x, self.weight, self.bias)
+        parts = torch.split_with_sizes(whole, self.sizes, -1)
         self.left = dict(enumerate(parts[1:], 1))
         return parts[0]
 
