@@ -69,7 +69,10 @@ def _http(folder: Path, inside: runs.Outcome, *, quick: bool) -> dict[str, objec
     http.give_tokenizer(folder, models.VOCABULARY)
     size = QUICK if quick else WHOLE
     asked = work("decode", STREAMS, models.VOCABULARY, size)
-    server = http.Server(folder, Path("build/bench/http") / folder.name, "float32")
+    try:
+        server = http.Server(folder, Path("build/bench/http") / folder.name, "float32")
+    except RuntimeError as error:
+        return {"model": folder.name, "streams": STREAMS, "absent": str(error)[-300:]}
     try:
         http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
         seconds = min(http.run(server.url, asked) for _ in range(size.repeats))

@@ -18,12 +18,14 @@ def rates(outcomes: Sequence[Outcome]) -> Table:
     table = Table(
         title=f"{model}, {dtype}: tokens/s (ours as a multiple of it)", title_justify="left"
     )
-    for name in ("peer", *(f"{line} {n}" for line in LINES for n in CONCURRENCY), "note"):
-        table.add_column(name, justify="left" if name in ("peer", "note") else "right")
+    table.add_column("peer", no_wrap=True)
+    for name in (f"{line} {n}" for line in LINES for n in CONCURRENCY):
+        table.add_column(name, justify="right")
     ours = next(one for one in outcomes if one.peer == OWN)
     for one in outcomes:
         cells = [_cell(one, ours, line, n) for line in LINES for n in CONCURRENCY]
-        table.add_row(one.peer, *cells, one.absent or one.about)
+        table.add_row(one.peer, *cells)
+    table.caption = "; ".join(f"{one.peer}: {one.absent or one.about}" for one in outcomes)
     return table
 
 
