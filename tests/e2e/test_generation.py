@@ -115,7 +115,7 @@ def stream_once(client: openai.OpenAI) -> str | None:
             stream=True,
             extra_body={"ignore_eos": True},
         )
-        for chunk in stream:
+        for chunk in stream:  # type: ignore[assignment]
             reason = chunk.choices[0].finish_reason or reason
     except openai.APIError as error:
         return repr(error)

@@ -6,7 +6,8 @@ Shared code sends `link.messages` and reads `EngineReport`; a generation engine 
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock_api.limits import MAX_BATCH_SIZE, CurveSums, LimitsUpdate
+from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
+from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.generation import messages
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.generation.messages import GenerationReport, Stepped, ToGeneration
@@ -114,5 +115,5 @@ def engine_report(report: GenerationReport, max_running: int) -> EngineReport:
         converging=report.converging,
         batch_cap_bound=max_running,
         busy_seconds=report.busy_seconds,
-        curve=CurveSums(),
+        curve=Sums(),
     )

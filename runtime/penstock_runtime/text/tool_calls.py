@@ -84,6 +84,7 @@ class ToolCallParser:
         self._spelling = spelling
         self._finder = MarkerFinder(spelling.opens)
         self._scanner = JsonScanner()
+        self._told = False
         self._held = ""
         self._at = _At.CONTENT if spelling.opens else self._inside()
 
@@ -146,7 +147,7 @@ class ToolCallParser:
         found = _HEAD.match(text)
         if found is not None:
             said.append(CallBegun(json.loads(found[1])))
-            self._at, self._scanner = _At.ARGUMENTS, JsonScanner()
+            self._at, self._scanner, self._told = _At.ARGUMENTS, JsonScanner(), False
             return text[found.end() :]
         body, closed, rest = text.partition(self._spelling.closes)
         if closed and not self._spelling.array:
@@ -161,6 +162,9 @@ class ToolCallParser:
         return None
 
     def _arguments(self, text: str, said: list[Said]) -> str | None:
+        if not self._told:
+            text = text.lstrip()  # of the head, when a piece ended before it
+            self._told = bool(text)
         end = self._scanner.end(text)
         told = text if end is None else text[:end]
         if told:

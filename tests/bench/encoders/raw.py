@@ -30,7 +30,7 @@ ROUNDS = 2
 
 def limits(subject: Subject, folder: Path, seconds: float) -> dict[str, float]:
     """Return rows a second of each way: the median of interleaved rounds."""
-    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)
     untouched = _transformers(folder, prepacked=False)
     arrival = [list(range(at, at + BATCH)) for at in range(0, NUMBER, BATCH)]

@@ -20,7 +20,7 @@ SOURCE = {
     "type": "PersistentVolumeClaim",
     "persistentVolumeClaim": {"claimName": "tiny", "path": "."},
 }
-BAD = (
+BAD: tuple[dict[str, object], ...] = (
     {"max_tokens": -1},
     {"temperature": "hot"},
     {"prompt": []},

@@ -99,7 +99,6 @@ def _bert_layer(layer: Any) -> LayerParts:
 
 def _distilbert(model: Any) -> EncoderParts:
     body = getattr(model, "distilbert", model)
-    before, classifier = getattr(model, "pre_classifier", None), getattr(model, "classifier", None)
     embeddings = body.embeddings
     return EncoderParts(
         words=embeddings.word_embeddings.weight.detach(),
@@ -108,8 +107,15 @@ def _distilbert(model: Any) -> EncoderParts:
         layers=[_distilbert_layer(one) for one in body.transformer.layer],
         heads=int(body.config.n_heads),
         activation=str(body.config.activation),
-        classify=classifier and (lambda first: classifier(functional.relu(before(first)))),
+        classify=_distilbert_head(model),
     )
+
+
+def _distilbert_head(model: Any) -> Classify | None:
+    before, classifier = getattr(model, "pre_classifier", None), getattr(model, "classifier", None)
+    if before is None or classifier is None:
+        return None
+    return lambda first: classifier(functional.relu(before(first)))
 
 
 def _distilbert_layer(layer: Any) -> LayerParts:

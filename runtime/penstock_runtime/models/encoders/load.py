@@ -35,7 +35,7 @@ from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 
 log = logging.getLogger(__name__)
-transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 TOLERANCE = 1e-3
 """Of the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst random models), a
