@@ -51,4 +51,4 @@ async def test_a_decision_is_explained_with_history_and_simulated_on_it(
     (case,) = json.loads((tmp_path / "out.json").read_text())["cases"]
     assert case["requests"] > 0
     assert case["most_replicas"] >= 1
-    figure(f"simulated on its own history: {said.splitlines()[0]}")
+    figure(f"simulated on its own history: {said.strip().splitlines()[0]}")
