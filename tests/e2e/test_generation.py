@@ -10,6 +10,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from tests.e2e.conftest import Figure
 from tests.kube.api import Api, Object
@@ -18,7 +19,7 @@ from tests.kube.pods import metrics
 from tests.kube.pools import Pool, until
 from tests.unit.openai.served import save_tiny_model
 
-HELLO = [{"role": "user", "content": "What is a pool?"}]
+HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is a pool?"}]
 
 
 @pytest.fixture
@@ -108,14 +109,14 @@ def stream_once(client: openai.OpenAI) -> str | None:
     """Stream one chat; return what was wrong with it."""
     reason = None
     try:
-        stream = client.chat.completions.create(
+        stream: openai.Stream[ChatCompletionChunk] = client.chat.completions.create(
             model="writer",
-            messages=HELLO,  # type: ignore[arg-type]
+            messages=HELLO,
             max_tokens=150,
             stream=True,
             extra_body={"ignore_eos": True},
         )
-        for chunk in stream:  # type: ignore[assignment]
+        for chunk in stream:
             reason = chunk.choices[0].finish_reason or reason
     except openai.APIError as error:
         return repr(error)
@@ -137,7 +138,7 @@ def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_droppin
         assert [one.id for one in client.models.list()] == ["writer"]
         answer = client.chat.completions.create(
             model="writer",
-            messages=HELLO,  # type: ignore[arg-type]
+            messages=HELLO,
             max_tokens=5,
             extra_body={"ignore_eos": True},
         )
