@@ -167,9 +167,7 @@ class Admission:
 
     def full(self) -> bool:
         """Return whether as many wait, or are being read, as the limits allow."""
-        report = self._live.report  # `_waiting`, without a call on every request's way
-        waiting = len(self._held) - (report.running if report else 0)
-        return waiting + self._reading >= self._live.accepted.max_queue_depth
+        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.

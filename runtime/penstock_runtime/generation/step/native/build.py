@@ -102,7 +102,8 @@ def _ran(*command: str) -> None:
 
 def _digest(*words: str) -> str:
     text = " ".join([*FLAGS, platform.machine(), *words]).encode()
-    return hashlib.sha256(SOURCE.read_bytes() + text).hexdigest()[:16]
+    sources = sorted(SOURCE.parent.glob("*.[ch]"))
+    return hashlib.sha256(b"".join(one.read_bytes() for one in sources) + text).hexdigest()[:16]
 
 
 def _processor() -> str:

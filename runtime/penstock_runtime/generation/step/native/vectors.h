@@ -1,0 +1,73 @@
+/* What decoder.c is written in: vectors of 8 floats, the operations and the batch. */
+
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float v8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t i8 __attribute__((vector_size(32), aligned(4), may_alias));
+
+#define PANEL 16
+#define INLINE static inline __attribute__((always_inline))
+
+enum Kind { EMBED, RMS_NORM, LAYER_NORM, LINEAR, ATTEND, ACTIVATE, ADD, PICK, SOFTCAP };
+enum Activation { SILU, GELU_TANH, GELU_ERF, RELU };
+
+typedef struct {
+    int32_t kind, activation, gated, accumulate, on_picks, window;
+    int64_t n, k;                   /* outputs and inputs of one token */
+    int64_t in_stride, out_stride;  /* floats between tokens */
+    float eps, scale, softcap, padding;
+    const float *in;
+    float *out;
+    const float *weight, *bias;
+    const float *cosine, *sine;         /* [position][size / 2] */
+    const float *query_norm, *key_norm; /* [size], or null */
+    float *keys, *values;
+} Op;
+
+typedef struct {
+    int64_t tokens, picks, table_stride, heads, kv_heads, size, block_tokens, threads, scores_stride;
+    const int64_t *ids, *positions, *slots, *starts, *owners, *picked;
+    const int32_t *tables;
+    float *scores; /* [threads][scores_stride] */
+} Batch;
+
+/* One rounding, said aloud: left to itself the compiler fuses in one copy of a loop and not in another. */
+#ifdef __FMA__
+#include <immintrin.h>
+INLINE v8 madd(v8 a, v8 b, v8 sum) { return (v8)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum); }
+#else
+INLINE v8 madd(v8 a, v8 b, v8 sum) { return a * b + sum; }
+#endif
+
+INLINE v8 load(const float *from) { return *(const v8 *)from; }
+INLINE void store(float *to, v8 value) { *(v8 *)to = value; }
+INLINE v8 all(float x) { return (v8){x, x, x, x, x, x, x, x}; }
+INLINE v8 larger(v8 a, v8 b) { i8 mask = a > b; return (v8)(((i8)a & mask) | ((i8)b & ~mask)); }
+INLINE v8 smaller(v8 a, v8 b) { i8 mask = a < b; return (v8)(((i8)a & mask) | ((i8)b & ~mask)); }
+
+INLINE float total(v8 v) {
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+/* Cephes' expf: 2^n times a polynomial on [-ln2/2, ln2/2]; within 2 units in the last place, 0 below -87. */
+INLINE v8 exponential(v8 x) {
+    i8 vanishes = x < all(-87.0f);
+    x = larger(smaller(x, all(88.0f)), all(-87.0f));
+    v8 n = madd(x, all(1.44269504088896341f), all(12582912.0f)); /* rounds to an integer in the low bits */
+    i8 power = ((i8)n) << 23;
+    n = n - 12582912.0f;
+    v8 r = madd(n, all(2.12194440e-4f), madd(n, all(-0.693359375f), x));
+    v8 p = madd(all(1.9875691500e-4f), r, all(1.3981999507e-3f));
+    p = madd(p, r, all(8.3334519073e-3f));
+    p = madd(p, r, all(4.1665795894e-2f));
+    p = madd(p, r, all(1.6666665459e-1f));
+    p = madd(p, r, all(5.0000001201e-1f));
+    p = madd(p * r, r, r) + 1.0f;
+    return (v8)(((i8)p + power) & ~vanishes);
+}
+
+INLINE v8 hyperbolic_tangent(v8 x) { return 1.0f - 2.0f / (exponential(x * 2.0f) + 1.0f); }

@@ -1,0 +1,102 @@
+"""What is not served is refused at load, in one line that names it; what is served was tried first."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, T5Config
+
+from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.step.attention.base import Geometry, Heads
+from penstock_runtime.generation.step.attention.gather import GatherAttention
+from penstock_runtime.generation.step.generic import GenericDecoder
+from penstock_runtime.generation.step.load import refuse_other_layers
+from penstock_runtime.generation.step.native.decoder import NativeDecoder
+from penstock_runtime.generation.step.open import open_step
+from penstock_runtime.generation.step.probe import choose
+from penstock_runtime.models.base import ModelLoadFailed
+
+from .models import save
+
+SMALL = StepOptions(dtype=DType.FLOAT32, cache_bytes=1 << 18, block_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save("llama", tmp_path_factory.mktemp("llama"))
+
+
+def edited(folder: Path, target: Path, **fields: Any) -> Path:
+    config = json.loads((folder / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps(config | fields))
+    return target
+
+
+def test_a_known_family_in_float32_runs_natively_and_says_what_it_holds(folder: Path) -> None:
+    step = open_step(folder, SMALL, "tiny")
+    assert isinstance(step._decoder, NativeDecoder)
+    assert (step.info.attention, step.info.backend, step.info.dtype) == ("native", "cpu", "float32")
+    assert step.info.kv.blocks * step.info.kv.block_bytes <= 1 << 18
+    assert step.info.max_model_len == 256
+    assert step.info.prefill_token_seconds > 0
+
+
+def test_without_surgery_the_models_own_modules_run(folder: Path) -> None:
+    options = StepOptions(
+        dtype=DType.BFLOAT16, cache_bytes=1 << 18, surgery=False, attention="gather-sdpa"
+    )
+    step = open_step(folder, options, "tiny")
+    assert isinstance(step._decoder, GenericDecoder)
+    assert step.info.dtype == "bfloat16"
+
+
+def test_another_kind_of_model_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match="'t5' is an encoder-decoder"):
+        refuse_other_layers(T5Config())
+    other = LlamaConfig(num_hidden_layers=2)
+    other.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(
+        ModelLoadFailed, match="layer type 'linear_attention' of model type 'llama'"
+    ):
+        refuse_other_layers(other)
+    with pytest.raises(ModelLoadFailed, match=r"config\.json"):
+        open_step(edited(folder, tmp_path, model_type="no-such-model"), SMALL, "tiny")
+
+
+def test_a_folder_without_a_model_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"config\.json is missing"):
+        open_step(tmp_path, SMALL, "tiny")
+    with pytest.raises(ModelLoadFailed, match="does not load"):
+        open_step(edited(folder, tmp_path), SMALL, "tiny")
+
+
+def test_a_cache_without_room_is_refused_with_the_number(folder: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, 5000"):
+        open_step(folder, StepOptions(dtype=DType.FLOAT32, cache_bytes=5000), "tiny")
+
+
+def test_invariance_is_not_promised_where_it_does_not_hold(folder: Path) -> None:
+    options = StepOptions(dtype=DType.FLOAT64, cache_bytes=1 << 18, batch_invariant=True)
+    with pytest.raises(ModelLoadFailed, match="batchInvariant"):
+        open_step(folder, options, "tiny")
+
+
+class Off(GatherAttention):
+    """Answers a little too much."""
+
+    name = "off"
+
+    def attend(self, *given: Any) -> torch.Tensor:
+        return super().attend(*given) + 0.01
+
+
+def test_a_backend_that_answers_wrongly_is_not_chosen() -> None:
+    geometry = Geometry(Heads(4, 2, 8), 8, torch.float32, torch.device("cpu"))
+    makers = {"off": Off, "gather-sdpa": GatherAttention}
+    assert choose(makers, None, geometry).name == "gather-sdpa"
+    with pytest.raises(ModelLoadFailed, match=r"off: wrong by 0\.01"):
+        choose(makers, "off", geometry)
+    with pytest.raises(ModelLoadFailed, match="unknown name"):
+        choose(makers, "nobody", geometry)
