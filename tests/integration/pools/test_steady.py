@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
@@ -24,6 +25,10 @@ def test_a_minute_over_unchanged_pools_costs_no_write(api: Api, namespace: str) 
     for pool in pools:
         await_children(api, pool)
         pool.await_condition("Ready", "True", seconds=20)
+    for (
+        pool
+    ) in pools:  # figures and terms are written a minute after the first ones, at the earliest
+        until("the status has the second tick's terms", partial(settled, pool), seconds=90)
     time.sleep(10)  # the statuses that follow the Deployments' own have been written
     before, since = events_posted(api, namespace), time.time()
 
@@ -31,6 +36,12 @@ def test_a_minute_over_unchanged_pools_costs_no_write(api: Api, namespace: str) 
 
     assert audited(since, namespace) == []
     assert events_posted(api, namespace) == before
+
+
+def settled(pool: Pool) -> bool:
+    """Say whether the status tells what holds from the second tick on: there is nobody to give signals."""
+    told: str = pool.status().get("scaling", {}).get("capTerm", "")
+    return told == "SignalsAbsent"
 
 
 def test_an_edit_is_answered_within_a_second(api: Api, pool: Pool) -> None:
