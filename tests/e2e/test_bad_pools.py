@@ -64,7 +64,7 @@ def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back
 ) -> None:
     greedy, late = Pool(api, namespace, "greedy"), Pool(api, namespace, "late")
     greedy.apply(emulated(accelerators=8, drain={"deadlineSeconds": 5}))
-    greedy.await_ready(1)
+    greedy.await_ready(1, seconds=150)
     late.apply(emulated(accelerators=1))
     until("the scheduler tells", lambda: any(map(unschedulable, late.pods())))
     late.await_condition("Ready", "False", "Unschedulable", seconds=TOLD_WITHIN_SECONDS)
