@@ -45,20 +45,12 @@ def pool_object(raw: Object) -> PoolObject:
     Raises:
         Unfit: its spec is of a schema that this plugin does not know.
     """
-    meta = raw["metadata"]
-    return PoolObject(
-        uid=meta["uid"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        generation=meta.get("generation", 0),
-        resource_version=meta["resourceVersion"],
-        labels=meta.get("labels") or {},
-        annotations=meta.get("annotations") or {},
-        deleting="deletionTimestamp" in meta,
-        spec=_valid(PoolSpec, raw["spec"], f"pool {meta['name']}"),
-        status=_valid(PoolStatus, raw.get("status") or {}, f"pool {meta['name']}"),
-        created=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
+    meta, what = raw["metadata"], f"pool {raw['metadata']['name']}"
+    spec, status = (
+        _valid(PoolSpec, raw["spec"], what),
+        _valid(PoolStatus, raw.get("status") or {}, what),
     )
+    return PoolObject.of(meta, spec, status)
 
 
 def policy_object(raw: Object) -> PolicyObject:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 from typing import Any
@@ -27,6 +28,23 @@ class PoolObject:
     spec: PoolSpec
     status: PoolStatus
     created: float
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any], spec: PoolSpec, status: PoolStatus) -> "PoolObject":
+        """Return the pool of this metadata, in the API server's words; spec and status are read by the caller."""
+        return cls(
+            uid=meta["uid"],
+            namespace=meta["namespace"],
+            name=meta["name"],
+            generation=meta.get("generation", 0),
+            resource_version=meta["resourceVersion"],
+            labels=meta.get("labels") or {},
+            annotations=meta.get("annotations") or {},
+            deleting="deletionTimestamp" in meta,
+            spec=spec,
+            status=status,
+            created=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,19 +63,8 @@ def pool_object(raw: Json) -> PoolObject:
     Raises:
         ValidationError: its spec is of a newer schema than this operator knows.
     """
-    meta = raw["metadata"]
-    return PoolObject(
-        uid=meta["uid"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        generation=meta.get("generation", 0),
-        resource_version=meta["resourceVersion"],
-        labels=meta.get("labels") or {},
-        annotations=meta.get("annotations") or {},
-        deleting="deletionTimestamp" in meta,
-        spec=PoolSpec.model_validate(raw["spec"]),
-        status=_status(PoolStatus, raw),
-        created=seconds(meta["creationTimestamp"]),
+    return PoolObject.of(
+        raw["metadata"], PoolSpec.model_validate(raw["spec"]), _status(PoolStatus, raw)
     )
 
 

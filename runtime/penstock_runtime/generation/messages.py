@@ -159,8 +159,8 @@ class StepReport:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationReport:
-    """The engine as it stands after a step."""
+class SchedulerReport:
+    """How the scheduler stands; totals are since its start."""
 
     waiting: int
     running: int
@@ -176,11 +176,17 @@ class GenerationReport:
     cached_blocks: int
     used_blocks: int
     preemptions: int
-    """Ever, as the two below."""
+    """Ever, as those below."""
     recomputed_tokens: int
     swapped_blocks: int
     prefix_hit_tokens: int
     prefix_asked_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationReport(SchedulerReport):
+    """The engine as it stands after a step."""
+
     generated_tokens: int
     busy_seconds: float
     curve: GenerationSums

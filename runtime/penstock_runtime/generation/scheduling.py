@@ -2,32 +2,12 @@
 
 from collections.abc import Container, Iterable
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
 from typing import Protocol
 
 from penstock_runtime.generation.limits import GenerationLimits
+from penstock_runtime.generation.messages import SchedulerReport
 from penstock_runtime.generation.plan import Idle, StepPlan
 from penstock_runtime.generation.sequence import Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerReport:
-    """How the scheduler stands; totals are since its start. Words as in `messages.GenerationReport`."""
-
-    waiting: int
-    running: int
-    preempted: int
-    generation: int
-    converging: bool
-    surplus: int
-    free_blocks: int
-    cached_blocks: int
-    used_blocks: int
-    preemptions: int
-    recomputed_tokens: int
-    swapped_blocks: int
-    prefix_hit_tokens: int
-    prefix_asked_tokens: int
 
 
 class Scheduler(Protocol):

@@ -3,8 +3,8 @@
 from collections.abc import Container
 
 from penstock_runtime.generation.limits import GenerationLimits, KVSpec
+from penstock_runtime.generation.messages import SchedulerReport
 from penstock_runtime.generation.plan import Idle, Row, StepPlan
-from penstock_runtime.generation.scheduling import SchedulerReport
 from penstock_runtime.generation.sequence import Sequence, TokenRef
 
 

@@ -84,7 +84,8 @@ def plain(shape: tuple[int, int, int, int, int, float], qkv: Floats) -> NDArray[
     seen = (ahead >= 0) & (ahead < (window or TOKENS))
     weights = np.exp(np.where(seen, scores, -np.inf))
     weights /= weights.sum(-1, keepdims=True)
-    return np.einsum("htn,nhd->thd", weights, value).reshape(TOKENS, -1)
+    answer: NDArray[np.float64] = np.einsum("htn,nhd->thd", weights, value).reshape(TOKENS, -1)
+    return answer
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -22,8 +22,8 @@ from penstock_runtime.generation.limits import (
     Lowering,
     Preemption,
 )
+from penstock_runtime.generation.messages import SchedulerReport
 from penstock_runtime.generation.plan import Idle, Row, StepPlan
-from penstock_runtime.generation.scheduling import SchedulerReport
 from penstock_runtime.generation.sequence import Sequence, TokenRef
 from penstock_runtime.waiting.heap import LazyHeap
 

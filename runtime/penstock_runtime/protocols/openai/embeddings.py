@@ -17,7 +17,7 @@ from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.open_inference.routes import header_seconds
 from penstock_runtime.protocols.openai.embedding_calls import EmbeddingCall, parse
-from penstock_runtime.protocols.openai.problems import problem, refusal_problem
+from penstock_runtime.protocols.openai.errors import openai_error, openai_refusal
 from penstock_runtime.protocols.replies import JSON
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request, Tensor
 from penstock_runtime.tokenizing import Ids, Tokenizing, rows_of
@@ -41,7 +41,7 @@ class Embeddings:
             with self._pod.admission.receive() as ticket:
                 call, ids, end = await self._serve(request, ticket)
         except Refusal as refusal:
-            return refusal_problem(refusal)
+            return openai_refusal(refusal)
         return self.answer(call, ids, end)
 
     async def _serve(
@@ -81,15 +81,15 @@ class Embeddings:
                 return web.Response(body=body, headers=waited, content_type=JSON)
             case Failed():
                 status = 500 if end.retry_after_seconds is None else 503
-                return problem(status, end.reason, retry_after_seconds=end.retry_after_seconds)
+                return openai_error(status, end.reason, retry_after_seconds=end.retry_after_seconds)
             case Expired():
-                return problem(
+                return openai_error(
                     504,
                     f"the deadline passed after {end.waited_seconds:.3f} s of waiting: allow more time",
                     param="timeout",
                 )
             case Cancelled():
-                return problem(499, "the request was cancelled")
+                return openai_error(499, "the request was cancelled")
             case _:
                 assert_never(end)
 
