@@ -65,7 +65,7 @@ class FastLane:
         if self._reader is None:
             if self.pod.model is None:
                 raise NotServing("Loading", "the model is being loaded: try again soon")
-            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE)
+            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE, self.pod.scan)
         return self._reader
 
 
