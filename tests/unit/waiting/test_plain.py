@@ -54,9 +54,7 @@ def told_of(
             case "odd":
                 queue.add(odd(now, number))
             case "take" if queue.heads():
-                told.append(
-                    [one.id for one in queue.take(queue.heads()[0].shape, 1 + number % 8)]
-                )
+                told.append([one.id for one in queue.take(queue.heads()[0].shape, 1 + number % 8)])
             case "remove":
                 told.append(queue.remove(str(number)) is None)
             case "expire":

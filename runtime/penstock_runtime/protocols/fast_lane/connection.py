@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.connections import Age
-from penstock_runtime.protocols.fast_lane.heads import LONGEST
+from penstock_runtime.protocols.fast_lane.heads import LONGEST, Head
 from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
 
 PATIENCE_SECONDS: Final = 0.25
@@ -123,13 +123,21 @@ class LaneConnection(web.RequestHandler):
             if len(data) > total:
                 self._held += data[total:]
                 self._needed = 0
-            last = self._age.note(self._lane.pod.now())
-            self._exchange = Exchange(self._lane, head, self, last=last, remote=self._remote)
-            self._exchange.begin(data[end:total])
+            self._ask(head, data[end:total])
         elif len(data) == total:
             super().data_received(data)
         else:
             self._hand_over(data)
+
+    def _ask(self, head: Head, body: bytes) -> None:
+        lane = self._lane
+        now = lane.pod.now()
+        last = self._age.note(now)
+        if lane.is_full() and not last:
+            lane.turn_away(head, self, now, remote=self._remote)
+            return
+        self._exchange = Exchange(lane, head, self, last=last, remote=self._remote)
+        self._exchange.begin(body)
 
     def _aiohttp_idle(self) -> bool:
         """Return whether aiohttp, which was lent a request, waits for the next."""
@@ -213,9 +221,10 @@ class LaneConnection(web.RequestHandler):
         if not self._full:
             self._full = True
             self.transport.pause_reading()
-        self._loop.call_later(seconds, self._rest_over)
+        self._lane.alarm.set(seconds, self)
 
-    def _rest_over(self) -> None:
+    def rest_over(self) -> None:
+        """As `refusals.Resting.rest_over`."""
         self._resting = False
         self._go_on()
 
