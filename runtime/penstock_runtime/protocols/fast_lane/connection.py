@@ -20,6 +20,8 @@ PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
 MOST_IN_PARTS: Final = 2**20
 """Bytes of a body that are collected here; a larger one streams through aiohttp."""
+NO_HEAD: Final = b"\0"
+"""What no head begins with."""
 MOST_PIPELINED: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
@@ -28,13 +30,16 @@ class LaneConnection(web.RequestHandler):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (
-        "_age", "_answered", "_exchange", "_full", "_held", "_lane", "_needed", "_patience", "_remote", "_resting",
-        "_slow",
+        "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience", "_remote",
+        "_resting", "_seen", "_slow",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
         super().__init__(manager, **more)
         self._lane = lane
+        self._seen = NO_HEAD
+        self._head: Head
+        """What `_seen` says."""
         self._slow = False
         """aiohttp's for good."""
         self._exchange: Exchange | None = None
@@ -101,17 +106,22 @@ class LaneConnection(web.RequestHandler):
         if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
             self._hand_over(data)
             return
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            if len(data) > LONGEST:
+        if data.startswith(self._seen):  # a client repeats its head byte for byte
+            end, head = len(self._seen), self._head
+        else:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4:
+                if len(data) > LONGEST:
+                    self._hand_over(data)
+                else:
+                    self._wait_for_more(data, 0)
+                return
+            found = self._lane.heads.understand(data[:end])
+            if found is None:
                 self._hand_over(data)
-            else:
-                self._wait_for_more(data, 0)
-            return
-        head = self._lane.heads.understand(data[:end])
-        if head is None:
-            self._hand_over(data)
-            return
+                return
+            self._seen, self._head = data[:end], found
+            head = found
         total = end + head.length
         plain = head.target is not None and head.length <= self._lane.most_bytes
         if len(data) < total:
