@@ -1,16 +1,19 @@
-"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (DESIGN, section 3)."""
+"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (DESIGN, section 3).
+
+PyJWT and cryptography, 9 MiB, are imported where a pod has keys: at its start, so that no call waits for it.
+"""
 
 import asyncio
 import base64
 import binascii
 import json
 from pathlib import Path
-from typing import Any
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from typing import TYPE_CHECKING, Any
 
 from penstock_runtime.errors import PenstockError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 LEEWAY_SECONDS = 10
 """How far the clocks of two nodes may differ."""
@@ -31,6 +34,8 @@ class TokenVerifier:
         self._keys_file = keys_file
         self._pod_uid = pod_uid
         self._insecure = insecure
+        if keys_file.exists() and not insecure:
+            import jwt  # noqa: F401, PLC0415 - as said above
 
     async def verify(self, authorization: str | None, generation: int | None = None) -> None:
         """Check the `Authorization` header of a control call; `generation` is that of the body, if any.
@@ -49,8 +54,10 @@ class TokenVerifier:
             )
 
     def _decode(
-        self, authorization: str | None, keys: dict[str, Ed25519PublicKey]
+        self, authorization: str | None, keys: "dict[str, Ed25519PublicKey]"
     ) -> dict[str, Any]:
+        import jwt  # noqa: PLC0415
+
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token or not self._pod_uid:
             raise Unauthorized("send the operator's token in Authorization: Bearer")
@@ -74,7 +81,11 @@ class TokenVerifier:
             raise Unauthorized(f"the token is not valid: {error}") from error
 
 
-def _read_keys(path: Path) -> dict[str, Ed25519PublicKey]:
+def _read_keys(path: Path) -> "dict[str, Ed25519PublicKey]":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PublicKey,
+    )
+
     try:
         listed = json.loads(path.read_bytes())
         return {
