@@ -6,12 +6,14 @@ import os
 import sys
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import kopf
 from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
 
+from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_api.pool import ImagePullPolicy
-from penstock_operator import calls, garbage, handlers, health, logs
+from penstock_operator import calls, garbage, handlers, health, kinds, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget
 from penstock_operator.act.events import Events
@@ -19,7 +21,7 @@ from penstock_operator.act.pools import PoolActs
 from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.background import keep_keys, keep_swept, keep_synced
+from penstock_operator.background import keep_keys, keep_swept, keep_synced, keep_trusted
 from penstock_operator.cluster import Cluster, connect
 from penstock_operator.config import Config
 from penstock_operator.decide.config import DecideConfig
@@ -32,6 +34,7 @@ from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
 from penstock_operator.operate import Operation
+from penstock_operator.trust import PodTrust
 
 log = logging.getLogger("penstock_operator")
 
@@ -65,9 +68,12 @@ async def run(config: Config) -> None:
         cluster = Cluster(configuration)
         stack.push_async_callback(cluster.close)
         leadership = Leadership(LeaseClient(configuration, config.namespace), config.pod_name)
-        operation, writer = await _operation(stack, config, cluster, leadership)
+        trust, certificate = _trusted(config)
+        operation, writer = await _operation(stack, config, cluster, leadership, trust)
         resync = Resync(cluster, operation.observer.store, operation.wake)
-        runner = await health.serve(operation, config.port)
+        runner = await health.serve(
+            operation, config.port, certificate.context if certificate is not None else None
+        )
         stack.push_async_callback(runner.cleanup)
         stack.callback(leadership.stop)
         leadership.start()
@@ -77,8 +83,17 @@ async def run(config: Config) -> None:
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
             asyncio.create_task(keep_swept(operation), name="sweep"),
+            asyncio.create_task(keep_trusted(trust, certificate), name="certificates"),
         ]
         await _until_any_ends(operation, resync, parts, config.pod_name)
+
+
+def _trusted(config: Config) -> tuple[PodTrust, ServerCertificate | None]:
+    trust = PodTrust(Path(config.pod_ca_file) if config.pod_ca_file else None)
+    try:
+        return trust, ServerCertificate(Path(config.tls_folder)) if config.tls_folder else None
+    except CertificateUnusable as error:
+        raise ConfigError(f"PENSTOCK_TLS_FOLDER: {error}") from error
 
 
 async def _until_any_ends(
@@ -108,10 +123,15 @@ async def _until_any_ends(
 
 
 async def _operation(
-    stack: AsyncExitStack, config: Config, cluster: Cluster, leadership: Leadership
+    stack: AsyncExitStack,
+    config: Config,
+    cluster: Cluster,
+    leadership: Leadership,
+    trust: PodTrust,
 ) -> tuple[Operation, Writer]:
-    session = calls.new_session()
+    session, to_pods = calls.new_session(), calls.new_session(trust.context)
     stack.push_async_callback(session.close)
+    stack.push_async_callback(to_pods.close)
     store = ObjectStore(own_namespace=config.namespace)
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
     writer = Writer(cluster, budget, leadership.valid)
@@ -123,9 +143,12 @@ async def _operation(
         if config.image_pull_policy
         else None,
         prometheus_url=config.prometheus_url or None,
+        peers=config.pool_network_policy,
     )
-    confirmations = Confirmations(cluster, store)
-    observer = Observer(store, confirmations, session, Memory(), decide.prometheus_url)
+    named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
+    confirmations = Confirmations(cluster, store, named)
+    url = decide.prometheus_url
+    observer = Observer(store, confirmations, session, Memory(), url, to_pods)
     return Operation(decide, observer, acts, leadership), writer
 
 

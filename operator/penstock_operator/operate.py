@@ -164,7 +164,7 @@ class Operation:
         try:
             if self.keys is None:
                 return
-            control = PodControl(self.observer.session, self.keys.signer(now), time.time)
+            control = PodControl(self.observer.pods_session, self.keys.signer(now), time.time)
             acted = await self.acts.act(
                 plan, view, control, lambda write: memory.may_try(write, now), now
             )

@@ -38,3 +38,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+
+{{/* Who may reach pools' pods: this operator by its namespace and labels, and whom the values name. */}}
+{{- define "penstock.poolPeers" -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}
+{{- $self := dict "namespaceSelector" $namespace "podSelector" $operator -}}
+{{- dict "clusterPort" (prepend .Values.poolNetworkPolicy.scrapers $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}
+{{- end -}}

@@ -119,6 +119,7 @@ class TokenVerifier:
         except jwt.InvalidTokenError as error:
             raise Unauthorized(f"the token is not valid: {error}") from error
 
+
 def _read_keys(path: Path) -> dict[str, Ed25519PublicKey]:
     try:
         listed = json.loads(path.read_bytes())

@@ -245,7 +245,7 @@ async def test_a_rotation_refuses_nobody_at_any_moment(tmp_path: Path) -> None:
             moment = now + late
             token = ring.signer(moment).token("uid-1", 9, moment)
             await TokenVerifier(path, "uid-1", lambda at=moment: at).verify(f"Bearer {token}")
-    assert len({kid for kid in held}) == 1, "the keys before the last one are retired"
+    assert len(set(held)) == 1, "the keys before the last one are retired"
 
 
 def test_a_key_survives_its_secret() -> None:
