@@ -192,7 +192,7 @@ def test_pools_certificates_are_judged_by_the_authorities_of_a_config_map() -> N
 
 def test_pools_network_policies_let_the_operator_and_the_named_scrapers_in() -> None:
     scraper = {"poolNetworkPolicy.scrapers[0].namespaceSelector.matchLabels.team": "monitoring"}
-    objects = render(poolNetworkPolicy__enabled="true", **scraper)
+    objects = render(CHART, poolNetworkPolicy__enabled="true", **scraper)
     peers = Config.from_env(environment(objects)).pool_network_policy
     assert peers is not None
     operator, prometheus = peers.cluster

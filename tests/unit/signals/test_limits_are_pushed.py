@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import jwt
@@ -244,7 +245,7 @@ async def test_a_rotation_refuses_nobody_at_any_moment(tmp_path: Path) -> None:
             path.write_text(json.dumps(dict(held)))
             moment = now + late
             token = ring.signer(moment).token("uid-1", 9, moment)
-            await TokenVerifier(path, "uid-1", lambda at=moment: at).verify(f"Bearer {token}")
+            await TokenVerifier(path, "uid-1", partial(float, moment)).verify(f"Bearer {token}")
     assert len(set(held)) == 1, "the keys before the last one are retired"
 
 
