@@ -37,6 +37,8 @@ class Operator:
         self._folder = folder
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self.settings: dict[str, str] = {}
+        """More of its environment."""
 
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
@@ -58,6 +60,7 @@ class Operator:
             "PENSTOCK_POD_NAME": self._name,
             "PENSTOCK_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
+            **self.settings,
         }
         with self._log.open("ab") as log:
             return subprocess.Popen(

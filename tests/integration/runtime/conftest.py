@@ -147,12 +147,13 @@ def start(
         "PENSTOCK_CLUSTER_PORT": "0",
         "PENSTOCK_LOG_FORMAT": "json",
     }
+    passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock_runtime"],
             cwd=folder,
             stderr=stream,
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **ours, **environment},
+            env={**passed, "OMP_NUM_THREADS": "1", **ours, **environment},
         )
     return Runtime(process, log, folder, key)
 
