@@ -71,7 +71,7 @@ def vulnerabilities(bills: Iterable[Path]) -> bool:
     """Ask pip-audit for what is known of the images' components; return whether there is anything, or no answer."""
     found = False
     for one in bills:
-        asked = (_program("pip-audit"), "--no-deps", "--disable-pip", "--requirement", one)
+        asked = (_program("pip-audit"), "--strict", "--no-deps", "--disable-pip", "-r", one)
         found |= bool(subprocess.run(asked, check=False, cwd=ROOT).returncode)
     return found
 

@@ -55,6 +55,7 @@ def wait_for(pod: Any, word: str) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.timeout(240)
 def test_no_secret_of_a_pod_is_told(launch: Any, folder: Path) -> None:
     pod = launch(
         QUICK,
@@ -98,11 +99,12 @@ def test_no_secret_of_a_pod_is_told(launch: Any, folder: Path) -> None:
         assert word not in said, word
 
 
+@pytest.mark.timeout(240)
 def test_a_certificate_that_is_none_ends_the_pod_without_its_key(launch: Any, folder: Path) -> None:
     (folder / "tls" / CERTIFICATE_FILE).write_text("mark-of-no-certificate")
     private = (folder / "tls" / KEY_FILE).read_text()
     pod = launch(QUICK, PENSTOCK_LOG_LEVEL="DEBUG", **{ENV_TLS_FOLDER: str(folder / "tls")})
-    assert pod.stopped(within_seconds=START_SECONDS) == 1
+    assert pod.stopped(within_seconds=2 * START_SECONDS) == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("CertificateUnusable: ")
     for word in marks(private, []):
