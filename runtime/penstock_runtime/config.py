@@ -227,7 +227,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
-    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
     "PENSTOCK_DTYPE": ("dtype", DType),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),

@@ -77,6 +77,7 @@ MODULE_SPEC: Object = {
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
     "tls": {"secretRef": {"name": "chat-tls"}},
+    "apiKeys": {"secretRef": {"name": "chat-keys", "key": "keys.json"}},
     "template": TEMPLATE,
     "weight": 100,
     **LIVE,

@@ -1,4 +1,4 @@
-"""What `spec.tls` makes of the children, and that a pool without it stays byte for byte as it was."""
+"""What `spec.tls` and `spec.apiKeys` make of the children, and that a pool without it stays byte for byte as it was."""
 
 from typing import Any
 
@@ -48,3 +48,18 @@ def test_a_pod_is_called_as_its_own_template_says_while_a_rollout_is_under_way()
     plan: Any = world.run()
     told = {one.pod_uid: one.tls_name for one in pushes(world.view(), plan.limits)}
     assert told == {"uid-old": None, "uid-new": "chat.team-a.svc"}
+
+
+def test_api_keys_are_mounted_from_one_key_of_a_secret_and_named_to_the_runtime() -> None:
+    keys = {"secretRef": {"name": "chat-keys", "key": "clients.json"}}
+    volumes = {one["name"]: one for one in pod_of(apiKeys=keys)["volumes"]}
+    mounts = {one["mountPath"]: one for one in container(apiKeys=keys)["volumeMounts"]}
+    mounted = mounts[names.API_KEYS_FOLDER]
+    assert mounted["readOnly"] is True
+    assert volumes[mounted["name"]]["secret"] == {
+        "secretName": "chat-keys",
+        "items": [{"key": "clients.json", "path": names.API_KEYS_FILE}],
+    }
+    file = env(apiKeys=keys)[names.ENV_API_KEYS_FILE]["value"]
+    assert file == f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
+    assert template_inputs(pool()) != template_inputs(pool(apiKeys=keys))
