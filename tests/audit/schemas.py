@@ -73,9 +73,10 @@ def _strict(node: Any) -> Any:
         return [_strict(one) for one in node]
     if not isinstance(node, dict):
         return node
-    if node.get("x-kubernetes-int-or-string") or node.get("format") == "int-or-string":
+    if node.get("x-kubernetes-int-or-string") is True or node.get("format") == "int-or-string":
         return {"type": ["string", "integer"]}
     strict = {key: _strict(one) for key, one in node.items() if key != "x-kubernetes-validations"}
-    if "properties" in node and "additionalProperties" not in node:
-        strict["additionalProperties"] = False
+    if "properties" in node:  # names are not words of the schema, even where they look so
+        strict["properties"] = {name: _strict(one) for name, one in node["properties"].items()}
+        strict.setdefault("additionalProperties", False)
     return strict

@@ -15,7 +15,9 @@ OPENAPI: dict[str, Any] = {
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             },
         },
-        "v1.Spec": {"properties": {"self": {"$ref": "#/definitions/v1.Spec"}}},
+        "v1.Spec": {
+            "properties": {"$ref": {"type": "string"}, "self": {"$ref": "#/definitions/v1.Spec"}}
+        },
         "v1.Other": {"properties": {}},
     }
 }
@@ -34,6 +36,13 @@ def test_no_property_is_allowed_that_is_not_named_but_in_maps() -> None:
     assert thing["additionalProperties"] is False
     assert thing["properties"]["labels"]["additionalProperties"] == {"type": "string"}
     assert thing["properties"]["port"] == {"type": ["string", "integer"]}
+
+
+def test_names_that_look_like_words_of_a_schema_are_names() -> None:
+    named = {"x-kubernetes-int-or-string": {"type": "boolean"}, "format": {"type": "string"}}
+    made = {"definitions": {"v1.Thing": {KINDS: [{"kind": "Thing"}], "properties": named}}}
+    ((_, schema),) = of_openapi(made)
+    assert schema["definitions"]["v1.Thing"]["properties"] == named
 
 
 def test_our_own_kinds_are_strict_too() -> None:
