@@ -43,7 +43,7 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 
 .PHONY: test
 test: lint test-unit cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) --numprocesses 2 --dist loadgroup tests/integration
+	$(PYTEST) $(SHORT) --numprocesses 2 tests/integration
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit

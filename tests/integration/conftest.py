@@ -1,19 +1,31 @@
 """What may run side by side: one operator acts on every pool of the cluster, so its tests keep to one process."""
 
-from pathlib import Path
-
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-HERE = Path(__file__).parent
+from tests.kube import install
+from tests.kube.target import Target
+
 BESIDE = frozenset({"runtime", "signals"})
 """Rooms that stand on no cluster: their files go to whichever process is free."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests for `--dist loadgroup`, which reads the groups from the marks."""
-    for item in items:
-        if HERE in item.path.parents:
-            room = item.path.relative_to(HERE).parts[0]
-            group = str(item.path) if room in BESIDE else "cluster"
-            item.add_marker(pytest.mark.xdist_group(group))
+class RoomScheduling(LoadScopeScheduling):
+    """Keep the tests of the cluster in one process, in order."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if BESIDE & set(file.split("/")) else "cluster"
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RoomScheduling:
+    """Deal the tests out by what they stand on, with `--numprocesses`."""
+    return RoomScheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def empty_stage(_cluster: object) -> None:
+    """No operator but ours: what a demo, or a run cut short, left would act on our pools too."""
+    target = Target.from_env()
+    install.clear_stage(target, target.api())
