@@ -37,6 +37,8 @@ ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
 """On children: hash of the manifest they were last written from."""
 ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment: the count that the operator wrote with it; another count is another's write."""
+ANNOTATION_WITHOUT_SURGE: Final = f"{GROUP}/without-surge"
+"""On the Deployment: the revision whose rollout goes on by replacing, since there was no room for a surge."""
 ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 """On the settings ConfigMap: the policy defaults in force, kept while equal policies disagree."""
 

@@ -8,6 +8,7 @@ from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.deployment import ReplicaCount
 from penstock_operator.decide.children.metadata import child_name
 from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.rollout import Rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import ChildObject, PodObject, PoolView
@@ -30,6 +31,8 @@ class Findings:
     """Objects that this pool does not control under its children's names."""
     limits: LimitsUpdate | None
     policies_readable: bool
+    rollout: Rollout
+    """How the pods come to the pinned template."""
     claim: Claim | None = None
     """What the pool asks of a resource that a policy's budget divides."""
     grant: Grant | None = None

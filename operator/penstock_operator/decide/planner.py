@@ -26,6 +26,7 @@ from penstock_operator.decide.findings import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.policies import policy_plans
+from penstock_operator.decide.rollout import rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.schedules import openings
 from penstock_operator.decide.state import PoolMemory
@@ -129,6 +130,7 @@ def find(
         conflicts=taken,
         limits=limits,
         policies_readable=observed.policies_readable,
+        rollout=rollout(view, deployed, one.pinned, grant, now),
         claim=one.claim,
         grant=grant,
         candidate=tried,
