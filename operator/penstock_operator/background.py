@@ -14,9 +14,7 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
 AFTER_FAILURE_SECONDS = 5.0
-REMEDY = (
-    "install the chart's CRDs (crds.install) and its ClusterRole, both of this operator's version"
-)
+REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), both of this operator's version"
 SWEEP_SECONDS = 300.0
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
@@ -51,8 +49,12 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
     Whatever another leader decided meanwhile is not known here: memories are dropped with the Lease.
     """
     read_at: float | None = None
+    led: frozenset[str] = frozenset()
     while True:
         now = time.monotonic()
+        before, led = led, operation.leadership.led()
+        if led - before:
+            operation.take_over(led - before)
         if not operation.leadership.valid(now):
             operation.keys, read_at = None, None
         elif read_at is None or now - read_at >= KEYS_SECONDS:

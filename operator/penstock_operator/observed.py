@@ -241,7 +241,8 @@ class Observed:
     """Only the pools that are due."""
     policies: tuple[PolicyObject, ...]
     policies_readable: bool
-    lease_transitions: int
+    lease_transitions: Mapping[str, int]
+    """By namespace of the pools: of the Lease that counts there."""
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: kid -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()

@@ -120,7 +120,8 @@ def find(
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
-    limits = publish(wanted, one.published, view, observed.lease_transitions) if begun else None
+    transitions = observed.lease_transitions.get(view.pool.namespace, 0)
+    limits = publish(wanted, one.published, view, transitions) if begun else None
     found = Findings(
         view=view,
         effective=spec,

@@ -146,7 +146,7 @@ class World:
             pools=(self.view(),),
             policies=self.policies,
             policies_readable=self.policies_readable,
-            lease_transitions=self.lease_transitions,
+            lease_transitions={self.pool.namespace: self.lease_transitions},
             control_keys={"k1": "AAAA"},
             all_pools=(labels,),
         )

@@ -61,7 +61,7 @@ def state(generation: int) -> State:
 async def control() -> AsyncIterator[PodControl]:
     """Return a control with a real session."""
     async with new_session() as session:
-        yield PodControl(session, SIGNER, time.time)
+        yield PodControl(session, SIGNER, time.time, lambda: True)
 
 
 def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
