@@ -16,7 +16,7 @@ from penstock_operator.act.pools import PoolActs
 from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.background import keep_keys, keep_swept, keep_synced
+from penstock_operator.background import keep_compared, keep_keys, keep_swept, keep_synced
 from penstock_operator.cluster import Cluster, connect
 from penstock_operator.config import Config
 from penstock_operator.decide.config import DecideConfig
@@ -27,6 +27,7 @@ from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
+from penstock_operator.observe.served import ServedSchemas
 from penstock_operator.operate import Operation
 from penstock_operator.reach import scope_of
 from penstock_operator.scope import Scope
@@ -80,6 +81,7 @@ async def run(config: Config) -> None:
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
             asyncio.create_task(keep_swept(operation), name="sweep"),
+            asyncio.create_task(keep_compared(operation), name="schemas"),
         ]
         await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), parts)
 
@@ -107,7 +109,10 @@ async def _operation(
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
     writer = Writer(cluster, budget, leadership.valid_in)
     records = Records(writer, store)
-    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer), records)
+    schemas = ServedSchemas(cluster)
+    await schemas.refresh()
+    statuses = Statuses(writer, store, schemas)
+    acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = DecideConfig(
         default_runtime_image=config.default_runtime_image,
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)
@@ -117,7 +122,7 @@ async def _operation(
     )
     confirmations = Confirmations(cluster, store)
     observer = Observer(store, confirmations, session, Memory(), decide.prometheus_url)
-    return Operation(decide, observer, acts, leadership, scope), writer
+    return Operation(decide, observer, acts, leadership, scope, schemas), writer
 
 
 if __name__ == "__main__":

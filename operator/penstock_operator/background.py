@@ -1,4 +1,4 @@
-"""The slow rounds beside the pass: the store against the lists, the signing keys, records of pools that are gone."""
+"""The slow rounds beside the pass: the store against the lists, the signing keys, the CRDs, records of pools that are gone."""
 
 import asyncio
 import logging
@@ -16,6 +16,8 @@ TURN_SECONDS = 0.5
 AFTER_FAILURE_SECONDS = 5.0
 REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), both of this operator's version"
 SWEEP_SECONDS = 300.0
+SCHEMAS_SECONDS = 60.0
+"""How often the CRDs are compared with this operator's own: they are upgraded beside it."""
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
@@ -83,3 +85,11 @@ async def keep_swept(operation: Operation) -> None:
             continue
         except ClusterError as error:
             log.warning("the records of pools that are gone stay for now: %s", error)
+
+
+async def keep_compared(operation: Operation) -> None:
+    """Notice CRDs that were upgraded, or taken back, and let every pool say so."""
+    while True:
+        await asyncio.sleep(SCHEMAS_SECONDS)
+        if await operation.schemas.refresh():
+            operation.wake(None)

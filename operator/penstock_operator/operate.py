@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from penstock_api import names
 from penstock_operator import metrics, policy_metrics, telling
 from penstock_operator.act.limits import PodControl
 from penstock_operator.act.pools import Acted, PoolActs
@@ -24,6 +25,7 @@ from penstock_operator.errors import NotFound, NotLeading
 from penstock_operator.leases import Leases
 from penstock_operator.memory import back_off
 from penstock_operator.observe.observer import Observer
+from penstock_operator.observe.served import ServedSchemas
 from penstock_operator.observe.views import all_pools, is_going
 from penstock_operator.observed import Observed, PoolObject, PoolView
 from penstock_operator.scope import Scope
@@ -45,6 +47,7 @@ class Operation:
     acts: PoolActs
     leadership: Leases
     scope: Scope
+    schemas: ServedSchemas
     keys: KeyRing | None = None
     """None until this process has led and read them: no pass runs before."""
     ready: bool = False
@@ -166,6 +169,7 @@ class Operation:
             },
             control_keys=self.keys.public_keys() if self.keys else {},
             all_pools=all_pools(store),
+            pool_schema=self.schemas.of(names.POOL_KIND),
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}

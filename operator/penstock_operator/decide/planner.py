@@ -131,6 +131,7 @@ def find(
         conflicts=taken,
         limits=limits,
         policies_readable=observed.policies_readable,
+        pool_schema=observed.pool_schema,
         rollout=rollout(view, deployed, one.pinned, grant, now),
         claim=one.claim,
         grant=grant,

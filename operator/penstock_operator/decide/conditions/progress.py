@@ -69,7 +69,7 @@ def _under_way(found: Findings, missing: int) -> tuple[str, str]:
 
 
 def up_to_date(found: Findings) -> Condition:
-    """Return the condition: False where a newer or an edited template waits."""
+    """Return the condition: False where a newer or an edited template waits, or the CRD is not this operator's."""
     if found.pinned.refusals:
         message = "the running template is kept: " + "; ".join(found.pinned.refusals)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
@@ -79,4 +79,8 @@ def up_to_date(found: Findings) -> Condition:
             f" annotation {names.ANNOTATION_RESTARTED_AT} on the pool to adopt it"
         )
         return condition(UP_TO_DATE, FALSE, "NewTemplateAvailable", message)
+    if skew := found.pool_schema.sentence():
+        older = bool(found.pool_schema.lacking)
+        message = f"the pods are up to date; the CRD of pools {skew}"
+        return condition(UP_TO_DATE, FALSE, "OlderSchema" if older else "NewerSchema", message)
     return condition(UP_TO_DATE, TRUE, "LatestTemplate", "the pinned template is the latest")
