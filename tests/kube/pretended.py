@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.kube.api import Api, ApiError, Object
 from tests.kube.pools import emulated, is_ready
@@ -31,12 +32,11 @@ class PretendedNode:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _beat: float = 0.0
 
-    def spec(self, **more: object) -> Object:
+    def spec(self, **more: Any) -> Object:
         """Return the spec of a pool whose pods run here, one device each."""
         toleration = {"key": LABEL, "operator": "Equal", "value": self.name}
         template: Object = {"nodeSelector": {LABEL: self.name}, "tolerations": [toleration]}
-        own = more.pop("template", {})
-        assert isinstance(own, dict)
+        own: Object = more.pop("template", {})
         return emulated(accelerators=1, template={**template, **own}, **more)
 
     @contextmanager

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from tests.kube.api import Api, Object
 from tests.kube.pools import Pool
@@ -89,7 +90,7 @@ def _plain(one: Object, uids: dict[str, str], namespace: str) -> Object:
     return held
 
 
-def _without(value: object) -> object:
+def _without(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without(v) for k, v in value.items() if k not in IDENTITY | OF_THE_MOMENT}
     return [_without(one) for one in value] if isinstance(value, list) else value

@@ -5,15 +5,18 @@ from collections import Counter
 import pytest
 
 from penstock_api import names
-from tests.unit.charts.rendered import Object, only, refusal, render
+from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 from tests.unit.charts.test_rights import grants
 
-TWO = {"scope": "Namespaces", "namespaces": "{team-a,team-b}"}
+
+def two(**more: str) -> list[Object]:
+    """Render an installation of two namespaces."""
+    return render(CHART, scope="Namespaces", namespaces="{team-a,team-b}", **more)
 
 
 @pytest.fixture(scope="module")
 def scoped() -> list[Object]:
-    return render(rbac__people="false", **TWO)
+    return two(rbac__people="false")
 
 
 def test_each_namespace_has_a_role_and_its_binding_to_the_operators_account(
@@ -57,7 +60,7 @@ def test_of_the_cluster_only_policies_are_read(scoped: list[Object]) -> None:
 
 
 def test_without_policies_nothing_of_the_cluster_is_left() -> None:
-    made = render(rbac__people="false", rbac__readPolicies="false", **TWO)
+    made = two(rbac__people="false", rbac__readPolicies="false")
     assert not {one["kind"] for one in made} & {"ClusterRole", "ClusterRoleBinding"}
 
 
@@ -69,14 +72,14 @@ def test_the_operator_is_told_its_namespaces(scoped: list[Object]) -> None:
 
 
 def test_what_is_in_no_namespace_is_called_by_the_releases_namespace_too() -> None:
-    made = render(**TWO)
+    made = two()
     called = [one["metadata"]["name"] for one in made if one["kind"].startswith("ClusterRole")]
     assert called
     assert all(one.startswith("penstock-penstock-system-") for one in called)
 
 
 def test_pods_are_scraped_where_they_are_served() -> None:
-    monitor = only(render(poolMonitor__enabled="true", **TWO), "PodMonitor")
+    monitor = only(two(poolMonitor__enabled="true"), "PodMonitor")
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
 
 
