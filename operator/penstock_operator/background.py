@@ -78,6 +78,8 @@ async def keep_swept(operation: Operation) -> None:
         now = time.monotonic()
         if not operation.ready or now < operation.sweep_at or not operation.leadership.valid(now):
             continue
+        if operation.observer.store.partial:
+            continue  # a pool that cannot be seen is not gone
         operation.sweep_at = now + SWEEP_SECONDS
         try:
             await operation.acts.records.sweep()
