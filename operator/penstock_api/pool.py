@@ -41,8 +41,10 @@ class Accelerator(ApiModel):
 
 
 class RolloutStrategy(StrEnum):
-    """Whether a rollout may use one replica more (Surge) or gives up one first (Replace)."""
+    """Whether a rollout takes one replica more first (Surge), or gives one up first (Replace)."""
 
+    SURGE_THEN_REPLACE = "SurgeThenReplace"
+    """Surge; where no room comes for the new pod, the rest of that rollout replaces."""
     SURGE = "Surge"
     REPLACE = "Replace"
 
@@ -51,7 +53,8 @@ class Rollout(ApiModel):
     """How a template change reaches the pods."""
 
     strategy: RolloutStrategy | None = None
-    """Surge starts a new pod before it stops an old one; Replace needs no spare device; unset, Surge."""
+    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs none, and has a gap with
+    one replica; unset, SurgeThenReplace: Surge, then Replace where no room comes in 30 s or a budget has none."""
 
 
 class Drain(ApiModel):

@@ -1,5 +1,6 @@
 """The operator's settings: the only reader of the environment, once, at start."""
 
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,8 +10,10 @@ from penstock_operator.errors import ConfigError
 
 PREFIX = "PENSTOCK_"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+SCOPES = ("Cluster", "Namespaces")
 LOG_FORMATS = ("json", "text")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,21 @@ class Config:
     """Who holds the Lease, in words; unset: the host's name."""
     image_pull_policy: str = ""
     """Always | IfNotPresent | Never; empty leaves it to Kubernetes."""
+    scope: str = "Cluster"
+    """Cluster | Namespaces: whether every namespace is served, or those that are named."""
+    namespaces: str = ""
+    """Names with commas between, in scope Namespaces."""
     prometheus_url: str = ""
     """Where signals come from unless a policy says otherwise; empty: the pods are read."""
     log_format: str = "json"
     log_level: str = "INFO"
     port: int = 8080
     """Health and metrics of the operator itself."""
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The namespaces by name; none in scope Cluster."""
+        return tuple(one.strip() for one in self.namespaces.split(",") if one.strip())
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Config":
@@ -62,6 +74,8 @@ def _checked(config: Config) -> Config:
     _one_of("image_pull_policy", config.image_pull_policy, ("", *PULL_POLICIES))
     _one_of("log_format", config.log_format, LOG_FORMATS)
     _one_of("log_level", config.log_level, LOG_LEVELS)
+    _one_of("scope", config.scope, SCOPES)
+    _check_namespaces(config)
     if config.prometheus_url:
         url = urlsplit(config.prometheus_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username:
@@ -70,6 +84,17 @@ def _checked(config: Config) -> Config:
                 f" credentials, got {config.prometheus_url!r}"
             )
     return config
+
+
+def _check_namespaces(config: Config) -> None:
+    served, variable = config.served, _variable("namespaces")
+    if config.scope == "Cluster" and served:
+        raise ConfigError(f"{variable} goes with {_variable('scope')}=Namespaces only: unset one")
+    if config.scope == "Namespaces" and not served:
+        raise ConfigError(f"{variable} must name at least one namespace in scope Namespaces")
+    wrong = [one for one in served if not NAMESPACE_NAME.match(one) or served.count(one) > 1]
+    if wrong:
+        raise ConfigError(f"{variable} must hold names of namespaces, each once, got {wrong[0]!r}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

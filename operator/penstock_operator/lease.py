@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -58,8 +59,12 @@ def still_valid(renewed_at: float | None, now: float) -> bool:
 class Leadership:
     """Holds the Lease from a thread of its own."""
 
-    def __init__(self, client: LeaseClient, holder: str) -> None:
+    def __init__(
+        self, client: LeaseClient, holder: str, may_compete: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`may_compete` False: the Lease is left to others, and given back if it is held."""
         self._client = client
+        self._may_compete = may_compete
         self._identity = f"{holder}_{uuid.uuid4().hex[:8]}"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -71,9 +76,13 @@ class Leadership:
         """Begin to compete for the Lease."""
         self._thread.start()
 
+    def tell_to_stop(self) -> None:
+        """Let the thread stop by itself; `stop` waits for it."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Stop renewing and give the Lease back, so that the next holder need not wait it out."""
-        self._stopping.set()
+        self.tell_to_stop()
         self._thread.join(timeout=2 * CALL_SECONDS)
 
     def valid(self, now: float | None = None) -> bool:
@@ -89,11 +98,14 @@ class Leadership:
         while not self._stopping.is_set():
             was = self.valid()
             try:
-                self._compete()
+                if self._may_compete():
+                    self._compete()
+                else:
+                    self._release()
             except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
                 log.warning("the Lease could not be renewed: %s", error)
             if self.valid() != was:
-                log.info("leading" if self.valid() else "standing by")
+                log.info("%s %s", "leading" if self.valid() else "standing by", self._client.place)
             self._stopping.wait(RETRY_SECONDS)
         self._release()
 

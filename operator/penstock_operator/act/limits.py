@@ -12,6 +12,7 @@ from penstock_api.limits import State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
 from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.decide.plan import Push
+from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement, PodObject
 from penstock_operator.tokens import Signer
 
@@ -22,16 +23,21 @@ class PodControl:
     """Speaks to the control API of pods, a bounded number at a time."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, signer: Signer, clock: Callable[[], float]
+        self,
+        session: aiohttp.ClientSession,
+        signer: Signer,
+        clock: Callable[[], float],
+        leading: Callable[[], bool],
     ) -> None:
-        """`session` is a `calls.new_session()`; `clock` gives Unix seconds."""
+        """`session` is a `calls.new_session()`; `clock` gives Unix seconds; `leading` allows each call."""
         self._session = session
         self._signer = signer
         self._clock = clock
+        self._leading = leading
         self._gate = asyncio.Semaphore(CONNECTIONS)
 
     async def push(self, pushes: Iterable[Push]) -> Mapping[str, Acknowledgement]:
-        """PATCH each pod's limits; return its answer by pod UID. Never raises for a pod's sake.
+        """PATCH each pod's limits; return its answer by pod UID. Raises `NotLeading`, never for a pod's sake.
 
         The generation in an answer is the one the pod obeys by then, which may still be the one before.
         """
@@ -70,6 +76,8 @@ class PodControl:
         ip, path = where
         try:
             async with self._gate:
+                if not self._leading():
+                    raise NotLeading("the Lease is not ours")
                 token = self._signer.token(uid, generation, self._clock())
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
                 url = pod_url(ip, CLUSTER_PORT, path)

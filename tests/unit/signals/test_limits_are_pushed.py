@@ -23,6 +23,7 @@ from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.limits import PodControl
 from penstock_operator.calls import new_session
 from penstock_operator.decide.plan import Push
+from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement
 from penstock_operator.tokens import BadSigningKey, Signer
 from penstock_runtime.protocols.tokens import Forbidden, TokenVerifier, Unauthorized
@@ -61,7 +62,7 @@ def state(generation: int) -> State:
 async def control() -> AsyncIterator[PodControl]:
     """Return a control with a real session."""
     async with new_session() as session:
-        yield PodControl(session, SIGNER, time.time)
+        yield PodControl(session, SIGNER, time.time, lambda: True)
 
 
 def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
@@ -208,3 +209,17 @@ def test_a_key_survives_its_secret() -> None:
 def test_a_bad_key_is_refused_with_words() -> None:
     with pytest.raises(BadSigningKey, match="PKCS#8"):
         Signer.from_pem(b"not a key")
+
+
+async def test_nothing_is_sent_to_a_pod_once_the_lease_is_not_ours() -> None:
+    asked: list[str] = []
+
+    async def patch(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({}, status=500)
+
+    async with new_session() as session, serving(web.patch(PATH_LIMITS, patch)) as ip:
+        stale = PodControl(session, SIGNER, time.time, lambda: False)
+        with pytest.raises(NotLeading):
+            await stale.push([Push("uid-1", ip, UPDATE)])
+    assert asked == []
