@@ -1,11 +1,13 @@
 """The operator's settings: the only reader of the environment, once, at start."""
 
+import json
 import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
+from penstock_operator.decide.config import PoolPeers
 from penstock_operator.errors import ConfigError
 
 PREFIX = "PENSTOCK_"
@@ -38,6 +40,12 @@ class Config:
     log_level: str = "INFO"
     port: int = 8080
     """Health and metrics of the operator itself."""
+    pool_network_policy: PoolPeers | None = None
+    """`{"clusterPort": [peers], "clientPort": [peers]}` in JSON, NetworkPolicyPeers; unset: pools get no NetworkPolicy."""
+    tls_folder: str = ""
+    """Holds the `tls.crt` and `tls.key` that this port is served with; empty: plain HTTP."""
+    pod_ca_file: str = ""
+    """Authorities, in PEM, of the certificates of pools that speak TLS; empty: those are not judged."""
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -65,9 +73,12 @@ class Config:
         for name in ("namespace", "default_runtime_image"):
             if not given.get(name):
                 raise ConfigError(f"{_variable(name)} must be set")
-        texts = {name: value for name, value in given.items() if name != "port"}
+        parsed = {"port", "pool_network_policy"}
+        texts = {name: value for name, value in given.items() if name not in parsed}
         texts["pod_name"] = given.get("pod_name") or socket.gethostname()
-        return _checked(cls(**texts, port=_port(given.get("port", "8080"))))
+        peers = _peers(given.get("pool_network_policy", ""))
+        port = _port(given.get("port", "8080"))
+        return _checked(cls(**texts, port=port, pool_network_policy=peers))
 
 
 def _checked(config: Config) -> Config:
@@ -107,6 +118,22 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise ConfigError(f"{_variable('port')} must be a port, 1 to 65535, got {text!r}")
     return int(text)
+
+
+def _peers(text: str) -> PoolPeers | None:
+    if not text:
+        return None
+    try:
+        said = json.loads(text)
+        cluster, clients = tuple(said.pop("clusterPort")), tuple(said.pop("clientPort", ()))
+        if not said and cluster and all(isinstance(one, dict) for one in cluster + clients):
+            return PoolPeers(cluster, clients)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise ConfigError(
+        f"{_variable('pool_network_policy')} must be JSON of clusterPort, a list of one or more"
+        f" NetworkPolicyPeers, and perhaps clientPort, another, got {text!r:.200}"
+    )
 
 
 def _variable(name: str) -> str:

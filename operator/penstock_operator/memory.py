@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_api.decided import LastDecision
+from penstock_operator.audit import Mark
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import ChildWrite
@@ -60,8 +60,8 @@ class PoolMemory:
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     refused: dict[ChildKey, Refusal] = field(default_factory=dict)
     failures: int = 0
-    decision: LastDecision | None = None
-    """The last one that was logged."""
+    audited: Mark | None = None
+    """The last decision that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
     figures: Figures | None = None

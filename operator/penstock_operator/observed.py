@@ -107,6 +107,8 @@ class PodObject:
     """The runtime container's image by digest, once the kubelet has said it."""
     scheduled_since: float | None = None
     """When it was bound to a node."""
+    tls_name: str | None = None
+    """The name that its certificate is for; None: it speaks plain HTTP."""
 
 
 class SignalSource(StrEnum):

@@ -68,6 +68,8 @@ class Config:
     """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
+    tls_folder: Path | None = None
+    """Holds the `tls.crt` and `tls.key` that both ports are served with, read again when they change; None: plain HTTP."""
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
     api_keys_file: Path | None = None
@@ -207,6 +209,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_POD_NAME: ("pod_name", str),
     names.ENV_POD_UID: ("pod_uid", str),
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
+    names.ENV_TLS_FOLDER: ("tls_folder", Path),
     "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
     "PENSTOCK_PLACEMENT": ("placement", _placement),
     "PENSTOCK_COMPILE": ("compile", _boolean),
@@ -224,7 +227,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
-    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
     "PENSTOCK_DTYPE": ("dtype", DType),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),

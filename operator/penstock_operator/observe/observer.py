@@ -31,6 +31,8 @@ class Observer:
     memory: Memory
     prometheus_url: str | None
     """Where signals come from unless a policy says otherwise."""
+    pods_session: aiohttp.ClientSession
+    """For calls to pods: it trusts their authority."""
     rounds: Rounds = field(default_factory=Rounds)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
@@ -45,7 +47,7 @@ class Observer:
         if not stale:
             return
         asked = [self._pods_of(pool) for pool in stale]
-        heard = await observe_signals(self.session, asked, now, self.rounds)
+        heard = await observe_signals(self.session, asked, now, self.rounds, self.pods_session)
         for pool in asked:
             signals = heard[pool.uid]
             self.memory.of(pool.uid).hear_signals(signals, now)

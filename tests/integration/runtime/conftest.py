@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -79,7 +80,12 @@ class Runtime:
 
     def token(self, **claims: Any) -> dict[str, str]:
         """Return the header of a good token."""
-        claims = {"aud": "uid-0", "exp": time.time() + 30, **claims}
+        claims = {
+            "aud": "uid-0",
+            "exp": time.time() + 30,
+            "jti": secrets.token_hex(16),
+            **claims,
+        }
         return {"Authorization": "Bearer " + jwt.encode(claims, self.key, "EdDSA", {"kid": "k"})}
 
     def metric(self, sample: str) -> float:
@@ -141,12 +147,13 @@ def start(
         "PENSTOCK_CLUSTER_PORT": "0",
         "PENSTOCK_LOG_FORMAT": "json",
     }
+    passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock_runtime"],
             cwd=folder,
             stderr=stream,
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **ours, **environment},
+            env={**passed, "OMP_NUM_THREADS": "1", **ours, **environment},
         )
     return Runtime(process, log, folder, key)
 

@@ -31,6 +31,18 @@ def test_the_least_that_is_needed_is_enough() -> None:
         ),
         ("PENSTOCK_PORT", "99999", "PENSTOCK_PORT must be a port, 1 to 65535, got '99999'"),
         ("PENSTOCK_PROMETHEUS_URL", "file:///x", "PENSTOCK_PROMETHEUS_URL must be http(s)://"),
+        ("PENSTOCK_POOL_NETWORK_POLICY", "{", "PENSTOCK_POOL_NETWORK_POLICY must be JSON of"),
+        ("PENSTOCK_POOL_NETWORK_POLICY", "[]", "PENSTOCK_POOL_NETWORK_POLICY must be JSON of"),
+        (
+            "PENSTOCK_POOL_NETWORK_POLICY",
+            '{"clusterPort": []}',
+            "PENSTOCK_POOL_NETWORK_POLICY must be JSON of",
+        ),
+        (
+            "PENSTOCK_POOL_NETWORK_POLICY",
+            '{"clusterPort": [{}], "ports": []}',
+            "PENSTOCK_POOL_NETWORK_POLICY must be JSON of",
+        ),
         ("PENSTOCK_PROMETHEUS_URL", "http://u:p@x", "PENSTOCK_PROMETHEUS_URL must be http(s)://"),
     ],
 )

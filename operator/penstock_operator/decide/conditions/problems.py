@@ -26,6 +26,8 @@ _REMEDIES = {
     IMAGE: "check spec.runtime.image, and spec.template.imagePullSecrets for a private registry",
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
     "ModelLoadFailed": "correct spec.model, or the model itself; the pods try again by themselves",
+    "CertificateUnusable": "put a certificate and its key in PEM into the Secret that spec.tls names; the pods"
+    " try again by themselves",
     "Unschedulable": "free or add a node with what spec.accelerator and spec.template ask for;"
     " the pods start by themselves when there is room",
     "OOMKilled": "raise spec.template.container.resources.limits.memory, or lower spec.batching.size.max",
@@ -34,7 +36,7 @@ _REMEDIES = {
 }
 
 _URGENCY = (
-    "ModelLoadFailed", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
+    "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
 """Which problem is told first where pods have several: the author's own, then the cluster's."""
 
