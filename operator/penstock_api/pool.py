@@ -6,20 +6,13 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.container import ImagePullPolicy
 from penstock_api.fields import Image, rule, rules
 from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.model import ModelSpec
 from penstock_api.resources import Resource
 from penstock_api.status import PoolStatus
 from penstock_api.template import PodTemplate
-
-
-class ImagePullPolicy(StrEnum):
-    """As core/v1."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
 
 
 class RuntimeSpec(ApiModel):

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import kopf
 from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
 
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 from penstock_operator import calls, garbage, handlers, health, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget

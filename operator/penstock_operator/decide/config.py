@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 
 
 @dataclass(frozen=True, slots=True)
