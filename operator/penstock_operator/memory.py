@@ -5,7 +5,7 @@ begin anew, and pods are asked again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_api.decided import LastDecision
@@ -87,8 +87,12 @@ class PoolMemory:
                 self.acknowledged[sample.uid] = (heard, now)
 
     def hear_pods(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
-        """Take the answers to pushes; return whether any says something new."""
-        news = any(self.acknowledgements.get(uid) != one for uid, one in answers.items())
+        """Take the answers to pushes; return whether any says something new.
+
+        How far a load has come is none: it changes by the second, and the next tick tells it.
+        """
+        held = {uid: replace(one, loading=None) for uid, one in self.acknowledgements.items()}
+        news = any(held.get(uid) != replace(one, loading=None) for uid, one in answers.items())
         self.acknowledged |= {uid: (one, now) for uid, one in answers.items()}
         return news
 

@@ -3,6 +3,7 @@
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.conditions.loading import loading
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.conditions.readiness import deployment_condition
 from penstock_operator.decide.findings import Findings
@@ -39,7 +40,10 @@ def _under_way(found: Findings, outdated: int, missing: int) -> tuple[str, str]:
         return "RollingOut", f"{outdated} pods still run an older template"
     if missing:
         return "Scaling", f"{len(found.pods)} pods, {found.replicas} wanted"
-    return "Starting", f"{len(found.ready)} of {found.replicas} ready"
+    load = loading(found)
+    return "Starting", f"{len(found.ready)} of {found.replicas} ready" + (
+        f"; {load}" if load else ""
+    )
 
 
 def _outdated(found: Findings) -> int:
