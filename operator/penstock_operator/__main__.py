@@ -21,16 +21,18 @@ from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
 from penstock_operator.background import keep_keys, keep_swept, keep_synced
 from penstock_operator.cluster import Cluster, connect
-from penstock_operator.config import Config
+from penstock_operator.config import Config, metrics_server
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.errors import ConfigError
 from penstock_operator.lease import Leadership
 from penstock_operator.lease_client import LeaseClient
 from penstock_operator.memory import Memory
+from penstock_operator.observe.access import Accesses
 from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.operate import Operation
 
 log = logging.getLogger("penstock_operator")
@@ -122,10 +124,10 @@ async def _operation(
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)
         if config.image_pull_policy
         else None,
-        prometheus_url=config.prometheus_url or None,
     )
     confirmations = Confirmations(cluster, store)
-    observer = Observer(store, confirmations, session, Memory(), decide.prometheus_url)
+    rounds = Rounds(Accesses(cluster, config.namespace).of)
+    observer = Observer(store, confirmations, session, Memory(), metrics_server(config), rounds)
     return Operation(decide, observer, acts, leadership), writer
 
 

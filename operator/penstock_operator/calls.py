@@ -4,6 +4,7 @@ No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no co
 """
 
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -46,6 +47,8 @@ class Call:
     limit_bytes: int
     headers: Mapping[str, str] | None = None
     data: bytes | Mapping[str, str] | None = None
+    tls: ssl.SSLContext | None = None
+    """Of https; None: the system's certificates."""
 
 
 async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
@@ -59,6 +62,7 @@ async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
             headers=what.headers,
             data=what.data,
             allow_redirects=False,
+            ssl=True if what.tls is None else what.tls,
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
@@ -83,5 +87,7 @@ def _cause(error: Exception) -> str:
     """Return the cause in words without addresses or numbers, so that they do not change by the tick."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name does not resolve"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return "its certificate is not one that is trusted here: name its CA in caConfigMapRef"
     errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None
     return os.strerror(errno) if errno else type(error).__name__

@@ -1,10 +1,15 @@
 """The operator's settings: the only reader of the environment, once, at start."""
 
+import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from penstock_api.policy import Prometheus
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.errors import ConfigError
 
 PREFIX = "PENSTOCK_"
@@ -27,6 +32,12 @@ class Config:
     """Always | IfNotPresent | Never; empty leaves it to Kubernetes."""
     prometheus_url: str = ""
     """Where signals come from unless a policy says otherwise; empty: the pods are read."""
+    prometheus_ca_config_map: str = ""
+    """`name/key` of a ConfigMap of the operator's namespace with its CA; empty: the system's."""
+    prometheus_credentials_secret: str = ""
+    """Name of a Secret of the operator's namespace: a token, or a username and a password."""
+    prometheus_headers: str = ""
+    """Further headers, as a JSON object of texts."""
     log_format: str = "json"
     log_level: str = "INFO"
     port: int = 8080
@@ -70,6 +81,34 @@ def _checked(config: Config) -> Config:
                 f" credentials, got {config.prometheus_url!r}"
             )
     return config
+
+
+def metrics_server(config: Config) -> MetricsServer | None:
+    """Return the Prometheus that is asked unless a policy says otherwise. Raises `ConfigError`."""
+    name, _, key = config.prometheus_ca_config_map.partition("/")
+    try:
+        given = {
+            "url": config.prometheus_url,
+            "caConfigMapRef": {"name": name, "key": key} if name else None,
+            "credentialsSecretRef": {"name": config.prometheus_credentials_secret}
+            if config.prometheus_credentials_secret
+            else None,
+            "headers": json.loads(config.prometheus_headers or "{}"),
+        }
+        spec = Prometheus.model_validate(given) if config.prometheus_url else None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = _variable("prometheus_" + str(first["loc"][0]))
+        raise ConfigError(f"{where}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"{_variable('prometheus_headers')} must be JSON: {error}") from error
+    if spec is None:
+        return None
+    if spec.credentials_secret_ref is not None and not spec.url.startswith("https://"):
+        raise ConfigError(
+            f"{_variable('prometheus_credentials_secret')} goes with https only, got {spec.url!r}"
+        )
+    return MetricsServer.of(spec)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from penstock_api.decided import LastDecision
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 
@@ -56,7 +57,7 @@ class PoolMemory:
     law_state: object | None = None
     signals: PoolSignals = NO_SIGNALS
     signals_at: float = 0.0
-    prometheus_url: str | None = None
+    metrics_server: MetricsServer | None = None
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     refused: dict[ChildKey, Refusal] = field(default_factory=dict)
     failures: int = 0

@@ -13,5 +13,3 @@ class DecideConfig:
     """Pinned into the template of a pool that names no image, at its first render."""
     image_pull_policy: ImagePullPolicy | None = None
     """For pools that say none; None leaves it to the API server's default."""
-    prometheus_url: str | None = None
-    """Where signals come from unless a policy says otherwise; None: the pods are read directly."""

@@ -11,7 +11,6 @@ from typing import Any
 from aiohttp import web
 
 SHA = "a" * 40
-CHUNK = 64 * 2**10
 LFS_FROM = 2**16
 """Larger files are LFS objects, as the hub's own attributes make weights."""
 
@@ -29,6 +28,7 @@ class Hub:
     """Send another content than was promised."""
     down: bool = False
     """Answer 503 to all."""
+    chunk_bytes: int = 2**16
     pause_seconds: float = 0.0
     """Between two chunks of a large file."""
     sent: list[tuple[str, int, int]] = field(default_factory=list)
@@ -96,9 +96,9 @@ class Hub:
             response.headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
         await response.prepare(request)
         stop = len(content) if self.cut_after is None else min(self.cut_after, len(content))
-        for at in range(0, stop, CHUNK):
+        for at in range(0, stop, self.chunk_bytes):
             with suppress(ConnectionError):
-                await response.write(content[at : min(at + CHUNK, stop)])
+                await response.write(content[at : min(at + self.chunk_bytes, stop)])
             await asyncio.sleep(self.pause_seconds)
         self.sent.append((path, start, stop))
         if stop < len(content) and request.transport is not None:

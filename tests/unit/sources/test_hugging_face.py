@@ -162,7 +162,9 @@ def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_byte
     hub.pause_seconds = 0.2
     meters = [Meter() for _ in range(3)]
     pods = [replace(config, fetched_folder=tmp_path / f"pod-{n}") for n in range(3)]
-    threads = [threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)]
+    threads = [
+        threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)
+    ]
     for one in threads:
         one.start()
     seen = set()
