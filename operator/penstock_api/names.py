@@ -77,7 +77,10 @@ ENV_API_KEYS_FILE: Final = "PENSTOCK_API_KEYS_FILE"
 ENV_TLS_FOLDER: Final = "PENSTOCK_TLS_FOLDER"
 """Set where both ports speak TLS: holds `tls.crt` and `tls.key`."""
 MODEL_FOLDER: Final = "/models"
-"""Where a PersistentVolumeClaim source is mounted, read-only."""
+"""Where a model's volume is mounted: read-only, or for writing where it is the cache of a fetched model."""
+S3_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+S3_SESSION_TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105  a name
+"""Keys of an S3 source's Secret, and the variables that they become; the token may be absent."""
 
 # Control API and probes, on the cluster port.
 PATH_STATE: Final = "/control/v1/state"

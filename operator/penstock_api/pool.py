@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.container import KeySelector
+from penstock_api.container import ImagePullPolicy, KeySelector
 from penstock_api.fields import Image, rule, rules
 from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.model import ModelSpec
@@ -14,14 +14,6 @@ from penstock_api.resources import Resource
 from penstock_api.status import PoolStatus
 from penstock_api.template import PodTemplate
 from penstock_api.volumes import LocalObjectReference
-
-
-class ImagePullPolicy(StrEnum):
-    """As core/v1."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
 
 
 class RuntimeSpec(ApiModel):

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 from penstock_operator import calls, garbage, health, kinds, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget
@@ -26,15 +26,17 @@ from penstock_operator.background import (
     keep_trusted,
 )
 from penstock_operator.cluster import Cluster, connect
-from penstock_operator.config import Config
+from penstock_operator.config import Config, metrics_server
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.errors import ConfigError
 from penstock_operator.leases import Leases
 from penstock_operator.memory import Memory
+from penstock_operator.observe.access import Accesses
 from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
+from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.served import ServedSchemas
 from penstock_operator.operate import Operation
 from penstock_operator.reach import scope_of
@@ -144,13 +146,13 @@ async def _operation(
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)
         if config.image_pull_policy
         else None,
-        prometheus_url=config.prometheus_url or None,
         peers=config.pool_network_policy,
     )
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
     confirmations = Confirmations(cluster, store, named)
-    url = decide.prometheus_url
-    observer = Observer(store, confirmations, session, Memory(), url, to_pods)
+    rounds = Rounds(Accesses(cluster, config.namespace).of)
+    server = metrics_server(config)
+    observer = Observer(store, confirmations, session, Memory(), server, to_pods, rounds)
     return Operation(decide, observer, acts, leadership, scope, schemas), writer
 
 

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from penstock_api.policy import Prometheus
 from penstock_operator.decide.config import PoolPeers
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.errors import ConfigError
 
 PREFIX = "PENSTOCK_"
@@ -36,6 +40,12 @@ class Config:
     """Names with commas between, in scope Namespaces."""
     prometheus_url: str = ""
     """Where signals come from unless a policy says otherwise; empty: the pods are read."""
+    prometheus_ca_config_map: str = ""
+    """`name/key` of a ConfigMap of the operator's namespace with its CA; empty: the system's."""
+    prometheus_credentials_secret: str = ""
+    """Name of a Secret of the operator's namespace: a token, or a username and a password."""
+    prometheus_headers: str = ""
+    """Further headers, as a JSON object of texts."""
     log_format: str = "json"
     log_level: str = "INFO"
     port: int = 8080
@@ -106,6 +116,34 @@ def _check_namespaces(config: Config) -> None:
     wrong = [one for one in served if not NAMESPACE_NAME.match(one) or served.count(one) > 1]
     if wrong:
         raise ConfigError(f"{variable} must hold names of namespaces, each once, got {wrong[0]!r}")
+
+
+def metrics_server(config: Config) -> MetricsServer | None:
+    """Return the Prometheus that is asked unless a policy says otherwise. Raises `ConfigError`."""
+    name, _, key = config.prometheus_ca_config_map.partition("/")
+    try:
+        given = {
+            "url": config.prometheus_url,
+            "caConfigMapRef": {"name": name, "key": key} if name else None,
+            "credentialsSecretRef": {"name": config.prometheus_credentials_secret}
+            if config.prometheus_credentials_secret
+            else None,
+            "headers": json.loads(config.prometheus_headers or "{}"),
+        }
+        spec = Prometheus.model_validate(given) if config.prometheus_url else None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = _variable("prometheus_" + str(first["loc"][0]))
+        raise ConfigError(f"{where}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"{_variable('prometheus_headers')} must be JSON: {error}") from error
+    if spec is None:
+        return None
+    if spec.credentials_secret_ref is not None and not spec.url.startswith("https://"):
+        raise ConfigError(
+            f"{_variable('prometheus_credentials_secret')} goes with https only, got {spec.url!r}"
+        )
+    return MetricsServer.of(spec)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.limits import CurveSums, Loading
 from penstock_api.policy import PolicySpec, PolicyStatus
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
@@ -190,6 +190,8 @@ class Acknowledgement:
     """None: it could not be reached, or refused."""
     effective_max: int | None
     problem: str = ""
+    loading: Loading | None = None
+    """How far its load has come, where it loads and obeys nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)

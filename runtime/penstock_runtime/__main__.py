@@ -90,7 +90,7 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
     try:
         await loading
     except ModelLoadFailed as error:
-        _last_words(pod.config, "ModelLoadFailed", str(error))
+        _last_words(pod.config, error.reason, str(error))
         return False
     return True
 

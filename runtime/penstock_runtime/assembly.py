@@ -35,15 +35,15 @@ def _generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
 
 
 def _folder(config: Config) -> Path:
-    claim = config.model.source.persistent_volume_claim
-    return config.model_folder / (claim.path if claim is not None else ".")
+    files = config.model.source.files
+    return config.files_folder / ((files and files.path) or ".")
 
 
 def _open_step(config: Config, folder: Path) -> Step:
     """Load a generative model, in the thread that will run it."""
-    if config.model.source.persistent_volume_claim is None:
+    if config.model.source.files is None:
         raise ModelLoadFailed(
-            "spec.model.source has no persistentVolumeClaim: task TextGeneration needs a model's folder"
+            "spec.model.source has no files: task TextGeneration needs a model's folder"
         )
     from penstock_runtime.generation.step.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
     from penstock_runtime.models.device import pin_threads  # noqa: PLC0415

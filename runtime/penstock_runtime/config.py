@@ -40,7 +40,9 @@ class Config:
     pod_uid: str = ""
     """What control tokens must be addressed to; empty outside a cluster."""
     model_folder: Path = field(default_factory=lambda: Path(names.MODEL_FOLDER))
-    """Where a claim is mounted; a source's path is relative to it."""
+    """Where a model's volume is mounted: its files, or the cache that they are fetched into."""
+    fetched_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-model"))  # noqa: S108 - the pod's own
+    """A link to a fetched model's files; below /tmp, which every pod may write."""
     placement: Placement | None = None
     """Where the engine runs; None: by cores and devices (RUNTIME, Topology)."""
     compile: bool = False
@@ -88,6 +90,12 @@ class Config:
     def model_name(self) -> str:
         """The name that clients use."""
         return self.model.name or self.pool
+
+    @property
+    def files_folder(self) -> Path:
+        """Where the model's files are, once they are fetched; a source's path is relative to it."""
+        fetched = self.model.source.fetched is not None
+        return self.fetched_folder if fetched else self.model_folder
 
     @property
     def limits_file(self) -> Path:
@@ -211,6 +219,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
     names.ENV_TLS_FOLDER: ("tls_folder", Path),
     "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
+    "PENSTOCK_FETCHED_FOLDER": ("fetched_folder", Path),
     "PENSTOCK_PLACEMENT": ("placement", _placement),
     "PENSTOCK_COMPILE": ("compile", _boolean),
     "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import aiohttp
 from pydantic import ValidationError
 
-from penstock_api.limits import State
+from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
 from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.decide.plan import Push
@@ -113,6 +113,8 @@ def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
             return Acknowledgement(None, None, f"{path} answered a bad state: {field}")
         return Acknowledgement(state.generation, state.effective_max)
     problem = f"{path} answered {status}{_said(body)}"
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return Acknowledgement(None, None, problem, _loading(body))
     if status == HTTPStatus.CONFLICT:
         return Acknowledgement(_held_generation(body), None, problem)
     return Acknowledgement(None, None, problem)
@@ -122,6 +124,14 @@ def _said(body: bytes) -> str:
     """Return the pod's own error text, shortened."""
     error = _member(body, "error")
     return f": {error[:200]}" if isinstance(error, str) else ""
+
+
+def _loading(body: bytes) -> Loading | None:
+    """Return how far a pod's load has come, where it says so."""
+    try:
+        return Loading.model_validate(_member(body, "loading"))
+    except ValidationError:
+        return None
 
 
 def _held_generation(body: bytes) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from penstock_operator import metrics
-from penstock_operator.decide.effective import prometheus_url
+from penstock_operator.decide.metrics_server import MetricsServer, metrics_server
 from penstock_operator.errors import ClusterError
 from penstock_operator.memory import FRESH_SECONDS, Memory
 from penstock_operator.observe.confirm import Confirmations
@@ -29,7 +29,7 @@ class Observer:
     confirmations: Confirmations
     session: aiohttp.ClientSession
     memory: Memory
-    prometheus_url: str | None
+    metrics_server: MetricsServer | None
     """Where signals come from unless a policy says otherwise."""
     pods_session: aiohttp.ClientSession
     """For calls to pods: it trusts their authority."""
@@ -51,22 +51,22 @@ class Observer:
         for pool in asked:
             signals = heard[pool.uid]
             self.memory.of(pool.uid).hear_signals(signals, now)
-            wanted = pool.prometheus_url is not None or signals.source is SignalSource.NONE
+            wanted = pool.server is not None or signals.source is SignalSource.NONE
             if signals.problem and wanted and pool.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
     def _pods_of(self, pool: PoolObject) -> PoolPods:
         memory = self.memory.of(pool.uid)
-        memory.prometheus_url = prometheus_url(
+        memory.metrics_server = metrics_server(
             pool,
             namespace_labels(self.store, pool.namespace),
             tuple(self.store.policies.values()),
-            self.prometheus_url,
-            memory.prometheus_url,
+            self.metrics_server,
+            memory.metrics_server,
         )
         pods = tuple(owned_pods(self.store, pool.uid))
         memory.keep_pods({pod.uid for pod in pods})
-        return PoolPods(pool.uid, pool.namespace, pods, memory.prometheus_url)
+        return PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server)
 
     async def _view(self, pool: PoolObject, now: float) -> PoolView | None:
         memory = self.memory.of(pool.uid)

@@ -5,11 +5,14 @@ first one asked for, a failure too. Single-flight: a round under way is waited f
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from penstock_operator import metrics
+from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe.access import Access, plain
 from penstock_operator.observe.prometheus import Round, ask
 
 SHARED_SECONDS = 4.0
@@ -18,11 +21,13 @@ SHARED_SECONDS = 4.0
 
 @dataclass(slots=True)
 class Rounds:
-    """The last round of each server, by its URL. Times are the event loop's."""
+    """The last round of each server. Times are the event loop's."""
 
-    _last: dict[str, tuple[float, asyncio.Task[Round]]] = field(default_factory=dict)
+    access: Callable[[MetricsServer], Awaitable[Access]] = plain
+    """How a server is asked. Raises `CallFailed`."""
+    _last: dict[MetricsServer, tuple[float, asyncio.Task[Round]]] = field(default_factory=dict)
 
-    async def ask(self, session: aiohttp.ClientSession, url: str) -> Round:
+    async def ask(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
         """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
         now = asyncio.get_running_loop().time()
         self._last = {
@@ -30,13 +35,16 @@ class Rounds:
             for known, one in self._last.items()
             if now - one[0] < SHARED_SECONDS or not one[1].done()
         }
-        if url not in self._last:
-            metrics.PROMETHEUS_ROUNDS.labels(url).inc()
-            task = asyncio.create_task(ask(session, url), name="round")
+        if server not in self._last:
+            metrics.PROMETHEUS_ROUNDS.labels(server.url).inc()
+            task = asyncio.create_task(self._round(session, server), name="round")
             task.add_done_callback(_heard)
-            self._last[url] = (now, task)
+            self._last[server] = (now, task)
         # shielded: who is cancelled must not take the round from the others
-        return await asyncio.shield(self._last[url][1])
+        return await asyncio.shield(self._last[server][1])
+
+    async def _round(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
+        return await ask(session, await self.access(server))
 
 
 def _heard(task: asyncio.Task[Round]) -> None:

@@ -17,6 +17,8 @@ from penstock_api.limits import (
     Limits,
     LimitsUpdate,
     Load,
+    Loading,
+    LoadStage,
     Range,
     State,
 )
@@ -174,6 +176,16 @@ async def test_redirects_large_late_and_missing_answers_are_problems(control: Po
     }
     for problem, words in problems.items():
         assert words in problem
+
+
+async def test_a_pod_that_loads_says_how_far_it_is(control: PodControl) -> None:
+    told = {"stage": "Fetching", "loadedBytes": 3, "totalBytes": 4}
+    body = {"error": "the model is being loaded", "loading": told}
+    found = await pushed(control, answering(503, body))
+    assert found.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
+    for bad in (None, {"stage": "Flying"}, {**told, "loadedBytes": -1}, [], {"loadedBytes": 2**80}):
+        found = await pushed(control, answering(503, {"error": "no", "loading": bad}))
+        assert (found.loading, found.generation) == (None, None)
 
 
 async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> None:
