@@ -1,0 +1,43 @@
+"""The child's side of `link/generation_process`: `python -m penstock_runtime.link.generation_child SOCKET MEMORY`."""
+
+import sys
+import time
+from typing import Any
+
+from penstock_runtime.generation.loop import Outside, serve
+from penstock_runtime.generation.messages import Stepped
+from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.link.engine_process import Child, run_child
+from penstock_runtime.link.generation_engine import open_engine
+from penstock_runtime.link.messages import EngineDied
+from penstock_runtime.link.opening import BeginGeneration, Loaded, NotLoaded
+from penstock_runtime.models.base import ModelLoadFailed, describe
+
+
+class GenerationChild(Child):
+    """One generation engine's life in this process."""
+
+    def live(self) -> int:
+        """As `Child.live`."""
+        begin: Any = (self.inbox.receive(None) or (None,))[0]
+        if not isinstance(begin, BeginGeneration):
+            return 1
+        try:
+            grammars = SharedGrammars(begin.folder)
+            opened = open_engine(begin.load, begin.limits, grammars.of, begin.depth)
+        except ModelLoadFailed as error:
+            return self.last_word(NotLoaded(str(error)))
+        except BaseException as error:  # noqa: BLE001  whatever a loader raises is a model that did not load
+            return self.last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        self.post(Stepped((), None, opened.engine.report()))
+        self.post(Loaded(opened.info))
+        outside = Outside(self.post, self.pulse, time.monotonic)
+        try:
+            serve(opened.engine, opened.runner, self.inbox, outside)
+        except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
+            return self.last_word(EngineDied(describe(error)))
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(GenerationChild, int(sys.argv[1]), int(sys.argv[2])))
