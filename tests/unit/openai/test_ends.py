@@ -127,12 +127,17 @@ def test_a_silent_stream_says_that_it_lives(
 ) -> None:
     monkeypatch.setattr("penstock_runtime.protocols.openai.replying.PING_SECONDS", 0.05)
     body = {"prompt": "a", "max_tokens": 2, "stream": True}
-    with served.held_still():
-        threading.Timer(0.4, served.step.gate.set).start()
-        with httpx2.Client(base_url=served.url, timeout=20) as http:
-            told = http.post(PATH, json=body).text
-    assert ": ping\n\n" in told
-    assert told.endswith("data: [DONE]\n\n")
+    with (
+        served.held_still(),
+        httpx2.Client(base_url=served.url, timeout=20) as http,
+        http.stream("POST", PATH, json=body) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == ": ping"
+        served.step.gate.set()
+        told = [line for line in lines if line and line != ": ping"]
+    assert told[0].startswith("data: {")
+    assert told[-1] == "data: [DONE]"
 
 
 def test_a_reader_that_falls_too_far_behind_is_given_up(
