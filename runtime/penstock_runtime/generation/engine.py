@@ -165,6 +165,10 @@ class GenerationEngine:
             if index in result.failed:
                 self._fail(sequence, result.failed[index])
                 continue
+            sequence.run_seconds += result.seconds
+            scored = result.scored.get(index)
+            if scored is not None and sequence.score(row.start, scored):
+                self._book.tell_scores(sequence)
             token = result.sampled[index]
             if token is not None and self._accept(sequence, token):
                 ended.append(sequence)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
 
 
@@ -23,6 +24,8 @@ class Row:
     """Whether a token is drawn after the last position: the chunk reaches the end of what is known."""
     unknown: TokenRef | None = None
     """Feed the token that this earlier step samples, instead of an id."""
+    scores: int = 0
+    """Of how many of its first positions the next token's log-probability is wanted: that token is in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,5 @@ class StepResult:
     """Device time."""
     began: float = 0.0
     """Of the monotonic clock."""
+    scored: dict[int, tuple[PromptLogprob, ...]] = field(default_factory=dict)
+    """By row, as many as its `scores`; rows without any are left out."""

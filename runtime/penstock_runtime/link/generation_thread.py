@@ -3,8 +3,7 @@
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
@@ -13,46 +12,11 @@ from penstock_runtime.generation.messages import Stepped, ToGeneration
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.link.generation_engine import open_engine
+from penstock_runtime.link.generation_inbox import Inbox
 from penstock_runtime.link.messages import EngineDied
 from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.link.thread import CLOSE_SECONDS
 from penstock_runtime.models.base import describe
-
-
-class Inbox:
-    """Messages on their way in: a deque under a condition that neither side holds while it works."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._messages: deque[ToGeneration] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def send(self, message: ToGeneration) -> None:
-        """Add a message; ignored once closed."""
-        with self._changed:
-            if not self._closed:
-                self._messages.append(message)
-                self._changed.notify()
-
-    def close(self) -> None:
-        """Take no more; what was sent before is still received."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
-        """As `generation.loop.Inbox.receive`."""
-        with self._changed:
-            while not self._messages and not self._closed:
-                left = None if until is None else until - self._clock()
-                if left is not None and left <= 0.0:
-                    return ()
-                self._changed.wait(left)
-            if not self._messages:
-                return None
-            messages, self._messages = self._messages, deque()
-            return messages
 
 
 class GenerationThreadLink:

@@ -151,7 +151,9 @@ def books(pod: Any) -> tuple[float, float]:
     return came, left
 
 
-async def everybody_has_an_end(launch: Any, folder: Path, number: int) -> Counter[str]:
+async def everybody_has_an_end(
+    launch: Any, folder: Path, number: int, placement: str
+) -> Counter[str]:
     save_tiny_model(folder)
     pod = launch(
         model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
@@ -159,6 +161,7 @@ async def everybody_has_an_end(launch: Any, folder: Path, number: int) -> Counte
         PENSTOCK_CACHE_BYTES=str(1 << 20),
         PENSTOCK_HOST_CACHE_BYTES=str(1 << 20),
         PENSTOCK_ACCEPT_SECONDS="0.5",
+        PENSTOCK_PLACEMENT=placement,
     )
     await asyncio.to_thread(pod.ready)
     crowd, stop = Crowd(pod.client, seed=number), asyncio.Event()
@@ -186,17 +189,19 @@ def good(ends: Counter[str]) -> bool:
     return all(end in known or end.isdigit() for end in ends)
 
 
-async def test_everybody_has_an_end(launch: Any, tmp_path: Path) -> None:
-    ends = await everybody_has_an_end(launch, tmp_path / "model", 300)
+@pytest.mark.parametrize("placement", ["Thread", "Process"])
+async def test_everybody_has_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
+    ends = await everybody_has_an_end(launch, tmp_path / "model", 300, placement)
     assert good(ends), ends
     assert ends["streamed"] > 20
     assert ends.total() == 300 + AT_ONCE
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-async def test_ten_thousand_have_an_end(launch: Any, tmp_path: Path) -> None:
-    ends = await everybody_has_an_end(launch, tmp_path / "model", 10_000)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("placement", ["Thread", "Process"])
+async def test_ten_thousand_have_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
+    ends = await everybody_has_an_end(launch, tmp_path / "model", 10_000, placement)
     print(json.dumps(ends))
     assert good(ends), ends
     assert ends.total() == 10_000 + AT_ONCE

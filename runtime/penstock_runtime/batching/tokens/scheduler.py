@@ -294,7 +294,8 @@ class TokenScheduler:
         samples = end == sequence.length
         if samples:
             sequence.unknown = TokenRef(plan.number, len(plan.rows))
-        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown))
+        scores = sequence.scored_within(start, count)
+        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown, scores))
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number
