@@ -31,7 +31,7 @@ def _generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
     folder, limits = _folder(config), generation_limits(first)
     grammars = SharedGrammars(folder)
-    taken = seat(this_machine(), config.placement, generates=True)
+    taken = seat(this_machine(), config.placement)
     load, depth = partial(open_generation, config, folder, taken), config.generation.depth
     link: GenerationLink
     if taken.placement is Placement.THREAD:

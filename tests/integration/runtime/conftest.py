@@ -103,7 +103,7 @@ class Runtime:
 
 def _fetch(request: urllib.request.Request) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(request, timeout=5) as reply:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - loopback
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         with error:
