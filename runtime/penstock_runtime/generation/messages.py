@@ -160,8 +160,7 @@ class Ended(Struct, frozen=True):
 Event = PromptScored | TokensEmitted | ChoiceFinished | Ended
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
+class StepReport(Struct, frozen=True):
     """One settled step."""
 
     prefill_tokens: int
@@ -174,8 +173,7 @@ class StepReport:
     """Device idle before it, while something could have run."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerReport:
+class SchedulerReport(Struct, frozen=True):
     """How the scheduler stands; totals are since its start."""
 
     waiting: int
@@ -199,8 +197,7 @@ class SchedulerReport:
     prefix_asked_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationReport(SchedulerReport):
+class GenerationReport(SchedulerReport, frozen=True):
     """The engine as it stands after a step."""
 
     generated_tokens: int
@@ -209,8 +206,7 @@ class GenerationReport(SchedulerReport):
     previous_curve: GenerationSums | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stepped:
+class Stepped(Struct, frozen=True):
     """Everything that one step told, in order; `step` is None where no step was run."""
 
     events: tuple[Event, ...]

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     """Some consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
 
     Positions `start` to `start + count - 1` are fed; their ids are `sequence.ids[start : start + count]`,

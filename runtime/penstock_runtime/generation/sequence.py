@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from msgspec import Struct
+
 from penstock_runtime.generation.grammar import Grammar
 from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLogprob
 from penstock_runtime.generation.params import SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRef:
+class TokenRef(Struct, frozen=True):
     """A token that a step in flight will sample: known to the device before it is known to the host."""
 
     step: int
@@ -129,8 +130,7 @@ class Sequence:
         return most is not None and self.run_seconds >= most
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+class SampledToken(Struct, frozen=True):
     """What a step drew for one row."""
 
     token: int

@@ -49,7 +49,8 @@ class ChildLink(Generic[Info]):
         self._closing = False
         self._pulse: SharedPulse
         self._wire: Wire
-        self._ready: asyncio.Future[Info]
+        self._ready: asyncio.Future[Any]
+        """Of `Info`: what comes through a socket is known by its name only."""
         self._deliver: Callable[[Any], None]
 
     async def start(self, deliver: Callable[[Any], None]) -> Info:
@@ -58,7 +59,8 @@ class ChildLink(Generic[Info]):
         self._ready = asyncio.get_running_loop().create_future()
         self._spawn()
         self._wire.send(self._begin)
-        return await self._ready
+        info: Info = await self._ready
+        return info
 
     def send(self, message: object) -> None:
         """As `EngineLink.send`."""

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from penstock_runtime.drain import drain
+from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
 from penstock_runtime.streams import mailbox
 from tests.unit.openai.served import Served
@@ -49,6 +50,20 @@ def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> N
     one.close()
     served.until(engine_is_empty(served))
     assert served.pod.counters.ended[Outcome.CANCELLED] == before + 1
+
+
+def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def gone(_stream: EventStream, _data: bytes) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(EventStream, "_write", gone)
+    before = served.pod.counters.ended[Outcome.CANCELLED]
+    with caplog.at_level("WARNING"), open_request(served, {**LONG, "stream": True}):
+        served.until(lambda: served.pod.counters.ended[Outcome.CANCELLED] == before + 1)
+    served.until(engine_is_empty(served))
+    assert caplog.records == []
 
 
 def test_a_client_that_leaves_while_it_waits_is_never_run(serve: Serve) -> None:

@@ -294,7 +294,8 @@ class TokenScheduler:
         samples = end == sequence.length
         if samples:
             sequence.unknown = TokenRef(plan.number, len(plan.rows))
-        scores = sequence.scored_within(start, count)
+        wanted = sequence.params.prompt_logprobs is not None
+        scores = sequence.scored_within(start, count) if wanted else 0
         plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown, scores))
         draft.slots.append(slot)
         draft.left -= count
