@@ -80,6 +80,8 @@ class Config:
     """Who may name a tenant and a priority in headers where no keys are asked for."""
     generation: StepOptions = field(default_factory=StepOptions)
     """How a generative model is loaded."""
+    max_run_seconds: float | None = None
+    """The most device time of one answer; None: as much as its tokens take."""
     access_log: bool = False
     log_format: str = "text"
     """In a pod `json`, unless the environment says otherwise."""
@@ -246,6 +248,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_ATTENTION": ("attention", str),
     "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
     "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
+    "PENSTOCK_MAX_RUN_SECONDS": ("max_run_seconds", _at_least(0.001)),
     "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
     "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
     "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -20,7 +20,7 @@ from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
 from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
-from penstock_runtime.protocols.request_ids import RequestIds
+from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.request import Completed, End
 from penstock_runtime.traffic import Traffic
 
@@ -212,6 +212,7 @@ class Exchange:
                 seconds=round(lane.pod.now() - self._ticket.arrived, 6),
                 remote=self._remote,
                 request_id=self._request_id,
+                **trace_of(self._head.trace_parent),
             )
 
     def _leave(self) -> None:
