@@ -16,7 +16,14 @@ from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
-from penstock_operator.observe.exposition import DURATIONS, WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import (
+    DURATIONS,
+    HISTORY,
+    WANTED,
+    Reading,
+    pod_sample,
+    told_uid,
+)
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -30,6 +37,13 @@ GRACE_SECONDS = 30.0
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
 QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
+PAST_SECONDS = 180.0
+"""Four times what the forecast's level remembers."""
+LEAST_PAST_SECONDS = 60.0
+"""Less teaches nothing that the next ticks would not."""
+PAST_BYTES = 8e6
+"""Of JSON: what can be sorted, and lived through, before a liveness probe asks in vain."""
+BYTES_PER_SAMPLE, BYTES_PER_SERIES, SCRAPE_SECONDS = 30, 250, 5.0
 
 Scrapes = dict[float, list[Reading]]
 """Time of the scrape -> its readings: one scrape gives all its series one time."""
@@ -64,12 +78,31 @@ async def ask(session: aiohttp.ClientSession, url: str) -> Round:
 
     How long requests took is a question by itself: its buckets are half of all there is to tell.
     """
+    return await _ask(session, url, (QUERY, QUERY_DURATIONS))
+
+
+async def _ask(session: aiohttp.ClientSession, url: str, queries: Iterable[str]) -> Round:
     asked = _scalar(await _query(session, url, {"query": "time()"}))
     targets: Targets = {}
-    for query in (QUERY, QUERY_DURATIONS):
+    for query in queries:
         answer = await _query(session, url, {"query": query, "time": f"{asked:.3f}"})
         await asyncio.to_thread(_sort, answer, targets)
     return Round(asked, targets)
+
+
+def past_seconds(pods: int) -> float:
+    """Return how much of the past may be asked for of so many pods, in seconds; 0: none of it."""
+    series = len(HISTORY) * max(pods, 1)
+    room = PAST_BYTES / series - BYTES_PER_SERIES
+    seconds = min(room / BYTES_PER_SAMPLE * SCRAPE_SECONDS, PAST_SECONDS)
+    return seconds if seconds >= LEAST_PAST_SECONDS else 0.0
+
+
+async def ask_past(session: aiohttp.ClientSession, url: str, seconds: float) -> Round:
+    """Return what one server has of the last `seconds`. Raises `CallFailed`."""
+    return await _ask(
+        session, url, ('{__name__=~"' + "|".join(HISTORY) + '"}' + f"[{seconds:.0f}s]",)
+    )
 
 
 async def read_prometheus(

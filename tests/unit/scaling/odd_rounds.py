@@ -84,8 +84,10 @@ class Round:
 class Case:
     """A pool's settings, and what it lives through."""
 
-    settings: LawSettings
-    rounds: tuple[Round, ...]
+    data: bytes
+    """What it was made from: shown, and enough to make it again."""
+    settings: LawSettings = field(repr=False)
+    rounds: tuple[Round, ...] = field(repr=False)
     replicas: int
     cap: int | None
 
@@ -94,7 +96,7 @@ def case(data: bytes) -> Case:
     """Return the case that the bytes stand for."""
     draw = Draws(data)
     replicas, cap = draw.upto(30), draw.maybe(1 + draw.upto(99))
-    return Case(_settings(draw), tuple(_rounds(draw)), replicas, cap)
+    return Case(data, _settings(draw), tuple(_rounds(draw)), replicas, cap)
 
 
 def _settings(draw: Draws) -> LawSettings:
