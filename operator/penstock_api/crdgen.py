@@ -178,7 +178,7 @@ def _vendored(root: Path, generated: Mapping[Path, str]) -> dict[Path, str]:
 class _PlainDumper(yaml.SafeDumper):
     """Writes what occurs twice twice: people read these files, and anchors send them elsewhere."""
 
-    def ignore_aliases(self, data: object) -> bool:
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - of PyYAML
         return True
 
 

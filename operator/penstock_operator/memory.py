@@ -1,7 +1,7 @@
 """What the pass remembers from visit to visit: one owner, by pool UID, nothing of pools that are gone.
 
 All of it can be lost (a restart, a change of leader): limits generations live in the cluster, law states
-begin anew, and pods are asked again.
+are rebuilt from the past that Prometheus has and from checkpoints, and pods are asked again.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -223,6 +223,8 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
+    """What a store still has of the last minutes, of a pool just met; samples without what only people read."""
     kept: str | None = None
     """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 

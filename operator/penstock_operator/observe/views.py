@@ -29,6 +29,7 @@ class Heard:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
@@ -44,6 +45,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
         signals=heard.signals,
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
+        past=heard.past,
         kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
 
