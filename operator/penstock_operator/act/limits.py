@@ -96,7 +96,7 @@ class PodControl:
                 token = self._signer.token(uid, generation, self._clock())
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
                 url = pod_url(where.ip, CLUSTER_PORT, path, where.tls_name)
-                what = Call(method, url, LIMIT_BYTES, headers, body, where.tls_name)
+                what = Call(method, url, LIMIT_BYTES, headers, body, tls_name=where.tls_name)
                 answer = await call(self._session, what)
         except CallFailed as error:
             return Acknowledgement(None, None, f"{path} {error}")

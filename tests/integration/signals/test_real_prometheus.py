@@ -178,7 +178,9 @@ async def test_the_last_minutes_are_there_for_who_comes_later(
     async with AsyncExitStack() as stack:
         ip = await stack.enter_async_context(serving(metrics_route(figures)))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), url)
+        pool = PoolPods(
+            "pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), MetricsServer(url)
+        )
 
         async def ask() -> PoolSignals:
             figures.rows += 10
