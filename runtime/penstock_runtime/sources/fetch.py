@@ -1,5 +1,6 @@
 """From a pool's source to files in their place, before the engine starts."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from penstock_runtime.config import Config
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.meter import Meter
 
+TALKATIVE = ("huggingface_hub", "httpx2", "httpcore2", "botocore", "aiobotocore", "s3fs", "fsspec")
+"""They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""
+
 
 def fetch_model(config: Config, meter: Meter) -> None:
     """Fetch what `config.files_folder` is to hold, where the pod itself fetches its model; returns when it is there.
@@ -21,6 +25,8 @@ def fetch_model(config: Config, meter: Meter) -> None:
     fetched = config.model.source.fetched
     if fetched is None:
         return
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
     cache = Cache(config.model_folder, _limit(fetched.cache))
     snapshot = _fetcher(config.model.source)(cache, meter)
     _link(config.files_folder, snapshot)

@@ -125,7 +125,7 @@ def test_what_went_wrong_is_the_first_word_of_the_termination_message(
     for name, value in change.items():
         setattr(hub, name, value)
     pod = launch(**hub_environment(tmp_path, hub))
-    assert pod.stopped(within_seconds=60) == 1
+    assert pod.stopped(within_seconds=100) == 1
     assert (pod.folder / "termination-log").read_text().startswith(f"{reason}: ")
 
 
