@@ -20,7 +20,7 @@ from penstock_runtime.live import LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
 from penstock_runtime.scan.library import Scan, scanner
-from penstock_runtime.sources.fetch import fetch_model
+from penstock_runtime.sources.fetch import fetched
 from penstock_runtime.sources.meter import Meter
 from penstock_runtime.tokenizing import Tokenizing, tokenizing
 
@@ -73,7 +73,7 @@ class Pod:
         Raises:
             ModelLoadFailed: with a one-line reason.
         """
-        await asyncio.to_thread(fetch_model, self.config, self.meter)
+        await fetched(self.config, self.meter)
         await self._load()
 
     async def _load(self) -> None:

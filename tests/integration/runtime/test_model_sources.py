@@ -71,6 +71,14 @@ def said(pod: Any) -> Acknowledgement:
     return acknowledgement("/control/v1/state", status, body.encode())
 
 
+def said_safely(pod: Any) -> Acknowledgement | None:
+    """What it says once it fetches; None before."""
+    if not pod.client:
+        pod.listening()
+    answer = said(pod)
+    return answer if answer.loading is not None and answer.loading.total_bytes else None
+
+
 async def test_a_repository_is_fetched_while_the_control_port_tells_how_far_it_is_then_serves(
     launch: Any, tmp_path: Path, hub: Hub
 ) -> None:
@@ -112,6 +120,16 @@ async def test_a_killed_pod_goes_on_from_the_cache_and_the_token_is_in_no_log(
         assert "hf_very_secret" not in pod.log.read_text()
 
 
+def test_a_pod_that_is_told_to_stop_while_it_fetches_stops_at_once(
+    launch: Any, tmp_path: Path, hub: Hub
+) -> None:
+    hub.pause_seconds = 3.0
+    pod = launch(**hub_environment(tmp_path, hub))
+    until("it fetches", lambda: said_safely(pod) is not None, seconds=90)
+    pod.process.terminate()
+    assert pod.stopped(within_seconds=15) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -125,7 +143,7 @@ def test_what_went_wrong_is_the_first_word_of_the_termination_message(
     for name, value in change.items():
         setattr(hub, name, value)
     pod = launch(**hub_environment(tmp_path, hub))
-    assert pod.stopped(within_seconds=60) == 1
+    assert pod.stopped(within_seconds=100) == 1
     assert (pod.folder / "termination-log").read_text().startswith(f"{reason}: ")
 
 
