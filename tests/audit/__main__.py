@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.audit.bill import Bom, bill, closure, requirements
 from tests.audit.schemas import write_schemas
+from tests.cluster.tools import KUBERNETES
 from tests.kube.target import Target
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +90,12 @@ def malformed() -> bool:
     samples = "".join(
         f"---\n{one.read_text()}" for one in sorted((chart / "samples").glob("*.yaml"))
     )
-    rendered.write_text(target.helm("template", "penstock", chart, "-n", "system", *sets) + samples)
+    rendered.write_text(
+        target.helm(
+            "template", "penstock", chart, "-n", "system", "--kube-version", KUBERNETES, *sets
+        )
+        + samples
+    )
     location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     checked = (
         target.programs / "kubeconform", "-strict", "-summary", "-skip", FOREIGN_KINDS,

@@ -8,48 +8,63 @@ from typing import Any
 import yaml
 
 Json = dict[str, Any]
-DEFINITIONS = "_definitions.json"
+LOCAL = "#/definitions/"
 KINDS = "x-kubernetes-group-version-kind"
 
 
 def write_schemas(openapi: Mapping[str, Any], crds: Path, folder: Path) -> int:
     """Write a schema for every kind, named as kubeconform's default template has it; return how many."""
     folder.mkdir(parents=True, exist_ok=True)
+    schemas = [*of_openapi(openapi), *of_crds(crds)]
+    for kind, schema in schemas:
+        group = [kind["group"].split(".")[0]] if kind["group"] else []
+        name = "-".join([kind["kind"], *group, kind["version"]]).lower()
+        (folder / f"{name}.json").write_text(json.dumps(schema))
+    return len(schemas)
+
+
+def of_openapi(openapi: Mapping[str, Any]) -> Iterator[tuple[Json, Json]]:
+    """Yield (kind, schema) of every kind; each schema stands by itself, with all that it refers to."""
     definitions = {name: _strict(one) for name, one in openapi["definitions"].items()}
-    (folder / DEFINITIONS).write_text(json.dumps({"definitions": definitions}))
-    made = 0
     for name, one in definitions.items():
         for kind in one.get(KINDS, ()):
-            _write(folder, kind, {"$ref": f"{DEFINITIONS}#/definitions/{name}"})
-            made += 1
-    for kind, schema in _of_crds(crds):
-        _write(folder, kind, schema)
-        made += 1
-    return made
+            used = {each: definitions[each] for each in _reach(name, definitions)}
+            yield kind, {"$ref": LOCAL + name, "definitions": used}
 
 
-def _of_crds(crds: Path) -> Iterator[tuple[Json, Json]]:
+def of_crds(crds: Path) -> Iterator[tuple[Json, Json]]:
+    """Yield (kind, schema) of our own kinds."""
     for path in sorted(crds.glob("*.yaml")):
         spec = yaml.safe_load(path.read_text())["spec"]
         for version in spec["versions"]:
-            kind = {
-                "group": spec["group"],
-                "version": version["name"],
-                "kind": spec["names"]["kind"],
-            }
+            named = {"group": spec["group"], "kind": spec["names"]["kind"]}
             schema = _strict(version["schema"]["openAPIV3Schema"])
             for own in ("apiVersion", "kind", "metadata"):
                 schema["properties"].setdefault(own, {})
-            yield kind, schema
+            yield {**named, "version": version["name"]}, schema
 
 
-def _write(folder: Path, kind: Mapping[str, str], schema: Json) -> None:
-    words = [
-        kind["kind"],
-        *([kind["group"].split(".")[0]] if kind["group"] else []),
-        kind["version"],
-    ]
-    (folder / ("-".join(words).lower() + ".json")).write_text(json.dumps(schema))
+def _reach(name: str, definitions: Mapping[str, Json]) -> set[str]:
+    found: set[str] = set()
+    ahead = [name]
+    while ahead:
+        one = ahead.pop()
+        if one not in found:
+            found.add(one)
+            ahead.extend(_references(definitions[one]))
+    return found
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str):  # JSON schemas have a property called so
+                yield value.removeprefix(LOCAL)
+            else:
+                yield from _references(value)
+    elif isinstance(node, list):
+        for one in node:
+            yield from _references(one)
 
 
 def _strict(node: Any) -> Any:
@@ -58,13 +73,10 @@ def _strict(node: Any) -> Any:
         return [_strict(one) for one in node]
     if not isinstance(node, dict):
         return node
-    if node.get("x-kubernetes-int-or-string") or node.get("format") == "int-or-string":
+    if node.get("x-kubernetes-int-or-string") is True or node.get("format") == "int-or-string":
         return {"type": ["string", "integer"]}
-    strict = {
-        key: f"{DEFINITIONS}{value}" if key == "$ref" else _strict(value)
-        for key, value in node.items()
-        if key != "x-kubernetes-validations"
-    }
-    if "properties" in node and "additionalProperties" not in node:
-        strict["additionalProperties"] = False
+    strict = {key: _strict(one) for key, one in node.items() if key != "x-kubernetes-validations"}
+    if "properties" in node:  # names are not words of the schema, even where they look so
+        strict["properties"] = {name: _strict(one) for name, one in node["properties"].items()}
+        strict.setdefault("additionalProperties", False)
     return strict
