@@ -65,8 +65,6 @@ def settings() -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.peering.standalone = True
     made.scanning.disabled = True
-    # a place that is lost is tried again: kopf would kill the whole process 10 min after the loss
-    made.process.ultimate_exiting_timeout = None
     made.watching.chunk_size = CHUNK
     made.networking.request_timeout = REQUEST_SECONDS
     made.networking.error_backoffs = Patience()

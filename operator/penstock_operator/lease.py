@@ -71,6 +71,7 @@ class Leadership:
         self._renewed_at: float | None = None
         self._transitions = 0
         self._held: Held | None = None
+        self._failure = ""
 
     def start(self) -> None:
         """Begin to compete for the Lease."""
@@ -101,9 +102,17 @@ class Leadership:
                 if self._may_compete():
                     self._compete()
                 else:
-                    self._release()
+                    self._stand_aside()
+                self._failure = ""
             except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
-                log.warning("the Lease could not be renewed: %s", error)
+                again = str(error) == self._failure
+                self._failure = str(error)
+                log.log(
+                    logging.DEBUG if again else logging.WARNING,
+                    "the Lease %s could not be renewed: %s",
+                    self._client.place,
+                    error,
+                )
             if self.valid() != was:
                 log.info("%s %s", "leading" if self.valid() else "standing by", self._client.place)
             self._stopping.wait(RETRY_SECONDS)
@@ -121,6 +130,11 @@ class Leadership:
         except Conflict:
             return  # another was faster; what was valid stays valid until its deadline
         self._transitions, self._renewed_at = transitions, started
+
+    def _stand_aside(self) -> None:
+        """Watch the Lease run out, so that once it may be competed for no time is lost."""
+        self._release()
+        self._observe(time.monotonic())
 
     def _observe(self, now: float) -> Held | None:
         try:

@@ -150,6 +150,11 @@ class Operation:
         whole = namespace not in self.observer.store.partial
         return whole and self.leadership.valid_in(namespace)
 
+    def _led(self) -> frozenset[str]:
+        """Return the namespaces with pools where this installation acts: it divides no devices among another's."""
+        namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
+        return frozenset(one for one in namespaces if self.leadership.valid_in(one))
+
     def take_over(self, namespaces: frozenset[str]) -> None:
         """Begin to act in namespaces whose Lease was just won: what another decided there is not known here."""
         for uid, pool in self.observer.store.pools.items():
@@ -168,7 +173,7 @@ class Operation:
                 for one in {view.pool.namespace for view in views}
             },
             control_keys=self.keys.public_keys() if self.keys else {},
-            all_pools=all_pools(store),
+            all_pools=all_pools(store, self._led()),
             pool_schema=self.schemas.of(names.POOL_KIND),
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}

@@ -1,4 +1,4 @@
-"""kopf's watches, one set a place: what ends one place need not end another.
+"""kopf's watches, one set a place. One that is refused is asked for again and again by kopf itself.
 
 kopf's own `operator` takes every task of the process with it when it ends, and the last one started takes the
 signals; so its tasks are waited for here, and the signals are ours.
@@ -20,9 +20,6 @@ from penstock_operator.scope import Place, Scope
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 15.0
-"""Pause before a namespace that could not be watched is tried again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Watches:
@@ -39,28 +36,15 @@ class Watches:
         """Watch until a signal ends it.
 
         Raises:
-            Exception: whatever ended the watch of a place that must not be lost, for one a 403.
+            Exception: whatever ended a watch; none ends of itself.
         """
         stopping = asyncio.Event()
         parts = [
-            asyncio.create_task(self._keep(place, stopping.set), name=f"watch {place}")
+            asyncio.create_task(self._watch(place, stopping.set), name=f"watch {place}")
             for place in self.scope.places
         ]
         parts.append(asyncio.create_task(_until(stopping), name="signals"))
         await _first_of(parts)
-
-    async def _keep(self, place: Place, stop: Callable[[], None]) -> None:
-        while True:
-            try:
-                await self._watch(place, stop)
-            except Exception as error:
-                if not self.scope.may_lose(place):
-                    raise
-                log.warning(
-                    "%s cannot be watched, its pools are left as they are: %s", place, error
-                )
-            self.resync.lose(place)
-            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _watch(self, place: Place, stop: Callable[[], None]) -> None:
         within = [place.namespace] if place.namespace is not None else []
