@@ -14,7 +14,7 @@ from signal import SIGTERM, Signals
 import pytest
 import yaml
 
-from tests.kube import install, namespaces
+from tests.kube import namespaces
 from tests.kube.api import Api
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
@@ -130,7 +130,7 @@ def target() -> Target:
 
 
 @pytest.fixture(scope="session")
-def api(target: Target) -> Api:
+def api(target: Target, empty_stage: None) -> Api:
     made = target.api()
     for file in sorted(CRDS.glob("*.yaml")):
         made.apply(yaml.safe_load(file.read_text()))
@@ -138,8 +138,7 @@ def api(target: Target) -> Api:
 
 
 @pytest.fixture(scope="session")
-def system_namespace(target: Target, api: Api) -> Iterator[str]:
-    install.clear_stage(target, api)
+def system_namespace(api: Api) -> Iterator[str]:
     with namespaces.namespace(api, "pools-system") as name:
         yield name
 
