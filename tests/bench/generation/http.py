@@ -17,7 +17,7 @@ from penstock_runtime.link.placement import Placement
 from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 LIMITS = {
     "generation": 1,
     "maxBatchSize": 32,
@@ -76,6 +76,7 @@ class Server:
                 if line.startswith("{") and json.loads(line)["message"] == message:
                     return dict(json.loads(line))
             time.sleep(0.05)
+        self.close()
         raise RuntimeError(f"{message!r} was not logged: {self._log.read_text()[-2000:]}")
 
     def cpu_seconds(self) -> list[float]:
