@@ -43,7 +43,7 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 
 .PHONY: test
 test: lint test-unit cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) tests/integration
+	$(PYTEST) $(SHORT) --numprocesses 2 tests/integration
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit
@@ -58,7 +58,7 @@ test-long: setup cluster tools images ## The tests that take minutes each
 lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --cache-dir $(CACHE)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*

@@ -37,6 +37,8 @@ ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
 """On children: hash of the manifest they were last written from."""
 ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment: the count that the operator wrote with it; another count is another's write."""
+ANNOTATION_WITHOUT_SURGE: Final = f"{GROUP}/without-surge"
+"""On the Deployment: the revision whose rollout goes on by replacing, since there was no room for a surge."""
 ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 """On the settings ConfigMap: the policy defaults in force, kept while equal policies disagree."""
 
@@ -75,7 +77,10 @@ ENV_API_KEYS_FILE: Final = "PENSTOCK_API_KEYS_FILE"
 ENV_TLS_FOLDER: Final = "PENSTOCK_TLS_FOLDER"
 """Set where both ports speak TLS: holds `tls.crt` and `tls.key`."""
 MODEL_FOLDER: Final = "/models"
-"""Where a PersistentVolumeClaim source is mounted, read-only."""
+"""Where a model's volume is mounted: read-only, or for writing where it is the cache of a fetched model."""
+S3_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+S3_SESSION_TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105  a name
+"""Keys of an S3 source's Secret, and the variables that they become; the token may be absent."""
 
 # Control API and probes, on the cluster port.
 PATH_STATE: Final = "/control/v1/state"
@@ -140,3 +145,5 @@ RECORD_PREFIX: Final = "penstock-settings-"
 """ConfigMaps named so, with a pool's UID, keep the settings that were found good."""
 RECORD_FILE: Final = "record.json"
 LEASE_NAME: Final = "penstock-operator"
+NAMESPACE_LEASE_NAME: Final = "penstock-pools"
+"""In every namespace that an installation of scope Namespaces serves."""

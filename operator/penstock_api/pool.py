@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.container import KeySelector
+from penstock_api.container import ImagePullPolicy, KeySelector
 from penstock_api.fields import Image, rule, rules
 from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.model import ModelSpec
@@ -14,14 +14,6 @@ from penstock_api.resources import Resource
 from penstock_api.status import PoolStatus
 from penstock_api.template import PodTemplate
 from penstock_api.volumes import LocalObjectReference
-
-
-class ImagePullPolicy(StrEnum):
-    """As core/v1."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
 
 
 class RuntimeSpec(ApiModel):
@@ -43,8 +35,10 @@ class Accelerator(ApiModel):
 
 
 class RolloutStrategy(StrEnum):
-    """Whether a rollout may use one replica more (Surge) or gives up one first (Replace)."""
+    """Whether a rollout takes one replica more first (Surge), or gives one up first (Replace)."""
 
+    SURGE_THEN_REPLACE = "SurgeThenReplace"
+    """Surge; where no room comes for the new pod, the rest of that rollout replaces."""
     SURGE = "Surge"
     REPLACE = "Replace"
 
@@ -53,7 +47,8 @@ class Rollout(ApiModel):
     """How a template change reaches the pods."""
 
     strategy: RolloutStrategy | None = None
-    """Surge starts a new pod before it stops an old one; Replace needs no spare device; unset, Surge."""
+    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs none, and has a gap with
+    one replica; unset, SurgeThenReplace: Surge, then Replace where no room comes in 30 s or a budget has none."""
 
 
 class Drain(ApiModel):

@@ -1,4 +1,4 @@
-"""The slow rounds beside the pass: the store against the lists, the signing keys, records of pools that are gone."""
+"""The slow rounds beside the pass: the store against the lists, the signing keys, the CRDs, records of pools that are gone."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
 AFTER_FAILURE_SECONDS = 5.0
-REMEDY = (
-    "install the chart's CRDs (crds.install) and its ClusterRole, both of this operator's version"
-)
+REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), both of this operator's version"
 SWEEP_SECONDS = 300.0
+SCHEMAS_SECONDS = 60.0
+"""How often the CRDs are compared with this operator's own: they are upgraded beside it."""
 CERTIFICATES_SECONDS = 10.0
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
@@ -54,8 +54,12 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
     Whatever another leader decided meanwhile is not known here: memories are dropped with the Lease.
     """
     read_at: float | None = None
+    led: frozenset[str] = frozenset()
     while True:
         now = time.monotonic()
+        before, led = led, operation.leadership.led()
+        if led - before:
+            operation.take_over(led - before)
         if not operation.leadership.valid(now):
             operation.keys, read_at = None, None
         elif read_at is None or now - read_at >= KEYS_SECONDS:
@@ -89,6 +93,8 @@ async def keep_swept(operation: Operation) -> None:
         now = time.monotonic()
         if not operation.ready or now < operation.sweep_at or not operation.leadership.valid(now):
             continue
+        if operation.observer.store.partial:
+            continue  # a pool that cannot be seen is not gone
         operation.sweep_at = now + SWEEP_SECONDS
         try:
             await operation.acts.records.sweep()
@@ -96,3 +102,11 @@ async def keep_swept(operation: Operation) -> None:
             continue
         except ClusterError as error:
             log.warning("the records of pools that are gone stay for now: %s", error)
+
+
+async def keep_compared(operation: Operation) -> None:
+    """Notice CRDs that were upgraded, or taken back, and let every pool say so."""
+    while True:
+        await asyncio.sleep(SCHEMAS_SECONDS)
+        if await operation.schemas.refresh():
+            operation.wake(None)

@@ -50,6 +50,8 @@ class Call:
     limit_bytes: int
     headers: Mapping[str, str] | None = None
     data: bytes | Mapping[str, str] | None = None
+    tls: ssl.SSLContext | None = None
+    """Of https; None: the session's own, else the system's certificates."""
     tls_name: str | None = None
     """The name that an https server's certificate must be for; None: the URL's own host."""
 
@@ -65,6 +67,7 @@ async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
             headers=what.headers,
             data=what.data,
             allow_redirects=False,
+            ssl=True if what.tls is None else what.tls,
             server_hostname=what.tls_name,
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
@@ -91,6 +94,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name does not resolve"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not for that name, or of no trusted authority"
+        return "its certificate is not for that name, or of no authority that is trusted here"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return "it does not speak TLS as it should"
     errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None
     return os.strerror(errno) if errno else type(error).__name__

@@ -25,7 +25,12 @@ from penstock_runtime.protocols.replies import (
     refusal_reply,
     response_of,
 )
-from penstock_runtime.protocols.request_ids import HEADER_REQUEST_ID, RequestIds
+from penstock_runtime.protocols.request_ids import (
+    HEADER_REQUEST_ID,
+    HEADER_TRACE_PARENT,
+    RequestIds,
+    trace_of,
+)
 from penstock_runtime.protocols.tokens import TokenVerifier
 from penstock_runtime.traffic import Traffic
 
@@ -114,6 +119,7 @@ class ClientServer:
                 seconds=round(self._pod.now() - began, 6),
                 request_id=request_id,
                 remote=request.remote,
+                **trace_of(request.headers.get(HEADER_TRACE_PARENT)),
                 **request.get(LOGGED, {}),
             )
         return reply

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 
 Peer = Mapping[str, Any]
 """A NetworkPolicyPeer, in networking/v1's own words."""
@@ -28,7 +28,5 @@ class DecideConfig:
     """Pinned into the template of a pool that names no image, at its first render."""
     image_pull_policy: ImagePullPolicy | None = None
     """For pools that say none; None leaves it to the API server's default."""
-    prometheus_url: str | None = None
-    """Where signals come from unless a policy says otherwise; None: the pods are read directly."""
     peers: PoolPeers | None = None
     """None: pools have no NetworkPolicy of the operator's."""

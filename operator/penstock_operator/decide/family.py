@@ -83,8 +83,7 @@ def _wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manife
     if pinned.template is not None and pinned.revision is not None:
         yield pinned.revision
         if pinned.may_start_pods or found.deployment is not None:
-            surge = found.grant is None or found.grant.surge
-            yield deployment(pool, pinned.template, pinned.inputs, found.count, surge=surge)
+            yield deployment(pool, pinned.template, pinned.inputs, found.count, found.rollout)
     if found.peers is not None:
         yield network_policy(pool, found.peers)
     yield service(pool)

@@ -26,6 +26,7 @@ from penstock_operator.decide.findings import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.policies import policy_plans
+from penstock_operator.decide.rollout import rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.schedules import openings
 from penstock_operator.decide.state import PoolMemory
@@ -119,7 +120,8 @@ def find(
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
-    limits = publish(wanted, one.published, view, observed.lease_transitions) if begun else None
+    transitions = observed.lease_transitions.get(view.pool.namespace, 0)
+    limits = publish(wanted, one.published, view, transitions) if begun else None
     found = Findings(
         view=view,
         effective=spec,
@@ -129,6 +131,8 @@ def find(
         conflicts=taken,
         limits=limits,
         policies_readable=observed.policies_readable,
+        pool_schema=observed.pool_schema,
+        rollout=rollout(view, deployed, one.pinned, grant, now),
         claim=one.claim,
         grant=grant,
         candidate=tried,

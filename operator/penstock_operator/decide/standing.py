@@ -86,7 +86,7 @@ def writes(
         found.count,
         found.limits,
         found.effective.policy_defaults,
-        found.grant is None or found.grant.surge,
+        (found.rollout.way, found.rollout.gave_up),
         found.peers,
         control_keys,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from penstock_operator.calls import CallFailed
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe.pods import read_pods
 from penstock_operator.observe.prometheus import Round, missing
 from penstock_operator.observe.rounds import Rounds
@@ -23,7 +24,7 @@ class PoolPods:
     uid: str
     namespace: str
     pods: tuple[PodObject, ...]
-    prometheus_url: str | None
+    server: MetricsServer | None
     """None: no Prometheus is configured for it; the pods are read."""
 
 
@@ -40,15 +41,15 @@ async def observe_signals(
     `now` Unix seconds. One PromQL round a server and tick serves all its pools (`rounds`). A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
     """
     direct = pods or session
-    by_server: dict[str | None, list[PoolPods]] = defaultdict(list)
+    by_server: dict[MetricsServer | None, list[PoolPods]] = defaultdict(list)
     for pool in pools:
-        by_server[pool.prometheus_url].append(pool)
+        by_server[pool.server].append(pool)
     answers = await asyncio.gather(
         *(
             _read_directly(direct, dict.fromkeys(each, NOT_CONFIGURED), now)
-            if url is None
-            else _read_server(rounds.ask(session, url), each, now, direct)
-            for url, each in by_server.items()
+            if server is None
+            else _read_server(rounds.ask(session, server), each, now, direct)
+            for server, each in by_server.items()
         )
     )
     return {uid: signals for one in answers for uid, signals in one.items()}

@@ -1,6 +1,6 @@
 """The store -> what decisions read about one pool, with ownership followed by UIDs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock_api import names
@@ -29,6 +29,7 @@ class Heard:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
@@ -44,6 +45,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
         signals=heard.signals,
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
+        past=heard.past,
         kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
 
@@ -110,12 +112,12 @@ def is_going(store: ObjectStore, pool: PoolObject) -> bool:
     return pool.deleting or (record is not None and record.deleting)
 
 
-def all_pools(store: ObjectStore) -> tuple[PoolLabels, ...]:
-    """Return what selectors read of every pool that is not being deleted."""
+def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabels, ...]:
+    """Return what selectors read of every pool in some namespaces that is not being deleted."""
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
         for pool in store.pools.values()
-        if not is_going(store, pool)
+        if pool.namespace in namespaces and not is_going(store, pool)
     )
 
 

@@ -63,7 +63,10 @@ class Control:
         pod = self._pod
         if pod.model is None:
             return error_reply(
-                503, "the model is being loaded: ask again soon", retry_after_seconds=1
+                503,
+                "the model is being loaded: ask again soon",
+                retry_after_seconds=1,
+                loading=pod.meter.read().model_dump(mode="json", by_alias=True),
             )
         state = pod.state(pod.model)
         return web.Response(text=state.model_dump_json(by_alias=True), content_type=JSON)

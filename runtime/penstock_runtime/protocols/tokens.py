@@ -1,4 +1,7 @@
-"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (DESIGN, section 3)."""
+"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (DESIGN, section 3).
+
+PyJWT and cryptography, 9 MiB, are imported where a pod has keys: at its start, so that no call waits for it.
+"""
 
 import asyncio
 import base64
@@ -8,12 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from typing import TYPE_CHECKING, Any
 
 from penstock_runtime.errors import PenstockError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 LEEWAY_SECONDS = 10
 """How far the clocks of two nodes may differ."""
@@ -67,6 +70,8 @@ class TokenVerifier:
         self._insecure = insecure
         self._used: dict[str, float] = {}
         """Ids of the tokens that were taken, and when each is forgotten: when it has expired for good."""
+        if keys_file.exists() and not insecure:
+            import jwt  # noqa: F401, PLC0415 - as said above
 
     async def verify(self, authorization: str | None) -> Grant:
         """Take the token in the `Authorization` header of a control call, this once.
@@ -96,8 +101,10 @@ class TokenVerifier:
         self._used[token_id] = until
 
     def _decode(
-        self, authorization: str | None, keys: dict[str, Ed25519PublicKey]
+        self, authorization: str | None, keys: "dict[str, Ed25519PublicKey]"
     ) -> dict[str, Any]:
+        import jwt  # noqa: PLC0415
+
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token or not self._pod_uid:
             raise Unauthorized("send the operator's token in Authorization: Bearer")
@@ -120,7 +127,11 @@ class TokenVerifier:
             raise Unauthorized(f"the token is not valid: {error}") from error
 
 
-def _read_keys(path: Path) -> dict[str, Ed25519PublicKey]:
+def _read_keys(path: Path) -> "dict[str, Ed25519PublicKey]":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PublicKey,
+    )
+
     try:
         listed = json.loads(path.read_bytes())
         return {

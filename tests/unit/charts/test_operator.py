@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from penstock_operator.config import Config
+from penstock_operator.config import Config, metrics_server
+from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
 from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 
 
@@ -69,6 +70,21 @@ def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
     assert config.prometheus_url == "http://prometheus.monitoring:9090"
     assert (config.log_format, config.log_level) == ("text", "DEBUG")
     assert config.image_pull_policy == "Never"
+
+
+def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
+    objects = render(
+        prometheus__url="https://prometheus.monitoring:9090",
+        prometheus__caConfigMap__name="ca",
+        prometheus__credentialsSecret="reader",
+        **{"prometheus__headers__X-Scope-OrgID": "team-a"},
+    )
+    assert metrics_server(Config.from_env(environment(objects))) == MetricsServer(
+        "https://prometheus.monitoring:9090",
+        KeyOf("ca", "ca.crt"),
+        "reader",
+        (("X-Scope-OrgID", "team-a"),),
+    )
 
 
 def test_a_changed_setting_is_a_new_pod(plain: list[Object]) -> None:

@@ -32,7 +32,7 @@ NEWER = LIMITS.model_copy(update={"generation": 2, "max_batch_size": 4})
 @pytest.fixture
 async def control() -> AsyncIterator[PodControl]:
     async with new_session() as session:
-        yield PodControl(session, OPERATOR, time.time)
+        yield PodControl(session, OPERATOR, time.time, lambda: True)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from penstock_api.limits import (
     Limits,
     LimitsUpdate,
     Load,
+    Loading,
+    LoadStage,
     Range,
     State,
 )
@@ -25,6 +27,7 @@ from penstock_operator.act.limits import PodControl
 from penstock_operator.act.signing_key import RIPENING_SECONDS, rotated
 from penstock_operator.calls import new_session
 from penstock_operator.decide.plan import Push
+from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement
 from penstock_operator.tokens import TOKEN_SECONDS, BadSigningKey, Signer
 from penstock_runtime.protocols.tokens import (
@@ -68,7 +71,7 @@ def state(generation: int) -> State:
 async def control() -> AsyncIterator[PodControl]:
     """Return a control with a real session."""
     async with new_session() as session:
-        yield PodControl(session, SIGNER, time.time)
+        yield PodControl(session, SIGNER, time.time, lambda: True)
 
 
 def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
@@ -175,6 +178,16 @@ async def test_redirects_large_late_and_missing_answers_are_problems(control: Po
         assert words in problem
 
 
+async def test_a_pod_that_loads_says_how_far_it_is(control: PodControl) -> None:
+    told = {"stage": "Fetching", "loadedBytes": 3, "totalBytes": 4}
+    body = {"error": "the model is being loaded", "loading": told}
+    found = await pushed(control, answering(503, body))
+    assert found.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
+    for bad in (None, {"stage": "Flying"}, {**told, "loadedBytes": -1}, [], {"loadedBytes": 2**80}):
+        found = await pushed(control, answering(503, {"error": "no", "loading": bad}))
+        assert (found.loading, found.generation) == (None, None)
+
+
 async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> None:
     async def quick(_: web.Request) -> web.Response:
         return web.Response(text=state(9).model_dump_json(by_alias=True))
@@ -257,3 +270,17 @@ def test_a_key_survives_its_secret() -> None:
 def test_a_bad_key_is_refused_with_words() -> None:
     with pytest.raises(BadSigningKey, match="PKCS#8"):
         Signer.from_pem(b"not a key")
+
+
+async def test_nothing_is_sent_to_a_pod_once_the_lease_is_not_ours() -> None:
+    asked: list[str] = []
+
+    async def patch(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({}, status=500)
+
+    async with new_session() as session, serving(web.patch(PATH_LIMITS, patch)) as ip:
+        stale = PodControl(session, SIGNER, time.time, lambda: False)
+        with pytest.raises(NotLeading):
+            await stale.push([Push("uid-1", ip, UPDATE)])
+    assert asked == []

@@ -28,6 +28,11 @@ _REMEDIES = {
     "ModelLoadFailed": "correct spec.model, or the model itself; the pods try again by themselves",
     "CertificateUnusable": "put a certificate and its key in PEM into the Secret that spec.tls names; the pods"
     " try again by themselves",
+    "ModelAccessDenied": "give the pods credentials that may read it; they try again by themselves",
+    "ModelNotFound": "correct spec.model.source, or put the model there; the pods try again by themselves",
+    "ModelSourceUnreachable": "check the network and the source; what was fetched is kept in the cache",
+    "ModelCorrupt": "upload the model again if the next try fails too",
+    "CacheFull": "use a larger cache in spec.model.source, or make room in it",
     "Unschedulable": "free or add a node with what spec.accelerator and spec.template ask for;"
     " the pods start by themselves when there is room",
     "OOMKilled": "raise spec.template.container.resources.limits.memory, or lower spec.batching.size.max",
@@ -36,6 +41,7 @@ _REMEDIES = {
 }
 
 _URGENCY = (
+    "ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable",
     "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
 """Which problem is told first where pods have several: the author's own, then the cluster's."""
