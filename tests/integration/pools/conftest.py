@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM, Signals
@@ -28,7 +28,12 @@ class Operator:
     """One operator process after the other, all of one installation."""
 
     def __init__(
-        self, kubeconfig: Path, namespace: str, folder: Path, name: str = "operator"
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        folder: Path,
+        name: str = "operator",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self.namespace = namespace
@@ -37,6 +42,8 @@ class Operator:
         self._folder = folder
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self.settings = dict(settings or {})
+        """More of its environment."""
 
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
@@ -58,6 +65,7 @@ class Operator:
             "PENSTOCK_POD_NAME": self._name,
             "PENSTOCK_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
+            **self.settings,
         }
         with self._log.open("ab") as log:
             return subprocess.Popen(

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -81,7 +82,12 @@ class Runtime:
 
     def token(self, **claims: Any) -> dict[str, str]:
         """Return the header of a good token."""
-        claims = {"aud": "uid-0", "exp": time.time() + 30, **claims}
+        claims = {
+            "aud": "uid-0",
+            "exp": time.time() + 30,
+            "jti": secrets.token_hex(16),
+            **claims,
+        }
         return {"Authorization": "Bearer " + jwt.encode(claims, self.key, "EdDSA", {"kid": "k"})}
 
     def metric(self, sample: str) -> float:
