@@ -20,7 +20,7 @@ from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
 from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
-from penstock_runtime.protocols.request_ids import RequestIds
+from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.request import Completed, End
 from penstock_runtime.traffic import Traffic
 
@@ -98,6 +98,7 @@ class FastLane:
             seconds=round(seconds, 6),
             remote=remote,
             request_id=request_id,
+            **trace_of(head.trace_parent),
         )
 
 
