@@ -1,14 +1,17 @@
 """PyTriton: Triton's own front end and batcher, the network in this process."""
 
 import os
+from pathlib import Path
 
 import numpy as np
+import pytriton
 import torch
 from pytriton.decorators import batch
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.triton import Triton, TritonConfig
 from tiny_mlp import network
 
+LOCK = "import threading\n\nthreading._CRLock = None\n"
 MODEL = network()
 torch.set_num_threads(1)
 
@@ -19,7 +22,19 @@ def infer(X):
         return [MODEL(torch.from_numpy(X)).numpy()]
 
 
+def mend():
+    """Let Triton's interpreter, older than the standard library it is given, use the lock written in Python.
+
+    `multiprocessing` of Python 3.11.7 and later asks a lock how often it is held, which the C lock of 3.11.6 cannot tell.
+    """
+    proxy = Path(pytriton.__file__).parent / "proxy" / "model.py"
+    text = proxy.read_text()
+    if LOCK not in text:
+        proxy.write_text(text.replace("import asyncio\n", LOCK + "import asyncio\n", 1))
+
+
 if __name__ == "__main__":
+    mend()
     config = TritonConfig(
         http_port=int(os.environ["BENCH_PORT"]), http_address="127.0.0.1", allow_grpc=False, allow_metrics=False, log_verbose=0
     )
