@@ -63,6 +63,21 @@ lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*
 
+AUDIT := $(CACHE)/audit
+$(AUDIT)/complete: pyproject.toml
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check $$($(PYTHON) -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['audit'])")
+	@touch $@
+
+.PHONY: sbom
+sbom: setup $(AUDIT)/complete ## Write the software bills of materials of both images, into build/audit
+	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit sbom
+
+.PHONY: audit
+audit: setup cluster tools $(AUDIT)/complete ## The same, then known vulnerabilities, and the chart against the API server's schemas
+	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit audit
+
 .PHONY: format
 format: setup ## Format and sort what ruff can
 	$(BIN)/ruff format .

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import time
 
+from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_operator.act.signing_key import load_keys
 from penstock_operator.act.writer import Writer
 from penstock_operator.errors import ClusterError, ConfigError, NotFound, NotLeading, Rejected
 from penstock_operator.observe.resync import Resync
 from penstock_operator.operate import Operation
+from penstock_operator.trust import PodTrust
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), b
 SWEEP_SECONDS = 300.0
 SCHEMAS_SECONDS = 60.0
 """How often the CRDs are compared with this operator's own: they are upgraded beside it."""
+CERTIFICATES_SECONDS = 10.0
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
@@ -70,6 +73,18 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
             except (ClusterError, NotLeading) as error:
                 log.warning("the signing keys could not be read: %s", error)
         await asyncio.sleep(TURN_SECONDS)
+
+
+async def keep_trusted(trust: PodTrust, certificate: ServerCertificate | None) -> None:
+    """Take renewed certificates and authorities into force; what cannot be used is told and not taken."""
+    while True:
+        await asyncio.sleep(CERTIFICATES_SECONDS)
+        try:
+            trust.refresh()
+            if certificate is not None and certificate.refresh():
+                log.info("a renewed certificate is in force")
+        except (ConfigError, CertificateUnusable) as error:
+            log.warning("what was trusted and served with before stays in force: %s", error)
 
 
 async def keep_swept(operation: Operation) -> None:

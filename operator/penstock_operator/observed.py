@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.limits import CurveSums, Loading
 from penstock_api.policy import PolicySpec, PolicyStatus
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
@@ -107,6 +107,8 @@ class PodObject:
     """The runtime container's image by digest, once the kubelet has said it."""
     scheduled_since: float | None = None
     """When it was bound to a node."""
+    tls_name: str | None = None
+    """The name that its certificate is for; None: it speaks plain HTTP."""
 
 
 class SignalSource(StrEnum):
@@ -188,6 +190,8 @@ class Acknowledgement:
     """None: it could not be reached, or refused."""
     effective_max: int | None
     problem: str = ""
+    loading: Loading | None = None
+    """How far its load has come, where it loads and obeys nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,8 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
+    """What a store still has of the last minutes, of a pool just met; samples without what only people read."""
     kept: str | None = None
     """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 

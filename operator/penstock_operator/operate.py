@@ -199,7 +199,7 @@ class Operation:
                 return
             leading = partial(self.leadership.valid_in, plan.namespace)
             signer = self.keys.signer(now)
-            control = PodControl(self.observer.session, signer, time.time, leading)
+            control = PodControl(self.observer.pods_session, signer, time.time, leading)
             acted = await self.acts.act(
                 plan, view, control, lambda write: memory.may_try(write, now), now
             )

@@ -65,6 +65,9 @@ app.kubernetes.io/component: operator
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, update, delete]
 - apiGroups: ["", events.k8s.io]
   resources: [events]
   verbs: [create, patch]
@@ -86,4 +89,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+
+{{/* Who may reach pools' pods: this operator by its namespace and labels, and whom the values name. */}}
+{{- define "penstock.poolPeers" -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}
+{{- $self := dict "namespaceSelector" $namespace "podSelector" $operator -}}
+{{- dict "clusterPort" (prepend .Values.poolNetworkPolicy.scrapers $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}
 {{- end -}}

@@ -7,6 +7,7 @@ from penstock_api.status import BoundedField, CandidateDecision
 from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.deployment import ReplicaCount
 from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.rollout import Rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome
@@ -45,6 +46,8 @@ class Findings:
     """Why the settings that are asked for are not in force; empty while they are."""
     on_trial: bool = False
     """Whether it is being measured what they do."""
+    peers: PoolPeers | None = None
+    """Who may reach the pods, where the administrator says so."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
 

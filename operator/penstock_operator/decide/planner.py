@@ -116,7 +116,7 @@ def find(
     view, memory, spec = one.view, one.memory, one.effective
     scaling, outcome = conclude(one.proposal, allowance(grant), now)
     shadow, tried = _shadow(one, outcome.replicas, now)
-    taken, deployed = conflicts(view), own_deployment(view)
+    taken, deployed = conflicts(view, one.peers), own_deployment(view)
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
@@ -138,6 +138,7 @@ def find(
         candidate=tried,
         set_aside=one.ruling.told,
         on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
+        peers=one.peers,
         contested=fight.backs_off,
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)

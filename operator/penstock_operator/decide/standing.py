@@ -87,6 +87,7 @@ def writes(
         found.limits,
         found.effective.policy_defaults,
         (found.rollout.way, found.rollout.gave_up),
+        found.peers,
         control_keys,
     )
     return recalled(held, key, lambda: family_writes(found, control_keys))

@@ -51,7 +51,7 @@ class Pinned:
 
 def template_inputs(pool: PoolObject) -> str:
     """Return the hash of everything a template is a function of, the default image apart."""
-    fields = {"model", "runtime", "accelerator", "drain", "template"}
+    fields = {"model", "runtime", "accelerator", "drain", "template", "tls", "api_keys"}
     spec = pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT, "")
     return digest([{key: value for key, value in spec.items() if value}, restarted])

@@ -38,11 +38,12 @@ class Operator:
         self.port = free_port()
         self.namespace = namespace
         self._name = name
-        self._settings = settings or {}
         self._kubeconfig = kubeconfig
         self._folder = folder
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self.settings = dict(settings or {})
+        """More of its environment."""
 
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
@@ -64,7 +65,7 @@ class Operator:
             "PENSTOCK_POD_NAME": self._name,
             "PENSTOCK_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
-            **self._settings,
+            **self.settings,
         }
         with self._log.open("ab") as log:
             return subprocess.Popen(

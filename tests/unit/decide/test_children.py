@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 from penstock_operator.decide.children.container import CONTAINER_NAME
 from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
 from penstock_operator.decide.config import DecideConfig

@@ -3,6 +3,7 @@
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.children.revision import number_of, revision_name
+from penstock_operator.decide.conditions.loading import loading
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.conditions.readiness import deployment_condition
 from penstock_operator.decide.findings import Findings
@@ -65,7 +66,10 @@ def _under_way(found: Findings, missing: int) -> tuple[str, str]:
         return "RollingOut", f"{message}: {how[found.rollout.way]}"
     if missing:
         return "Scaling", f"{len(found.pods)} pods, {found.replicas} wanted"
-    return "Starting", f"{len(found.ready)} of {found.replicas} ready"
+    load = loading(found)
+    return "Starting", f"{len(found.ready)} of {found.replicas} ready" + (
+        f"; {load}" if load else ""
+    )
 
 
 def up_to_date(found: Findings) -> Condition:
