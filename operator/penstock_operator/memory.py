@@ -1,14 +1,14 @@
 """What the pass remembers from visit to visit: one owner, by pool UID, nothing of pools that are gone.
 
 All of it can be lost (a restart, a change of leader): limits generations live in the cluster, law states
-begin anew, and pods are asked again.
+are rebuilt from the past that Prometheus has and from checkpoints, and pods are asked again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_api.decided import LastDecision
+from penstock_operator.audit import Mark
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.metrics_server import MetricsServer
@@ -61,8 +61,8 @@ class PoolMemory:
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     refused: dict[ChildKey, Refusal] = field(default_factory=dict)
     failures: int = 0
-    decision: LastDecision | None = None
-    """The last one that was logged."""
+    audited: Mark | None = None
+    """The last decision that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
     figures: Figures | None = None

@@ -70,6 +70,8 @@ class Config:
     """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
+    tls_folder: Path | None = None
+    """Holds the `tls.crt` and `tls.key` that both ports are served with, read again when they change; None: plain HTTP."""
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
     api_keys_file: Path | None = None
@@ -78,6 +80,8 @@ class Config:
     """Who may name a tenant and a priority in headers where no keys are asked for."""
     generation: StepOptions = field(default_factory=StepOptions)
     """How a generative model is loaded."""
+    max_run_seconds: float | None = None
+    """The most device time of one answer; None: as much as its tokens take."""
     access_log: bool = False
     log_format: str = "text"
     """In a pod `json`, unless the environment says otherwise."""
@@ -215,6 +219,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_POD_NAME: ("pod_name", str),
     names.ENV_POD_UID: ("pod_uid", str),
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
+    names.ENV_TLS_FOLDER: ("tls_folder", Path),
     "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
     "PENSTOCK_FETCHED_FOLDER": ("fetched_folder", Path),
     "PENSTOCK_PLACEMENT": ("placement", _placement),
@@ -233,7 +238,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
-    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
     "PENSTOCK_DTYPE": ("dtype", DType),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
@@ -243,6 +248,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_ATTENTION": ("attention", str),
     "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
     "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
+    "PENSTOCK_MAX_RUN_SECONDS": ("max_run_seconds", _at_least(0.001)),
     "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
     "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
     "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -19,6 +19,7 @@ from penstock_runtime.link.messages import EngineDied, FromEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
+from penstock_runtime.scan.library import Scan, scanner
 from penstock_runtime.sources.fetch import fetched
 from penstock_runtime.sources.meter import Meter
 from penstock_runtime.tokenizing import Tokenizing, tokenizing
@@ -57,6 +58,8 @@ class Pod:
         """Of a pool whose model reads texts."""
         self.meter = Meter()
         """How far the load has come."""
+        self.scan: Scan | None = None
+        """Reads plain bodies' numbers natively, where there is a library for it."""
         self.died = asyncio.Event()
 
     @property
@@ -78,6 +81,7 @@ class Pod:
         loading = asyncio.ensure_future(self.link.start(self.deliver))
         try:
             self.texts = await asyncio.to_thread(tokenizing, self.config)
+            self.scan = await asyncio.to_thread(scanner) if self.has_plain_lane else None
         finally:
             self.model = await loading
         if self.health.stage is Stage.LOADING:

@@ -19,7 +19,14 @@ from penstock_operator.calls import Call, CallFailed, call
 from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.dcgm import Devices
-from penstock_operator.observe.exposition import DURATIONS, WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import (
+    DURATIONS,
+    HISTORY,
+    WANTED,
+    Reading,
+    pod_sample,
+    told_uid,
+)
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -33,6 +40,13 @@ GRACE_SECONDS = 30.0
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
 QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
+PAST_SECONDS = 180.0
+"""Four times what the forecast's level remembers."""
+LEAST_PAST_SECONDS = 60.0
+"""Less teaches nothing that the next ticks would not."""
+PAST_BYTES = 8e6
+"""Of JSON: what can be sorted, and lived through, before a liveness probe asks in vain."""
+BYTES_PER_SAMPLE, BYTES_PER_SERIES, SCRAPE_SECONDS = 30, 250, 5.0
 
 Scrapes = dict[float, list[Reading]]
 """Time of the scrape -> its readings: one scrape gives all its series one time."""
@@ -72,14 +86,34 @@ async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
 
     What the devices say is asked where they are; it is empty where no exporter is scraped. How long requests took is a question by itself: its buckets are half of all there is to tell.
     """
+    told = await _ask(session, access, (QUERY, QUERY_DURATIONS))
+    devices = await _query(session, access, {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"})
+    await asyncio.to_thread(told.devices.add, _result(devices))
+    return told
+
+
+async def _ask(session: aiohttp.ClientSession, access: Access, queries: Iterable[str]) -> Round:
     asked = _scalar(await _query(session, access, {"query": "time()"}))
-    targets, devices, at = Targets(), Devices(), f"{asked:.3f}"
-    for query in (QUERY, QUERY_DURATIONS):
-        answer = await _query(session, access, {"query": query, "time": at})
+    targets: Targets = {}
+    for query in queries:
+        answer = await _query(session, access, {"query": query, "time": f"{asked:.3f}"})
         await asyncio.to_thread(_sort, answer, targets)
-    answer = await _query(session, access, {"query": QUERY_DEVICES, "time": at})
-    await asyncio.to_thread(devices.add, _result(answer))
-    return Round(asked, targets, devices)
+    return Round(asked, targets)
+
+
+def past_seconds(pods: int) -> float:
+    """Return how much of the past may be asked for of so many pods, in seconds; 0: none of it."""
+    series = len(HISTORY) * max(pods, 1)
+    room = PAST_BYTES / series - BYTES_PER_SERIES
+    seconds = min(room / BYTES_PER_SAMPLE * SCRAPE_SECONDS, PAST_SECONDS)
+    return seconds if seconds >= LEAST_PAST_SECONDS else 0.0
+
+
+async def ask_past(session: aiohttp.ClientSession, access: Access, seconds: float) -> Round:
+    """Return what one server has of the last `seconds`. Raises `CallFailed`."""
+    return await _ask(
+        session, access, ('{__name__=~"' + "|".join(HISTORY) + '"}' + f"[{seconds:.0f}s]",)
+    )
 
 
 async def read_prometheus(

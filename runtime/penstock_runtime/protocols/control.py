@@ -43,9 +43,9 @@ class Control:
     async def patch_limits(self, request: web.Request) -> web.Response:
         """Accept limits; the state in the answer says the generation that the engine obeys by then."""
         try:
-            await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
+            grant = await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
             update = LimitsUpdate.model_validate_json(await request.read())
-            await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION), update.generation)
+            grant.check(update.generation)
         except (Unauthorized, Forbidden) as error:
             return _denied(error)
         except ValidationError as error:

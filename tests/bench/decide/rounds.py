@@ -10,8 +10,8 @@ from aiohttp import web
 from penstock_operator.calls import new_session
 from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.due import BATCH
-from penstock_operator.observe.exposition import DURATIONS
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.exposition import DURATIONS
 from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals

@@ -85,6 +85,8 @@ MODULE_SPEC: Object = {
     "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
+    "tls": {"secretRef": {"name": "chat-tls"}},
+    "apiKeys": {"secretRef": {"name": "chat-keys", "key": "keys.json"}},
     "template": TEMPLATE,
     "weight": 100,
     **LIVE,

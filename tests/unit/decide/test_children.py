@@ -176,7 +176,12 @@ def test_a_crash_leaves_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("rollout", "surge", "unavailable"),
-    [({}, 1, 0), ({"strategy": "Surge"}, 1, 0), ({"strategy": "Replace"}, 0, 1)],
+    [
+        ({}, 1, 0),
+        ({"strategy": "SurgeThenReplace"}, 1, 0),
+        ({"strategy": "Surge"}, 1, 0),
+        ({"strategy": "Replace"}, 0, 1),
+    ],
 )
 def test_a_rollout_surges_by_one_or_gives_one_up_first(
     rollout: dict[str, str], surge: int, unavailable: int

@@ -10,7 +10,8 @@ from penstock_operator.calls import new_session
 from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe import rounds as shared
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
+from penstock_operator.observe.past import observe_past
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, past_seconds
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
@@ -24,6 +25,7 @@ KINDS = {
     QUERY_DURATIONS: "durations",
     QUERY_DEVICES: "devices",
 }
+"""Anything else asks for the past."""
 PORT = 19090
 
 
@@ -44,7 +46,7 @@ class Server:
     async def _answer(self, request: web.Request) -> web.Response:
         form = await request.post()
         clock = form["query"] == "time()"
-        self.asked[KINDS[str(form["query"])]] += 1
+        self.asked[KINDS.get(str(form["query"]), "past")] += 1
         await asyncio.sleep(0.05)
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
@@ -53,7 +55,7 @@ class Server:
             if clock
             else {
                 "resultType": "matrix",
-                "result": self._series() if form["query"] == QUERY else [],
+                "result": [] if form["query"] == QUERY_DURATIONS else self._series(),
             }
         )
         return web.json_response({"status": "success", "data": data})
@@ -138,3 +140,34 @@ async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
         found = await second
     assert found["pool-1"].source is SignalSource.PROMETHEUS
     assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
+
+
+async def test_the_past_is_asked_for_once_by_all_that_are_met_together() -> None:
+    server, rounds = Server(), Rounds()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")
+        halves = [asked[:150], asked[150:]]
+        found = await asyncio.gather(
+            *(observe_past(session, half, POOLS, rounds) for half in halves)
+        )
+    assert server.asked == {"time": 1, "past": 1}
+    assert {uid for one in found for uid in one} == {pool.uid for pool in asked}
+    assert found[0]["pool-7"].samples[0].waiting == 7.0
+
+
+async def test_a_server_that_fails_has_no_past() -> None:
+    server = Server(fails=True)
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        assert await observe_past(session, asked, 2, Rounds()) == {}
+
+
+async def test_no_more_of_the_past_is_asked_for_than_one_answer_holds() -> None:
+    assert past_seconds(1) == past_seconds(300) == 180.0
+    assert 60 <= past_seconds(1000) < 180
+    server = Server()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        assert past_seconds(20_000) == 0
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        assert await observe_past(session, asked, 20_000, Rounds()) == {}
+    assert not server.asked

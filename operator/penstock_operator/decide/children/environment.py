@@ -38,6 +38,11 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
         {"name": "OMP_NUM_THREADS", **threads},
     ]
     given += model_environment(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        given.append({"name": names.ENV_TLS_FOLDER, "value": names.TLS_FOLDER})
+    if pool.spec.api_keys is not None:
+        file = f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
+        given.append({"name": names.ENV_API_KEYS_FILE, "value": file})
     dumped = [
         one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own.env or ()
     ]

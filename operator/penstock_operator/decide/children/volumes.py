@@ -12,16 +12,25 @@ from penstock_operator.observed import PoolObject
 
 SETTINGS_VOLUME = "penstock-settings"
 SCRATCH_VOLUME = "penstock-scratch"
+TLS_VOLUME = "penstock-tls"
+KEYS_VOLUME = "penstock-keys"
 SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the pod's own emptyDir: its root is read-only
 
 
 def volumes(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the pod's volumes: settings, scratch, the model's if it has one, the pool's own."""
+    """Return the pod's volumes: settings, scratch, the model's, the certificate and the API keys if it has them, the pool's own."""
     held: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "configMap": {"name": child_name(pool)}},
         {"name": SCRATCH_VOLUME, "emptyDir": {}},
     ]
     held += model_volumes(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        secret = {"secretName": pool.spec.tls.secret_ref.name}
+        held.append({"name": TLS_VOLUME, "secret": secret})
+    if pool.spec.api_keys is not None:
+        keys = pool.spec.api_keys.secret_ref
+        items = [{"key": keys.key, "path": names.API_KEYS_FILE}]
+        held.append({"name": KEYS_VOLUME, "secret": {"secretName": keys.name, "items": items}})
     return held + [_volume(one) for one in (pool.spec.template or PodTemplate()).volumes or ()]
 
 
@@ -39,6 +48,10 @@ def mounts(pool: PoolObject) -> list[dict[str, Any]]:
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER},
     ]
     held += model_mounts(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        held.append({"name": TLS_VOLUME, "mountPath": names.TLS_FOLDER, "readOnly": True})
+    if pool.spec.api_keys is not None:
+        held.append({"name": KEYS_VOLUME, "mountPath": names.API_KEYS_FOLDER, "readOnly": True})
     template = pool.spec.template or PodTemplate()
     own = (template.container and template.container.volume_mounts) or ()
     given = held + [_plain(one) for one in own]

@@ -26,6 +26,8 @@ _REMEDIES = {
     IMAGE: "check spec.runtime.image, and spec.template.imagePullSecrets for a private registry",
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
     "ModelLoadFailed": "correct spec.model, or the model itself; the pods try again by themselves",
+    "CertificateUnusable": "put a certificate and its key in PEM into the Secret that spec.tls names; the pods"
+    " try again by themselves",
     "ModelAccessDenied": "give the pods credentials that may read it; they try again by themselves",
     "ModelNotFound": "correct spec.model.source, or put the model there; the pods try again by themselves",
     "ModelSourceUnreachable": "check the network and the source; what was fetched is kept in the cache",
@@ -40,7 +42,7 @@ _REMEDIES = {
 
 _URGENCY = (
     "ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable",
-    "ModelLoadFailed", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
+    "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
 """Which problem is told first where pods have several: the author's own, then the cluster's."""
 
