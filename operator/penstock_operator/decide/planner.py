@@ -120,6 +120,7 @@ def find(
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
     limits = publish(wanted, one.published, view, observed.lease_transitions) if begun else None
+    staying = tuple(pod for pod in view.pods if not pod.terminating)
     found = Findings(
         view=view,
         effective=spec,
@@ -135,6 +136,8 @@ def find(
         set_aside=one.ruling.told,
         on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
         contested=fight.backs_off,
+        pods=staying,
+        ready=tuple(pod for pod in staying if pod.ready),
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
     return found, PoolMemory(
