@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from penstock_operator import metrics
-from penstock_operator.decide.effective import prometheus_url
+from penstock_operator.decide.metrics_server import MetricsServer, metrics_server
 from penstock_operator.errors import ClusterError
 from penstock_operator.memory import FRESH_SECONDS, Memory
 from penstock_operator.observe.confirm import Confirmations
@@ -30,8 +30,10 @@ class Observer:
     confirmations: Confirmations
     session: aiohttp.ClientSession
     memory: Memory
-    prometheus_url: str | None
+    metrics_server: MetricsServer | None
     """Where signals come from unless a policy says otherwise."""
+    pods_session: aiohttp.ClientSession
+    """For calls to pods: it trusts their authority."""
     rounds: Rounds = field(default_factory=Rounds)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
@@ -47,11 +49,11 @@ class Observer:
         if not stale:
             return
         asked = [self._pods_of(pool) for pool in stale]
-        heard = await observe_signals(self.session, asked, now, self.rounds)
+        heard = await observe_signals(self.session, asked, now, self.rounds, self.pods_session)
         for pool in asked:
             signals = heard[pool.uid]
             self.memory.of(pool.uid).hear_signals(signals, now)
-            wanted = pool.prometheus_url is not None or signals.source is SignalSource.NONE
+            wanted = pool.server is not None or signals.source is SignalSource.NONE
             if signals.problem and wanted and pool.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
@@ -64,23 +66,23 @@ class Observer:
                 continue
             pods = tuple(owned_pods(self.store, pool.uid))
             if any(one.ready for one in pods):
-                met.append(PoolPods(pool.uid, pool.namespace, pods, memory.prometheus_url))
+                met.append(PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server))
         if not met:
             return {}
         return await observe_past(self.session, met, len(self.store.pods), self.rounds)
 
     def _pods_of(self, pool: PoolObject) -> PoolPods:
         memory = self.memory.of(pool.uid)
-        memory.prometheus_url = prometheus_url(
+        memory.metrics_server = metrics_server(
             pool,
             namespace_labels(self.store, pool.namespace),
             tuple(self.store.policies.values()),
-            self.prometheus_url,
-            memory.prometheus_url,
+            self.metrics_server,
+            memory.metrics_server,
         )
         pods = tuple(owned_pods(self.store, pool.uid))
         memory.keep_pods({pod.uid for pod in pods})
-        return PoolPods(pool.uid, pool.namespace, pods, memory.prometheus_url)
+        return PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server)
 
     async def _view(
         self, pool: PoolObject, now: float, past: PoolSignals | None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import aiohttp
 
 from penstock_operator.calls import CallFailed
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe.prometheus import past_seconds
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods
@@ -24,25 +25,25 @@ async def observe_past(
     A fleet of `all_pods` too large to be asked about in one answer goes on from its checkpoints alone.
     """
     seconds = past_seconds(all_pods)
-    by_server: dict[str, list[PoolPods]] = defaultdict(list)
+    by_server: dict[MetricsServer, list[PoolPods]] = defaultdict(list)
     for pool in pools:
-        if pool.prometheus_url is not None and seconds:
-            by_server[pool.prometheus_url].append(pool)
+        if pool.server is not None and seconds:
+            by_server[pool.server].append(pool)
     found = await asyncio.gather(
-        *(_read(session, url, each, seconds, rounds) for url, each in by_server.items())
+        *(_read(session, server, each, seconds, rounds) for server, each in by_server.items())
     )
     return {uid: signals for one in found for uid, signals in one.items()}
 
 
 async def _read(
     session: aiohttp.ClientSession,
-    url: str,
+    server: MetricsServer,
     pools: Sequence[PoolPods],
     seconds: float,
     rounds: Rounds,
 ) -> Mapping[str, PoolSignals]:
     try:
-        told = await rounds.ask_past(session, url, seconds)
+        told = await rounds.ask_past(session, server, seconds)
     except CallFailed as error:
         log.info("the last minutes are not known, only checkpoints: %s", error)
         return {}

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from penstock_operator.calls import CallFailed, new_session
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe.past import observe_past
 from penstock_operator.observe.prometheus import missing, read_prometheus
 from penstock_operator.observe.rounds import Rounds
@@ -123,7 +124,7 @@ async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
         pods = await stack.enter_async_context(AsyncExitStack())
         ip = await pods.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -142,7 +143,7 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
     async with AsyncExitStack() as stack:
         ip = await stack.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip], interval=30))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
         deadline = time.monotonic() + 12
         while time.monotonic() < deadline:
             found = (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -158,7 +159,7 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         ip = await stack.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         server = await stack.enter_async_context(AsyncExitStack())
         url = await server.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -177,7 +178,9 @@ async def test_the_last_minutes_are_there_for_who_comes_later(
     async with AsyncExitStack() as stack:
         ip = await stack.enter_async_context(serving(metrics_route(figures)))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), url)
+        pool = PoolPods(
+            "pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), MetricsServer(url)
+        )
 
         async def ask() -> PoolSignals:
             figures.rows += 10

@@ -1,4 +1,4 @@
-"""One round of two questions a Prometheus a tick, however many pools and passes ask."""
+"""One round of questions a Prometheus a tick, however many pools and passes ask."""
 
 import asyncio
 from collections import Counter
@@ -7,7 +7,9 @@ import pytest
 from aiohttp import web
 
 from penstock_operator.calls import new_session
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe import rounds as shared
+from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.past import observe_past
 from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, past_seconds
 from penstock_operator.observe.rounds import Rounds
@@ -17,7 +19,12 @@ from tests.unit.signals.exporter import pod_object, serving
 from tests.unit.signals.test_prometheus_answers import ASKED, series
 
 POOLS = 300
-KINDS = {"time()": "time", QUERY: "samples", QUERY_DURATIONS: "durations"}
+KINDS = {
+    "time()": "time",
+    QUERY: "samples",
+    QUERY_DURATIONS: "durations",
+    QUERY_DEVICES: "devices",
+}
 """Anything else asks for the past."""
 PORT = 19090
 
@@ -66,7 +73,12 @@ class Server:
 
 def pools(url: str) -> list[PoolPods]:
     return [
-        PoolPods(f"pool-{number}", "team", (pod_object(f"pod-{number}", address(number)),), url)
+        PoolPods(
+            f"pool-{number}",
+            "team",
+            (pod_object(f"pod-{number}", address(number)),),
+            MetricsServer(url),
+        )
         for number in range(POOLS)
     ]
 
@@ -86,7 +98,7 @@ async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSigna
 async def test_all_passes_of_a_tick_share_one_round() -> None:
     server = Server()
     found = await in_three_passes(server, Rounds())
-    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
     assert len(found) == POOLS
     for number in (0, 150, POOLS - 1):
         signals = found[f"pool-{number}"]
@@ -102,14 +114,14 @@ async def test_the_next_tick_asks_anew(
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         for _ in range(2):
             await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
-    assert server.asked == {"time": 2, "samples": 2, "durations": 2}
+    assert server.asked == {"time": 2, "samples": 2, "durations": 2, "devices": 2}
 
 
 async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
     server = Server(fails=True)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         rounds, url = Rounds(), f"http://{ip}:{PORT}"
-        nowhere = [PoolPods(f"pool-{one}", "team", (), url) for one in range(3)]
+        nowhere = [PoolPods(f"pool-{one}", "team", (), MetricsServer(url)) for one in range(3)]
         for one in nowhere:
             found = await observe_signals(session, [one], ASKED, rounds)
             assert found[one.uid].source is SignalSource.PODS
@@ -127,7 +139,7 @@ async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
         first.cancel()
         found = await second
     assert found["pool-1"].source is SignalSource.PROMETHEUS
-    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
 
 
 async def test_the_past_is_asked_for_once_by_all_that_are_met_together() -> None:

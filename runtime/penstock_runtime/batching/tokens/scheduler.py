@@ -294,7 +294,9 @@ class TokenScheduler:
         samples = end == sequence.length
         if samples:
             sequence.unknown = TokenRef(plan.number, len(plan.rows))
-        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown))
+        wanted = sequence.params.prompt_logprobs is not None
+        scores = sequence.scored_within(start, count) if wanted else 0
+        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown, scores))
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number

@@ -1,5 +1,6 @@
 """Answers one call, whole or as a stream. Every way out of here ends the answer visibly."""
 
+import asyncio
 import logging
 from typing import Any, Final
 
@@ -40,8 +41,21 @@ async def reply_whole(
 async def reply_stream(
     request: web.Request, answer: Answer, answering: Answering, pod: Pod
 ) -> web.StreamResponse:
-    """Stream the answer; what fails before the first token is still answered by a status."""
+    """Stream the answer; what fails before the first token is still answered by a status.
+
+    Raises:
+        CancelledError: the client is gone, whoever noticed it first: aiohttp or a write.
+    """
     stream = EventStream(request, pod.config.pod_name, closes=pod.health.closing)
+    try:
+        return await _reply(request, answer, answering, stream)
+    except ConnectionError as gone:
+        raise asyncio.CancelledError(str(gone)) from gone
+
+
+async def _reply(
+    request: web.Request, answer: Answer, answering: Answering, stream: EventStream
+) -> web.StreamResponse:
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)
