@@ -128,7 +128,9 @@ def _install(api: Api) -> None:
     for name in (NAMESPACE, SYSTEM):
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     deadline = time.monotonic() + 60
-    while api.get(f"{POOLS}/inferencepools") is None or api.get(f"{POOLS}/inferencepolicies") is None:
+    while (
+        api.get(f"{POOLS}/inferencepools") is None or api.get(f"{POOLS}/inferencepolicies") is None
+    ):
         assert time.monotonic() < deadline, "the CRDs are not served"
         time.sleep(0.2)
 
@@ -157,8 +159,8 @@ async def _until_all(operator: Operator, size: int, patience: float, begun: floa
 
 
 async def _told(operator: Operator) -> Told:
-    while (told := await asyncio.to_thread(operator.tell)) is None:
-        await asyncio.sleep(0.2)
+    told = await asyncio.to_thread(operator.tell)
+    assert told is not None, "the operator does not answer any more"
     return told
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tests.cluster import parts, processes, settings, tools
 from tests.cluster.api import Api as ClusterApi
-from tests.cluster.commands import wait_until
 from tests.cluster.life import write_files
 from tests.cluster.parts import Part
 from tests.cluster.places import Places
+from tests.cluster.progress import wait_until
 from tests.kube.api import Api
 
 READY_SECONDS = 120
@@ -38,7 +38,9 @@ def enter_network() -> None:
     """
     links = subprocess.run(("ip", "-o", "link"), capture_output=True, text=True, check=True).stdout
     if len(links.splitlines()) > 1:
-        raise NotAloneError("run it in a network of its own: unshare --net, as make bench-scale does")
+        raise NotAloneError(
+            "run it in a network of its own: unshare --net, as make bench-scale does"
+        )
     for words in (
         ("link", "set", "lo", "up"),
         ("addr", "replace", f"{settings.NODE_ADDRESS}/32", "dev", "lo"),

@@ -9,7 +9,16 @@ from ipaddress import IPv4Address
 from aiohttp import web
 
 from penstock_api import names
-from penstock_api.limits import CurveSums, Discipline, Envelope, Limits, LimitsUpdate, Load, Range, State
+from penstock_api.limits import (
+    CurveSums,
+    Discipline,
+    Envelope,
+    Limits,
+    LimitsUpdate,
+    Load,
+    Range,
+    State,
+)
 
 FIRST = int(IPv4Address("10.128.0.0"))
 BACKEND = "pretended"
