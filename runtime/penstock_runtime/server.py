@@ -17,7 +17,7 @@ from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.doors import routes_of, who_is_calling
 from penstock_runtime.protocols.fast_lane.lane import FastLane
 from penstock_runtime.protocols.fast_lane.runner import LaneRunner
-from penstock_runtime.protocols.marks import LOGGED
+from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     http_error_reply,
@@ -100,6 +100,7 @@ class ClientServer:
         began = self._pod.now()
         request_id = self._ids.choose(request.headers.get(HEADER_REQUEST_ID, ""))
         request[REQUEST_ID] = request_id
+        last = request[LAST] = self._connections.note(request.transport, began)
         self.traffic.began(began)
         try:
             reply = await answer(request, handler)
@@ -108,8 +109,8 @@ class ClientServer:
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod_name
         reply.headers[hdrs.SERVER] = "penstock"
-        aged = self._connections.note(request.transport, began)
-        if aged or self._pod.health.closing:
+        # a stream that has begun has said what becomes of its connection: no client expects another end
+        if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
         if self._pod.config.access_log:
             self.traffic.log(

@@ -48,7 +48,7 @@ class Operator:
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
         self._process = self._launch()
-        until("the operator is ready", self._ready, seconds=30)
+        until("the operator is ready", self._ready, seconds=90)
 
     def run_to_its_end(self) -> int:
         """Start it and return the status that it ends with of itself."""

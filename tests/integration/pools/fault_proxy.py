@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -108,7 +108,8 @@ class FaultProxy:
             request.method,
             server + request.path_qs,
             headers={**kept, **more},
-            data=await request.read(),
+            data=await request.read() or None,
+            skip_auto_headers=("Content-Type",),
             allow_redirects=False,
         ) as upstream:
             head = {k: v for k, v in upstream.headers.items() if k.lower() not in HOP_BY_HOP}
@@ -124,8 +125,9 @@ class FaultProxy:
         self, request: web.Request, upstream: aiohttp.ClientResponse, reply: web.StreamResponse
     ) -> None:
         async def copy() -> None:
-            async for chunk in upstream.content.iter_any():
-                await reply.write(chunk)
+            with suppress(ConnectionError):  # its client went away
+                async for chunk in upstream.content.iter_any():
+                    await reply.write(chunk)
 
         task = asyncio.ensure_future(copy())
         self._watches.add(task)

@@ -38,7 +38,7 @@ class Pretended:
     @classmethod
     def of(cls, api: Api, pool: Pool, address: str, folder: Path) -> "Pretended":
         """Wait for the pool's one pod, which nobody runs."""
-        until("its pod is made", pool.pods, seconds=30)
+        until("its pod is made", pool.pods, seconds=90)
         (pod,) = pool.pods()
         return cls(api, pool, pod, address, folder)
 

@@ -32,7 +32,7 @@ def behind(operator: Operator, proxy: FaultProxy, tmp_path: Path) -> Iterator[Op
     operator.stop()
     made = operator.as_user("behind", proxy.write_kubeconfig(tmp_path / "kubeconfig"))
     made.start()
-    until("it leads", lambda: leads(made), seconds=40)
+    until("it leads", lambda: leads(made), seconds=60)
     yield made
     proxy.fault = Fault.NONE
     if made.running:
@@ -52,14 +52,14 @@ def depth(api: Api, pool: Pool) -> int:
     return int(text.split('"maxQueueDepth":')[1].split(",")[0].strip(" }"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("fault", [Fault.TOO_MANY, Fault.SERVER_ERROR])
 def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
     api: Api, pool: Pool, behind: Operator, proxy: FaultProxy, fault: Fault
 ) -> None:
     pool.apply(BARE)
-    await_children(api, pool)
-    pool.await_condition("Ready", "True", seconds=20)
+    await_children(api, pool, seconds=60)
+    pool.await_condition("Ready", "True", seconds=60)
     before = standing(api, pool)
 
     proxy.fault = fault
@@ -83,13 +83,13 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
     assert refused < 20 * FAULT_SECONDS, f"it hammers a server in need: {asked} requests"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_dropped_watches_are_made_again_and_miss_nothing(
     api: Api, pool: Pool, behind: Operator, proxy: FaultProxy
 ) -> None:
     pool.apply(BARE)
-    await_children(api, pool)
-    pool.await_condition("Ready", "True", seconds=20)
+    await_children(api, pool, seconds=60)
+    pool.await_condition("Ready", "True", seconds=60)
     before = standing(api, pool)
 
     proxy.fault = Fault.NO_WATCH

@@ -23,6 +23,7 @@ def secret(namespace: str) -> Object:
     return {**head, "metadata": metadata, "stringData": {"token": MARK}}
 
 
+@pytest.mark.timeout(400)
 def test_no_secret_is_told_by_the_operator(
     api: Api, pool: Pool, operator: Operator, kubeconfig: Path
 ) -> None:
@@ -36,15 +37,15 @@ def test_no_secret_is_told_by_the_operator(
     try:
         loud.start()
         pool.apply({**BARE, "template": {"container": {"env": environment}}})
-        await_children(api, pool)
+        await_children(api, pool, seconds=60)
         api.merge(key_path, {"data": {"keys.json": base64.b64encode(MARK.encode()).decode()}})
         pool.edit({"batching": {"maxQueueDepth": 81}})
-        pool.await_condition("Ready", "True", seconds=20)
+        pool.await_condition("Ready", "True", seconds=60)
         loud.stop()
         loud.start()  # meets a Secret that it cannot read, and makes its keys anew
         until("keys made anew", lambda: MARK not in str(keys(api, key_path)), seconds=60)
         pool.edit({"batching": {"maxQueueDepth": 82}})
-        pool.await_condition("Ready", "True", seconds=20)
+        pool.await_condition("Ready", "True", seconds=60)
     finally:
         if loud.running:
             loud.stop()

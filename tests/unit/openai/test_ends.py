@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from penstock_runtime.drain import drain
+from penstock_runtime.health import Stage
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
 from penstock_runtime.streams import mailbox
@@ -135,6 +136,33 @@ def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
             told = [one for one in lines if one]
     assert told[-1] == "data: [DONE]"
     assert json.loads(told[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
+    serve: Serve,
+) -> None:
+    served = serve(connection_requests=2)
+    body = {"prompt": "a", "max_tokens": 2, "stream": True}
+    told = []
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        for _ in range(4):
+            with http.stream("POST", PATH, json=body) as answer:
+                told.append(answer.headers.get("Connection"))
+                answer.read()
+    assert told == [None, "close", None, "close"]
+
+
+def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) -> None:
+    served = serve()
+    body = {"prompt": "a", "max_tokens": 40, "ignore_eos": True, "stream": True}
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        with http.stream("POST", PATH, json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            served.ask(lambda: setattr(served.pod.health, "stage", Stage.DRAINING))
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        refused = http.post(PATH, json=body)
+    assert (refused.status_code, refused.headers.get("Connection")) == (503, "close")
 
 
 def test_a_silent_stream_says_that_it_lives(

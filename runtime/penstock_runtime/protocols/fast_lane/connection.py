@@ -106,22 +106,9 @@ class LaneConnection(web.RequestHandler):
         if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
             self._hand_over(data)
             return
-        if data.startswith(self._seen):  # a client repeats its head byte for byte
-            end, head = len(self._seen), self._head
-        else:
-            end = data.find(b"\r\n\r\n") + 4
-            if end < 4:
-                if len(data) > LONGEST:
-                    self._hand_over(data)
-                else:
-                    self._wait_for_more(data, 0)
-                return
-            found = self._lane.heads.understand(data[:end])
-            if found is None:
-                self._hand_over(data)
-                return
-            self._seen, self._head = data[:end], found
-            head = found
+        if not data.startswith(self._seen) and not self._see(data):
+            return
+        end, head = len(self._seen), self._head
         total = end + head.length
         plain = head.target is not None and head.length <= self._lane.most_bytes
         if len(data) < total:
@@ -138,6 +125,19 @@ class LaneConnection(web.RequestHandler):
             super().data_received(data)
         else:
             self._hand_over(data)
+
+    def _see(self, data: bytes) -> bool:
+        """Return whether the head of `data` is there and understood; a client then repeats it byte for byte."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4 and len(data) <= LONGEST:
+            self._wait_for_more(data, 0)
+            return False
+        head = self._lane.heads.understand(data[:end]) if end >= 4 else None
+        if head is None:
+            self._hand_over(data)
+            return False
+        self._seen, self._head = data[:end], head
+        return True
 
     def _ask(self, head: Head, body: bytes) -> None:
         lane = self._lane

@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import LOGGED
+from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, openai_error
 from penstock_runtime.protocols.openai.sse import EventStream
@@ -46,7 +46,8 @@ async def reply_stream(
     Raises:
         CancelledError: the client is gone, whoever noticed it first: aiohttp or a write.
     """
-    stream = EventStream(request, pod.config.pod_name, closes=pod.health.closing)
+    closes = request.get(LAST, False) or pod.health.closing
+    stream = EventStream(request, pod.config.pod_name, closes=closes)
     try:
         return await _reply(request, answer, answering, stream)
     except ConnectionError as gone:
