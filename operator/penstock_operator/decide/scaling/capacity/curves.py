@@ -11,7 +11,7 @@ from operator import lt
 
 from penstock_operator.decide.scaling.counters import SUMS, Point, Sums
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.service_curve import ServiceCurve, fit
+from penstock_operator.decide.scaling.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.windows import Window
 
 HALF_LIFE_SECONDS = 600.0
@@ -88,7 +88,7 @@ def line(sums: Sums) -> ServiceCurve | None:
     return fit(sums, LEAST_WARM_UP)
 
 
-def spread(sums: Sums, fitted: ServiceCurve | None) -> float | None:
+def spread(sums: AnySums, fitted: ServiceCurve | None) -> float | None:
     """Return the standard deviation of a batch's time off the fitted line, in seconds; None without one."""
     if fitted is None:
         return None
