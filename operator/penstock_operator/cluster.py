@@ -128,18 +128,22 @@ class Cluster:
 
     async def _prepared(self, request: Request) -> _Prepared:
         query = f"?{urlencode(request.query)}" if request.query else ""
-        method, url, headers, body, _ = await self._client.param_serialize(
-            request.method,
-            request.path + query,
-            header_params={"Accept": request.accept, "Content-Type": request.content_type},
-            body=request.body,
-            auth_settings=["BearerToken"],
-        )
-        return method, url, headers, body
+        headers = {
+            "Accept": request.accept,
+            "Content-Type": request.content_type,
+            "User-Agent": self._client.user_agent,
+        }
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        url = f"{self._client.configuration.host}{request.path}{query}"
+        return request.method, url, headers, request.body
 
     async def _once(self, prepared: _Prepared) -> Json:
         try:
-            answer = await self._client.call_api(*prepared, _request_timeout=REQUEST_SECONDS)
+            method, url, headers, body = prepared
+            answer = await self._client.rest_client.request(
+                method, url, headers=headers, body=body,
+                _preload_content=False, _request_timeout=REQUEST_SECONDS,
+            )  # fmt: skip
             data: bytes = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(0, "Unreachable", f"{type(error).__name__}: {error}") from error
