@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve, add, of_revision
 from penstock_operator.decide.scaling.capacity.forecast import (
     FIRST_LEVEL,
@@ -22,7 +21,7 @@ from penstock_operator.decide.scaling.capacity.forecast import (
 )
 from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity.state import CapacityState
-from penstock_operator.decide.scaling.counters import SUMS
+from penstock_operator.decide.scaling.counters import SUMS, Sums
 from penstock_operator.observed import measured
 
 KEPT_SECONDS = 6 * 3600.0
@@ -114,8 +113,8 @@ def _curves(data: Data, written: float) -> Curves:
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
     if any(one is None for one in known.values()) or not known["batches"]:
         return Curves()
-    whole = CurveSums(**{name: one or 0.0 for name, one in known.items()})
-    past = PodCurve(revision, CurveSums(), written, CurveSums(), whole, largest)
+    whole = Sums(**{name: one or 0.0 for name, one in known.items()})
+    past = PodCurve(revision, Sums(), written, Sums(), whole, largest)
     return Curves(gone={revision: past})
 
 
