@@ -18,7 +18,8 @@ DEFAULTS = (
     *("count.LEAST_HOLD_SECONDS", "count.HOLD_STARTUPS"),
     *("curves.HALF_LIFE_SECONDS", "curves.PRIOR_BATCHES"),
     *("forecast.LEVEL_SECONDS", "forecast.TREND_SECONDS", "forecast.DAMPING_SECONDS"),
-    *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND"),
+    *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND", "lateness.FIRST_PRICE"),
+    *("lateness.ALLOWED", "lateness.PRICE_STEP", "lateness.LARGEST_PRICE"),
     *("state.SMOOTHING_SECONDS", "startup.PRIOR_P90_SECONDS"),
 )
 """By module of the law's room and name."""

@@ -63,6 +63,8 @@ SAMPLES = st.builds(
     out_of_memory_splits=NUMBER,
     gpu_utilization=NUMBER,
     duty_source=st.none() | st.sampled_from(DutySource),
+    requests_settled=NUMBER,
+    request_duration_buckets=st.lists(st.tuples(SURE, SURE), max_size=3).map(tuple),
 )
 PODS = st.builds(
     LawPod,
@@ -97,7 +99,8 @@ def bears(
     state = law.initial(now)
     for source, samples, pods, pause in rounds:
         now += pause
-        seen = LawInput(chosen, PoolSignals(source, tuple(samples)), tuple(pods), replicas, cap)
+        signals = PoolSignals(source, tuple(samples))
+        seen = LawInput(chosen, signals, tuple(pods), replicas, cap, limited=len(samples) % 2 > 0)
         state, decision = law.step(state, seen, now)
         assert chosen.size_min <= decision.cap <= chosen.size_max
         assert chosen.min_replicas <= decision.replicas <= chosen.max_replicas

@@ -1,6 +1,6 @@
 """What of the second law's memory is worth keeping through a restart, as bounded plain data and back. Pure.
 
-Kept: how long starts take, what the forecaster learnt, the plan of the cap, the shape of the traffic, and the service curve of
+Kept: how long starts take, what the forecaster learnt, the price of late requests, the shape of the traffic, and the service curve of
 the revision that serves. Not kept: windows (they fill in 20 s), holds (they begin anew: down only after a whole
 one) and whatever came after this version. Whoever may write ConfigMaps in the pool's namespace may write this too: every
 number is judged again, and the bounds on replicas hold whatever it says.
@@ -19,6 +19,12 @@ from penstock_operator.decide.scaling.capacity.forecast import (
     LARGEST_LEVEL,
     LEAST_LEVEL,
     Forecaster,
+)
+from penstock_operator.decide.scaling.capacity.lateness import (
+    FIRST_PRICE,
+    LARGEST_PRICE,
+    LEAST_PRICE,
+    Lateness,
 )
 from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity.state import CapacityState
@@ -49,6 +55,7 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "misses": [_short(one) for one in seen.misses[::step]],
         "judged": len(seen.misses),
         "quantileLevel": round(seen.quantile_level, 4),
+        "price": round(state.lateness.price, 2),
         "imbalance": _short(state.imbalance),
         "dispersion": _short(state.dispersion),
         "unevenness": _short(state.unevenness),
@@ -63,10 +70,12 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
     """Return `initial` with what `data`, saved at `written` (Unix seconds), teaches; all or parts of it may be unusable."""
     if not 0 <= now - written <= KEPT_SECONDS:
         return initial
+    price = _number(data.get("price"), LEAST_PRICE, LARGEST_PRICE)
     return replace(
         initial,
         startup=Startup(finished=tuple(_numbers(data.get("starts"), SHORTEST, LONGEST)[-KEPT:])),
         forecaster=_forecaster(data, written, now),
+        lateness=Lateness(price=FIRST_PRICE if price is None else price),
         curves=_curves(data, written),
         imbalance=_shape(data.get("imbalance"), 1.0),
         dispersion=_shape(data.get("dispersion"), 1.0),

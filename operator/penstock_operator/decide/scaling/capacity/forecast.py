@@ -16,13 +16,16 @@ SCRAPES_IN_RATE = 3
 NOISE_SHARE = 0.05
 """Of each new difference."""
 ODD = 6.0
-DAMPING_SECONDS = 120.0
+DAMPING_SECONDS = 40.0
 """A trend is believed to go on for about so long."""
 PRIOR_MISSES = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
 """Misses as shares of the level, of a forecaster just met: they count until its own outnumber them."""
 LARGEST_TREND = 0.5
 """A trend adds or takes at most this share of the level."""
-KEPT_MISSES = 240
+POINTS = (*((0.05 + 0.1 * i, 0.1) for i in range(9)), (0.92, 0.04), (0.96, 0.03), (0.985, 0.03))
+"""(quantile, share) of the distribution of demands: finer where it matters."""
+KEPT_MISSES = 720
+"""An hour of them: a rise that comes once an hour is worth remembering."""
 KEPT_PENDING = 400
 FIRST_LEVEL, LEAST_LEVEL, LARGEST_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
@@ -43,6 +46,8 @@ class Forecaster:
     """Rows a second, a second."""
     newest: float | None = None
     """Rows a second between the last two scrapes."""
+    last: float | None = None
+    """The one before."""
     noise: float | None = None
     """The variance of such rates around a slow course."""
     pending: tuple[tuple[float, float, float], ...] = ()
@@ -85,15 +90,26 @@ def upper(forecaster: Forecaster, horizon: float) -> float:
     return middle(forecaster, horizon) + max(headroom(forecaster), 0.0)
 
 
+def likely(forecaster: Forecaster, horizon: float) -> list[tuple[float, float]]:
+    """Return (share, demand after `horizon` seconds), by the misses of the past; the shares add up to 1."""
+    expected, known = middle(forecaster, horizon), _known_misses(forecaster)
+    last = len(known) - 1
+    return [(share, max(expected + known[round(at * last)], 0.0)) for at, share in POINTS]
+
+
 def headroom(forecaster: Forecaster) -> float:
     """Return the quantile of past misses at the learned level, in rows a second."""
-    missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
-    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
-    known = sorted([*forecaster.misses, *prior])
+    known = _known_misses(forecaster)
     place = forecaster.quantile_level * (len(known) - 1)
     low = int(place)
     high = min(low + 1, len(known) - 1)
     return known[low] + (place - low) * (known[high] - known[low])
+
+
+def _known_misses(forecaster: Forecaster) -> list[float]:
+    missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
+    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
+    return sorted([*forecaster.misses, *prior])
 
 
 def _spread_out(values: Sequence[float], number: int) -> list[float]:
@@ -124,15 +140,14 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
 
 
 def _listened(before: Forecaster, sample: Sample) -> Forecaster:
-    """Learn the noise from successive differences; one that stands out by far is a step, not noise."""
-    if before.newest is None:
-        return replace(before, newest=sample.newest)
-    square = (sample.newest - before.newest) ** 2 / 2
-    if before.noise is None:
-        return replace(before, newest=sample.newest, noise=square)
-    square = min(square, ODD * before.noise + sample.newest)
-    noise = before.noise + NOISE_SHARE * (square - before.noise)
-    return replace(before, newest=sample.newest, noise=noise)
+    """Learn the noise from second differences, in which a ramp cancels; one that stands out by far is a step."""
+    if before.newest is None or before.last is None:
+        return replace(before, last=before.newest, newest=sample.newest)
+    square = (sample.newest - 2 * before.newest + before.last) ** 2 / 6
+    if before.noise is not None:
+        square = min(square, ODD * before.noise + sample.newest)
+        square = before.noise + NOISE_SHARE * (square - before.noise)
+    return replace(before, last=before.newest, newest=sample.newest, noise=square)
 
 
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:

@@ -1,9 +1,9 @@
 """How busy a replica may be at the objective: the tabulated chain, read both ways. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, inf, log, sqrt
 
 from penstock_operator.decide.scaling.capacity.p99_table import (
@@ -70,6 +70,25 @@ def largest_rho(load: Traffic, limit: float) -> float:
     )
 
 
+def late_share(load: Traffic, limit: float) -> Callable[[float], float]:
+    """Return the share of requests that take longer than `limit` t(cap), by rho, as `largest_rho` reckons it."""
+    intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
+    return partial(_late_at, intercept, dispersion, _steps(load.unevenness), _steps(limit))
+
+
+def _late_at(
+    intercept: float, dispersion: float, unevenness: float, limit: float, rho: float
+) -> float:
+    return _late_share(intercept, dispersion, unevenness, limit, int(100 * rho + 0.5))
+
+
+@lru_cache(maxsize=65536)
+def _late_share(
+    intercept: float, dispersion: float, unevenness: float, limit: float, percent: int
+) -> float:
+    return _late(_curve(intercept, dispersion), unevenness, percent / 100, limit)
+
+
 def _steps(value: float) -> float:
     """Round to steps of about 3 %: traffic that barely changed is not reckoned anew."""
     return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
@@ -101,19 +120,20 @@ def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -
     return late / whole
 
 
-def _curve(intercept: float, dispersion: float) -> list[float]:
+@lru_cache(maxsize=1024)
+def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
     """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
     i, across = _place(INTERCEPTS, intercept)
     j, along = _place([log(one) for one in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
     near, far = TABLE[i], TABLE[i + 1]
-    return [
+    return tuple(
         _between(
             _between(near[j][k], near[j + 1][k], along),
             _between(far[j][k], far[j + 1][k], along),
             across,
         )
         for k in range(len(RHOS))
-    ]
+    )
 
 
 def _place(grid: Sequence[float], value: float) -> tuple[int, float]:
