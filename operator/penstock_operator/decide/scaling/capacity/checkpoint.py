@@ -51,6 +51,10 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "starts": [round(one, 1) for one in state.startup.finished],
         "level": _short(seen.level),
         "trend": _short(seen.trend),
+        "mean": _short(seen.mean),
+        "departed": _short(seen.departed),
+        "stayed": _short(seen.stayed),
+        "judgements": _short(seen.judgements),
         "noise": None if seen.noise is None else _short(seen.noise),
         "misses": [_short(one) for one in seen.misses[::step]],
         "judged": len(seen.misses),
@@ -104,14 +108,26 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
         return learnt
+    mean = _number(data.get("mean"), 0.0, 1e12)
     return replace(
-        learnt,
+        _returning(learnt, data),
         time=written,
         begun=written - LEVEL_SECONDS,
         level=level,
+        mean=level if mean is None else mean,
         trend=_number(data.get("trend"), -level, level) or 0.0,
         noise=_number(data.get("noise"), 0.0, 1e15),
     )
+
+
+def _returning(learnt: Forecaster, data: Data) -> Forecaster:
+    """Add how much of a departure from the mean was seen to stay; its three sums tell nothing one without the others."""
+    departed = _number(data.get("departed"), 0.0, 1e27)
+    stayed = _number(data.get("stayed"), -1e27, 1e27)
+    judgements = _number(data.get("judgements"), 0.0, KEPT_MISSES)
+    if departed is None or stayed is None or judgements is None:
+        return learnt
+    return replace(learnt, departed=departed, stayed=stayed, judgements=judgements)
 
 
 def _curves(data: Data, written: float) -> Curves:

@@ -86,7 +86,32 @@ def _late_at(
 def _late_share(
     intercept: float, dispersion: float, unevenness: float, limit: float, percent: int
 ) -> float:
-    return _late(_curve(intercept, dispersion), unevenness, percent / 100, limit)
+    alone, rho = _late_alone(intercept, dispersion, limit), percent / 100
+    return sum(
+        weight * alone[min(int(100 * rho * factor + 0.5), 100)]
+        for factor, weight in _factors(unevenness)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[float, ...]:
+    """Return the share of one pod's requests that are late, by its own utilisation in percent; from 100 on, all."""
+    curve = _curve(intercept, dispersion)
+    return tuple(BEYOND_P99 ** (limit / _at(curve, percent / 100)) for percent in range(101))
+
+
+@lru_cache(maxsize=1024)
+def _factors(unevenness: float) -> tuple[tuple[float, float], ...]:
+    """Return (a pod's rate over the mean, share of all requests), of a gamma variable at NODES.
+
+    Wilson and Hilferty 1931: the cube root of a gamma variable is about normal.
+    """
+    found = [
+        (max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3, weight)
+        for place, weight in NODES
+    ]
+    whole = sum(weight * factor for factor, weight in found)
+    return tuple((factor, weight * factor / whole) for factor, weight in found)
 
 
 def _steps(value: float) -> float:
@@ -111,13 +136,10 @@ def _largest_rho(load: Traffic, limit: float) -> float:
 
 def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
     """Return the share of requests later than the limit, over pods of all factors."""
-    late = whole = 0.0
-    for place, weight in NODES:
-        # Wilson and Hilferty 1931: the cube root of a gamma variable is about normal
-        factor = max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3
-        whole += weight * factor
-        late += weight * factor * BEYOND_P99 ** (limit / _at(curve, rho * factor))
-    return late / whole
+    return sum(
+        weight * BEYOND_P99 ** (limit / _at(curve, rho * factor))
+        for factor, weight in _factors(unevenness)
+    )
 
 
 @lru_cache(maxsize=1024)
