@@ -43,7 +43,7 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 
 .PHONY: test
 test: lint test-unit cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) tests/integration
+	$(PYTEST) $(SHORT) --numprocesses 2 tests/integration
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit
@@ -58,10 +58,25 @@ test-long: setup cluster tools images ## The tests that take minutes each
 lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --cache-dir $(CACHE)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*
+
+AUDIT := $(CACHE)/audit
+$(AUDIT)/complete: pyproject.toml
+	@$(PYTHON) -m venv $(AUDIT)
+	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check $$($(PYTHON) -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['audit'])")
+	@touch $@
+
+.PHONY: sbom
+sbom: setup $(AUDIT)/complete ## Write the software bills of materials of both images, into build/audit
+	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit sbom
+
+.PHONY: audit
+audit: setup cluster tools $(AUDIT)/complete ## The same, then known vulnerabilities, and the chart against the API server's schemas
+	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit audit
 
 .PHONY: format
 format: setup ## Format and sort what ruff can

@@ -1,5 +1,6 @@
 """What a pool may add to its runtime container: environment, mounts, CPU and memory."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -16,6 +17,14 @@ _ABOVE = (
     " && quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) > 0"
 )
 _TOO_MUCH = f"self.requests.filter(k, {_ABOVE})"
+
+
+class ImagePullPolicy(StrEnum):
+    """As core/v1."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
 
 
 class KeySelector(ApiModel):

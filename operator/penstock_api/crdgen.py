@@ -175,8 +175,17 @@ def _vendored(root: Path, generated: Mapping[Path, str]) -> dict[Path, str]:
     return {CRDS_CHART_COPY / path.relative_to(CRDS_CHART): text for path, text in whole.items()}
 
 
+class _PlainDumper(yaml.SafeDumper):
+    """Writes what occurs twice twice: people read these files, and anchors send them elsewhere."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - of PyYAML
+        return True
+
+
 def _text(crd: Schema) -> str:
-    return HEADER + yaml.safe_dump(crd, sort_keys=False, width=110, allow_unicode=True)
+    return HEADER + yaml.dump(
+        crd, Dumper=_PlainDumper, sort_keys=False, width=110, allow_unicode=True
+    )
 
 
 def stale(root: Path) -> list[Path]:

@@ -111,6 +111,26 @@ class Load(WireModel):
     running: Annotated[int, Field(ge=0)]
 
 
+class LoadStage(StrEnum):
+    """What a pod does before it can serve."""
+
+    WAITING = "Waiting"
+    """Another pod fetches the model into the cache that both share."""
+    FETCHING = "Fetching"
+    STARTING = "Starting"
+    """The files are there: the model is read, placed on its device and warmed."""
+
+
+class Loading(WireModel):
+    """How far a pod's load has come: the member `loading` of the 503 that `GET /control/v1/state` answers meanwhile."""
+
+    stage: LoadStage
+    loaded_bytes: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    """Of the model, in the cache."""
+    total_bytes: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    """0: nothing is fetched, or nobody knows yet how much."""
+
+
 class CurveSums(WireModel):
     """Sums over settled batches of cost `b` (rows, padded) and time `t` (seconds).
 

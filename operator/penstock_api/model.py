@@ -6,16 +6,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import Name, rule, rules
-
-_PYTHON_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
-
-
-class SourceType(StrEnum):
-    """Where a model comes from."""
-
-    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
-    MODULE = "Module"
+from penstock_api.fields import rule, rules
+from penstock_api.sources import ModelSource
 
 
 class Task(StrEnum):
@@ -27,98 +19,21 @@ class Task(StrEnum):
     CLASSIFICATION = "Classification"
 
 
-class ClaimSource(ApiModel):
-    """A program or a model's directory on a claim of the pool's namespace, mounted read-only."""
-
-    claim_name: Name
-    """Name of the PersistentVolumeClaim."""
-    path: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=512,
-            pattern=r"^[^/].*$",
-            json_schema_extra=rules(
-                rule(
-                    "!self.split('/').exists(p, p == '..')",
-                    "path %s leaves the volume: write a relative path without ..",
-                    "self",
-                )
-            ),
-        ),
-    ]
-    """Relative path inside the volume: a `torch.export` program (`.pt2`), or for any task but Tensor a Hugging Face
-    directory (`config.json`, `tokenizer.json`, safetensors); `.` is the volume itself."""
-
-
-class ModuleSource(ApiModel):
-    """A Python factory in the runtime image or on its PYTHONPATH."""
-
-    factory: Annotated[
-        str,
-        Field(
-            min_length=3,
-            max_length=256,
-            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
-        ),
-    ]
-    """`package.module:function` in the runtime image, called with `arguments`."""
-    arguments: (
-        Annotated[
-            dict[str, Annotated[str, Field(max_length=1024)]],
-            Field(
-                max_length=64,
-                json_schema_extra=rules(
-                    rule(
-                        f"self.all(k, k.matches('{_PYTHON_NAME}'))",
-                        "arguments %s are no Python names: write letters, digits and underscores",
-                        f"self.filter(k, !k.matches('{_PYTHON_NAME}'))",
-                    )
-                ),
-            ),
-        ]
-        | None
-    ) = None
-    """Passed to the factory as keyword arguments, all strings."""
-
-
-_TYPE_IFF_MEMBER = [
-    rule(
-        f"has(self.{member}) == (self.type == '{kind}')",
-        f"source.type is %s: set {member} if and only if type is {kind}",
-        "self.type",
-    )
-    for kind, member in (
-        ("PersistentVolumeClaim", "persistentVolumeClaim"),
-        ("Module", "module"),
-    )
-]
-
-
-class ModelSource(ApiModel):
-    """Where the model comes from: a union discriminated by `type`."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            *_TYPE_IFF_MEMBER,
-            rule(
-                "self.type == oldSelf.type",
-                "source.type is immutable: was %s, got %s; create another pool",
-                "oldSelf.type",
-                "self.type",
-            ),
-        )
-    )
-    type: SourceType
-    """Which member is set; immutable."""
-    persistent_volume_claim: ClaimSource | None = None
-    """For type PersistentVolumeClaim."""
-    module: ModuleSource | None = None
-    """For type Module."""
-
-
 _TASK = "(has({0}.task) ? {0}.task : 'Tensor')"
-_CLAIM = "self.source.persistentVolumeClaim"
+_FILES = ("persistentVolumeClaim", "huggingFace", "image", "s3")
+_DIRECTORY_TYPES = "PersistentVolumeClaim, HuggingFace, Image or S3"
+
+
+def _path_suits_the_task(member: str) -> dict[str, str]:
+    held = f"self.source.{member}"
+    path = f"(has({held}.path) ? {held}.path : '.')"
+    return rule(
+        f"!has({held}) || {path}.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
+        "path %s does not suit task %s: a .pt2 program is for task Tensor, a directory for any other",
+        path,
+        _TASK.format("self"),
+        at=f".source.{member}.path",
+    )
 
 
 class ModelSpec(ApiModel):
@@ -127,18 +42,12 @@ class ModelSpec(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                f"has({_CLAIM}) || {_TASK.format('self')} == 'Tensor'",
-                "task %s needs a model directory: set source.type to PersistentVolumeClaim, or leave task out",
+                f"!has(self.source.module) || {_TASK.format('self')} == 'Tensor'",
+                f"task %s needs a model directory: set source.type to {_DIRECTORY_TYPES}, or leave task out",
                 _TASK.format("self"),
                 at=".task",
             ),
-            rule(
-                f"!has({_CLAIM}) || {_CLAIM}.path.endsWith('.pt2') == ({_TASK.format('self')} == 'Tensor')",
-                "path %s does not suit task %s: a .pt2 program is for task Tensor, a directory for any other",
-                f"{_CLAIM}.path",
-                _TASK.format("self"),
-                at=".source.persistentVolumeClaim.path",
-            ),
+            *(_path_suits_the_task(member) for member in _FILES),
             rule(
                 f"{_TASK.format('self')} == {_TASK.format('oldSelf')}",
                 "task is immutable: was %s, got %s; create another pool",

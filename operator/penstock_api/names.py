@@ -37,8 +37,13 @@ ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
 """On children: hash of the manifest they were last written from."""
 ANNOTATION_REPLICAS: Final = f"{GROUP}/replicas"
 """On the Deployment: the count that the operator wrote with it; another count is another's write."""
+ANNOTATION_WITHOUT_SURGE: Final = f"{GROUP}/without-surge"
+"""On the Deployment: the revision whose rollout goes on by replacing, since there was no room for a surge."""
 ANNOTATION_POLICY_DEFAULTS: Final = f"{GROUP}/policy-defaults"
 """On the settings ConfigMap: the policy defaults in force, kept while equal policies disagree."""
+
+ANNOTATION_SCHEME: Final = f"{GROUP}/scheme"
+"""On pods that speak TLS on both ports: `https`. Whoever scrapes or controls them goes by it."""
 
 # Ports of a pool's pods.
 CLIENT_PORT: Final = 8000
@@ -53,6 +58,11 @@ LIMITS_FILE: Final = "limits.json"
 """A key of that ConfigMap: a `LimitsUpdate` in JSON."""
 CONTROL_KEYS_FILE: Final = "control-keys.json"
 """A key of that ConfigMap: `{kid: base64 of the raw 32-byte Ed25519 public key}`."""
+TLS_FOLDER: Final = "/etc/penstock-tls"
+"""Where the Secret of `spec.tls` is mounted."""
+API_KEYS_FOLDER: Final = "/etc/penstock-keys"
+"""Where the Secret of `spec.apiKeys` is mounted, its key as API_KEYS_FILE."""
+API_KEYS_FILE: Final = "keys.json"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 ENV_POOL: Final = "PENSTOCK_POOL"
@@ -62,8 +72,15 @@ ENV_POD_UID: Final = "PENSTOCK_POD_UID"
 ENV_MODEL: Final = "PENSTOCK_MODEL"
 """`ModelSpec` in JSON, with the name filled in; a claim's path stays relative to MODEL_FOLDER."""
 ENV_DRAIN_DEADLINE_SECONDS: Final = "PENSTOCK_DRAIN_DEADLINE_SECONDS"
+ENV_API_KEYS_FILE: Final = "PENSTOCK_API_KEYS_FILE"
+"""Set where clients must show a key: the keys in JSON."""
+ENV_TLS_FOLDER: Final = "PENSTOCK_TLS_FOLDER"
+"""Set where both ports speak TLS: holds `tls.crt` and `tls.key`."""
 MODEL_FOLDER: Final = "/models"
-"""Where a PersistentVolumeClaim source is mounted, read-only."""
+"""Where a model's volume is mounted: read-only, or for writing where it is the cache of a fetched model."""
+S3_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+S3_SESSION_TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105  a name
+"""Keys of an S3 source's Secret, and the variables that they become; the token may be absent."""
 
 # Control API and probes, on the cluster port.
 PATH_STATE: Final = "/control/v1/state"
@@ -128,3 +145,5 @@ RECORD_PREFIX: Final = "penstock-settings-"
 """ConfigMaps named so, with a pool's UID, keep the settings that were found good."""
 RECORD_FILE: Final = "record.json"
 LEASE_NAME: Final = "penstock-operator"
+NAMESPACE_LEASE_NAME: Final = "penstock-pools"
+"""In every namespace that an installation of scope Namespaces serves."""

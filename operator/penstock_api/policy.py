@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
+from penstock_api.container import KeySelector
 from penstock_api.fields import (
     ATOMIC_LIST,
     ATOMIC_MAP,
@@ -25,6 +26,7 @@ from penstock_api.limits import BatchSize, Generation, QueueDepth
 from penstock_api.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
 from penstock_api.resources import Resource
 from penstock_api.schedules import Schedule
+from penstock_api.volumes import LocalObjectReference
 
 
 class SelectorOperator(StrEnum):
@@ -156,14 +158,55 @@ class Bounds(CandidateBounds):
     """What pod templates may say."""
 
 
+_OURS = "^(authorization|host|content-.*|transfer-encoding|connection|cookie|accept.*)$"
+
+
 class Prometheus(ApiModel):
-    """A Prometheus server to read signals from."""
+    """A Prometheus server to read signals from; what it refers to is in the operator's own namespace."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.credentialsSecretRef) || self.url.startsWith('https://')",
+                "url %s would carry the credentials of Secret %s in the clear: use https, or drop credentialsSecretRef",
+                "self.url",
+                "self.credentialsSecretRef.name",
+                at=".credentialsSecretRef",
+            )
+        )
+    )
 
     url: Annotated[
         str,
         Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$"),
     ]
     """Base URL, http or https, without user, query and fragment."""
+    ca_config_map_ref: KeySelector | None = None
+    """A ConfigMap's key with the PEM certificates that the server's must be signed by; unset, the system's."""
+    credentials_secret_ref: LocalObjectReference | None = None
+    """A Secret with the key token, or with the keys username and password; only over https."""
+    headers: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=512, pattern="^[ -~]*$")]],
+            Field(
+                max_length=8,
+                json_schema_extra=rules(
+                    rule(
+                        "self.all(k, k.matches('^[A-Za-z0-9][-A-Za-z0-9]{0,63}$'))",
+                        "headers %s are no names: write letters, digits and dashes, at most 64",
+                        "self.filter(k, !k.matches('^[A-Za-z0-9][-A-Za-z0-9]{0,63}$'))",
+                    ),
+                    rule(
+                        f"!self.exists(k, k.lowerAscii().matches('{_OURS}'))",
+                        "headers %s are the operator's own: put credentials into credentialsSecretRef, drop the others",
+                        f"self.filter(k, k.lowerAscii().matches('{_OURS}'))",
+                    ),
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Sent with every question, such as a tenant's X-Scope-OrgID; not for secrets."""
 
 
 class Metrics(ApiModel):

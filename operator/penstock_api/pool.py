@@ -6,20 +6,14 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
+from penstock_api.container import ImagePullPolicy, KeySelector
 from penstock_api.fields import Image, rule, rules
 from penstock_api.live import MAX_REPLICAS, Batching, Objectives, Scaling, Weight
 from penstock_api.model import ModelSpec
 from penstock_api.resources import Resource
 from penstock_api.status import PoolStatus
 from penstock_api.template import PodTemplate
-
-
-class ImagePullPolicy(StrEnum):
-    """As core/v1."""
-
-    ALWAYS = "Always"
-    IF_NOT_PRESENT = "IfNotPresent"
-    NEVER = "Never"
+from penstock_api.volumes import LocalObjectReference
 
 
 class RuntimeSpec(ApiModel):
@@ -41,8 +35,10 @@ class Accelerator(ApiModel):
 
 
 class RolloutStrategy(StrEnum):
-    """Whether a rollout may use one replica more (Surge) or gives up one first (Replace)."""
+    """Whether a rollout takes one replica more first (Surge), or gives one up first (Replace)."""
 
+    SURGE_THEN_REPLACE = "SurgeThenReplace"
+    """Surge; where no room comes for the new pod, the rest of that rollout replaces."""
     SURGE = "Surge"
     REPLACE = "Replace"
 
@@ -51,7 +47,8 @@ class Rollout(ApiModel):
     """How a template change reaches the pods."""
 
     strategy: RolloutStrategy | None = None
-    """Surge starts a new pod before it stops an old one; Replace needs no spare device; unset, Surge."""
+    """Surge starts a new pod before it stops an old one, and waits for room; Replace needs none, and has a gap with
+    one replica; unset, SurgeThenReplace: Surge, then Replace where no room comes in 30 s or a budget has none."""
 
 
 class Drain(ApiModel):
@@ -59,6 +56,20 @@ class Drain(ApiModel):
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
     """Seconds from the order to stop to the last answer; unset, 120."""
+
+
+class Tls(ApiModel):
+    """The certificate that the pods serve with, on the clients' port and on the cluster's."""
+
+    secret_ref: LocalObjectReference
+    """A Secret of type kubernetes.io/tls; only the pods read it, and a renewed one counts without a restart."""
+
+
+class ApiKeys(ApiModel):
+    """Whom the pool answers: callers who show a key."""
+
+    secret_ref: KeySelector
+    """The keys in JSON (docs/generation.md, Who is calling); only the pods read it, and a change counts without a restart."""
 
 
 class PoolSpec(ApiModel):
@@ -76,6 +87,10 @@ class PoolSpec(ApiModel):
     """How a template change reaches the pods."""
     drain: Drain | None = None
     """How long a pod that is told to stop may finish. A change rolls the pods."""
+    tls: Tls | None = None
+    """TLS on both ports of the pods; unset, plain HTTP. A change rolls the pods."""
+    api_keys: ApiKeys | None = None
+    """Keys that clients must show; unset, everybody is answered. A change of the reference rolls the pods."""
     template: PodTemplate | None = None
     """Additions to the pods. A change rolls them."""
     objectives: Objectives | None = None

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from penstock_api.base import ApiModel
 from penstock_api.fields import ATOMIC_MAP, Label, Name, Quantity, rule, rules
 
-RESERVED_MOUNTS = ("/etc/penstock", "/models")
+RESERVED_MOUNTS = ("/etc/penstock", "/etc/penstock-keys", "/etc/penstock-tls", "/models")
 _RESERVED = " || ".join(
     f"self.mountPath == '{path}' || self.mountPath.startsWith('{path}/')"
     for path in RESERVED_MOUNTS
@@ -44,7 +44,7 @@ class VolumeMount(ApiModel):
     name: Label
     """Name of a volume in `template.volumes`."""
     mount_path: Annotated[str, Field(min_length=2, max_length=512, pattern=r"^/[^:]+$")]
-    """Absolute path in the container; /etc/penstock and /models are the operator's."""
+    """Absolute path in the container; /models and /etc/penstock, also with -keys and -tls, are the operator's."""
     sub_path: (
         Annotated[
             str,

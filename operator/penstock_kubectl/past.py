@@ -7,14 +7,17 @@ from penstock_kubectl import history
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.history import History, Span
 from penstock_kubectl.subject import Subject
-from penstock_operator.decide.effective import prometheus_url
+from penstock_operator.decide.metrics_server import metrics_server
 
 WHERE = "no Prometheus is known for this pool: say --prometheus URL to see its history"
 
 
 def url_of(subject: Subject, asked: str | None) -> str | None:
     """Return where the pool's past is: as asked, else as its policies say; None: nobody says."""
-    return asked or prometheus_url(subject.pool, subject.namespace_labels, subject.policies, None)
+    if asked:
+        return asked
+    server = metrics_server(subject.pool, subject.namespace_labels, subject.policies, None)
+    return None if server is None else server.url
 
 
 def read(cluster: Cluster, url: str, subject: Subject, over: Span) -> History:

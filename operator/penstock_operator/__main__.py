@@ -6,12 +6,11 @@ import os
 import sys
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-import kopf
-from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
-
-from penstock_api.pool import ImagePullPolicy
-from penstock_operator import calls, garbage, handlers, health, logs
+from penstock_api.certificates import CertificateUnusable, ServerCertificate
+from penstock_api.container import ImagePullPolicy
+from penstock_operator import calls, garbage, health, kinds, logs
 from penstock_operator.act.apply import Children
 from penstock_operator.act.budget import TokenBucket, WriteBudget
 from penstock_operator.act.events import Events
@@ -19,19 +18,31 @@ from penstock_operator.act.pools import PoolActs
 from penstock_operator.act.records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.background import keep_keys, keep_swept, keep_synced
+from penstock_operator.background import (
+    keep_compared,
+    keep_keys,
+    keep_swept,
+    keep_synced,
+    keep_trusted,
+)
 from penstock_operator.cluster import Cluster, connect
-from penstock_operator.config import Config
+from penstock_operator.config import Config, metrics_server
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.errors import ConfigError
-from penstock_operator.lease import Leadership
-from penstock_operator.lease_client import LeaseClient
+from penstock_operator.leases import Leases
 from penstock_operator.memory import Memory
+from penstock_operator.observe.access import Accesses
 from penstock_operator.observe.confirm import Confirmations
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.resync import Resync
+from penstock_operator.observe.rounds import Rounds
+from penstock_operator.observe.served import ServedSchemas
 from penstock_operator.operate import Operation
+from penstock_operator.reach import scope_of
+from penstock_operator.scope import Scope
+from penstock_operator.trust import PodTrust
+from penstock_operator.watching import Watches
 
 log = logging.getLogger("penstock_operator")
 
@@ -64,10 +75,17 @@ async def run(config: Config) -> None:
         configuration = await connect()
         cluster = Cluster(configuration)
         stack.push_async_callback(cluster.close)
-        leadership = Leadership(LeaseClient(configuration, config.namespace), config.pod_name)
-        operation, writer = await _operation(stack, config, cluster, leadership)
-        resync = Resync(cluster, operation.observer.store, operation.wake)
-        runner = await health.serve(operation, config.port)
+        scope = await scope_of(config, cluster)
+        own, served = config.namespace, scope.namespaces or ()
+        leadership = Leases.of(configuration, own, config.pod_name, served)
+        trust, certificate = _trusted(config)
+        operation, writer = await _operation(stack, config, cluster, (leadership, scope), trust)
+        store = operation.observer.store
+        resync = Resync(cluster, store, operation.wake, scope)
+        watches = Watches(scope, store, resync, operation.wake, config.pod_name)
+        runner = await health.serve(
+            operation, config.port, certificate.context if certificate is not None else None
+        )
         stack.push_async_callback(runner.cleanup)
         stack.callback(leadership.stop)
         leadership.start()
@@ -77,24 +95,21 @@ async def run(config: Config) -> None:
             asyncio.create_task(keep_synced(operation, resync), name="resync"),
             asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
             asyncio.create_task(keep_swept(operation), name="sweep"),
+            asyncio.create_task(keep_compared(operation), name="schemas"),
+            asyncio.create_task(keep_trusted(trust, certificate), name="certificates"),
         ]
-        await _until_any_ends(operation, resync, parts, config.pod_name)
+        await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), parts)
 
 
-async def _until_any_ends(
-    operation: Operation, resync: Resync, parts: list[asyncio.Task[None]], pod_name: str
-) -> None:
-    watch = asyncio.create_task(
-        kopf.operator(
-            registry=handlers.registry(operation.observer.store, resync, operation.wake),
-            settings=handlers.settings(),
-            clusterwide=True,
-            standalone=True,
-            # unset, kopf asks the password file for a user, and the image's 65532 has no entry there
-            identity=Identity(pod_name),
-        ),
-        name="watch",
-    )
+def _trusted(config: Config) -> tuple[PodTrust, ServerCertificate | None]:
+    trust = PodTrust(Path(config.pod_ca_file) if config.pod_ca_file else None)
+    try:
+        return trust, ServerCertificate(Path(config.tls_folder)) if config.tls_folder else None
+    except CertificateUnusable as error:
+        raise ConfigError(f"PENSTOCK_TLS_FOLDER: {error}") from error
+
+
+async def _until_any_ends(watch: asyncio.Task[None], parts: list[asyncio.Task[None]]) -> None:
     done, _ = await asyncio.wait([watch, *parts], return_when=asyncio.FIRST_COMPLETED)
     for part in parts:
         part.cancel()
@@ -108,25 +123,37 @@ async def _until_any_ends(
 
 
 async def _operation(
-    stack: AsyncExitStack, config: Config, cluster: Cluster, leadership: Leadership
+    stack: AsyncExitStack,
+    config: Config,
+    cluster: Cluster,
+    reach: tuple[Leases, Scope],
+    trust: PodTrust,
 ) -> tuple[Operation, Writer]:
-    session = calls.new_session()
+    leadership, scope = reach
+    session, to_pods = calls.new_session(), calls.new_session(trust.context)
     stack.push_async_callback(session.close)
+    stack.push_async_callback(to_pods.close)
     store = ObjectStore(own_namespace=config.namespace)
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
-    writer = Writer(cluster, budget, leadership.valid)
+    writer = Writer(cluster, budget, leadership.valid_in)
     records = Records(writer, store)
-    acts = PoolActs(Children(writer, store), Statuses(writer, store), Events(writer), records)
+    schemas = ServedSchemas(cluster)
+    await schemas.refresh()
+    statuses = Statuses(writer, store, schemas)
+    acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = DecideConfig(
         default_runtime_image=config.default_runtime_image,
         image_pull_policy=ImagePullPolicy(config.image_pull_policy)
         if config.image_pull_policy
         else None,
-        prometheus_url=config.prometheus_url or None,
+        peers=config.pool_network_policy,
     )
-    confirmations = Confirmations(cluster, store)
-    observer = Observer(store, confirmations, session, Memory(), decide.prometheus_url)
-    return Operation(decide, observer, acts, leadership), writer
+    named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
+    confirmations = Confirmations(cluster, store, named)
+    rounds = Rounds(Accesses(cluster, config.namespace).of)
+    server = metrics_server(config)
+    observer = Observer(store, confirmations, session, Memory(), server, to_pods, rounds)
+    return Operation(decide, observer, acts, leadership, scope, schemas), writer
 
 
 if __name__ == "__main__":

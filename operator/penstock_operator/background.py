@@ -1,23 +1,26 @@
-"""The slow rounds beside the pass: the store against the lists, the signing keys, records of pools that are gone."""
+"""The slow rounds beside the pass: the store against the lists, the signing keys, the CRDs, records of pools that are gone."""
 
 import asyncio
 import logging
 import time
 
+from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_operator.act.signing_key import load_keys
 from penstock_operator.act.writer import Writer
 from penstock_operator.errors import ClusterError, ConfigError, NotFound, NotLeading, Rejected
 from penstock_operator.observe.resync import Resync
 from penstock_operator.operate import Operation
+from penstock_operator.trust import PodTrust
 
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.5
 AFTER_FAILURE_SECONDS = 5.0
-REMEDY = (
-    "install the chart's CRDs (crds.install) and its ClusterRole, both of this operator's version"
-)
+REMEDY = "install the chart's CRDs (crds.install) and its Roles (rbac.create), both of this operator's version"
 SWEEP_SECONDS = 300.0
+SCHEMAS_SECONDS = 60.0
+"""How often the CRDs are compared with this operator's own: they are upgraded beside it."""
+CERTIFICATES_SECONDS = 10.0
 KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
@@ -51,8 +54,12 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
     Whatever another leader decided meanwhile is not known here: memories are dropped with the Lease.
     """
     read_at: float | None = None
+    led: frozenset[str] = frozenset()
     while True:
         now = time.monotonic()
+        before, led = led, operation.leadership.led()
+        if led - before:
+            operation.take_over(led - before)
         if not operation.leadership.valid(now):
             operation.keys, read_at = None, None
         elif read_at is None or now - read_at >= KEYS_SECONDS:
@@ -67,6 +74,18 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
         await asyncio.sleep(TURN_SECONDS)
 
 
+async def keep_trusted(trust: PodTrust, certificate: ServerCertificate | None) -> None:
+    """Take renewed certificates and authorities into force; what cannot be used is told and not taken."""
+    while True:
+        await asyncio.sleep(CERTIFICATES_SECONDS)
+        try:
+            trust.refresh()
+            if certificate is not None and certificate.refresh():
+                log.info("a renewed certificate is in force")
+        except (ConfigError, CertificateUnusable) as error:
+            log.warning("what was trusted and served with before stays in force: %s", error)
+
+
 async def keep_swept(operation: Operation) -> None:
     """Drop what is kept of pools that are gone: at once where that was seen, else now and then."""
     while True:
@@ -74,6 +93,8 @@ async def keep_swept(operation: Operation) -> None:
         now = time.monotonic()
         if not operation.ready or now < operation.sweep_at or not operation.leadership.valid(now):
             continue
+        if operation.observer.store.partial:
+            continue  # a pool that cannot be seen is not gone
         operation.sweep_at = now + SWEEP_SECONDS
         try:
             await operation.acts.records.sweep()
@@ -81,3 +102,11 @@ async def keep_swept(operation: Operation) -> None:
             continue
         except ClusterError as error:
             log.warning("the records of pools that are gone stay for now: %s", error)
+
+
+async def keep_compared(operation: Operation) -> None:
+    """Notice CRDs that were upgraded, or taken back, and let every pool say so."""
+    while True:
+        await asyncio.sleep(SCHEMAS_SECONDS)
+        if await operation.schemas.refresh():
+            operation.wake(None)

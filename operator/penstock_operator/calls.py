@@ -4,6 +4,7 @@ No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no co
 """
 
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,10 +21,13 @@ class CallFailed(Exception):
     """No usable answer; the message says why in words that stay the same while the cause does."""
 
 
-def new_session() -> aiohttp.ClientSession:
-    """Return the session for all such calls; its owner closes it."""
+def new_session(trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    """Return a session for such calls; its owner closes it.
+
+    `trust` judges the servers' certificates; None: the system's authorities do.
+    """
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust or True),
         timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         headers={"Accept-Encoding": "identity", "User-Agent": "penstock-operator"},
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -32,9 +36,9 @@ def new_session() -> aiohttp.ClientSession:
     )
 
 
-def pod_url(ip: str, port: int, path: str) -> URL:
-    """Return the URL of a pod's endpoint; IPv6 addresses are bracketed by yarl."""
-    return URL.build(scheme="http", host=ip, port=port, path=path)
+def pod_url(ip: str, port: int, path: str, tls_name: str | None = None) -> URL:
+    """Return the URL of a pod's endpoint, https where it has a `tls_name`; yarl brackets IPv6 addresses."""
+    return URL.build(scheme="https" if tls_name else "http", host=ip, port=port, path=path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Call:
     limit_bytes: int
     headers: Mapping[str, str] | None = None
     data: bytes | Mapping[str, str] | None = None
+    tls: ssl.SSLContext | None = None
+    """Of https; None: the session's own, else the system's certificates."""
+    tls_name: str | None = None
+    """The name that an https server's certificate must be for; None: the URL's own host."""
 
 
 async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
@@ -59,6 +67,8 @@ async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
             headers=what.headers,
             data=what.data,
             allow_redirects=False,
+            ssl=True if what.tls is None else what.tls,
+            server_hostname=what.tls_name,
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS),
         ) as response:
             if HTTPStatus.MULTIPLE_CHOICES <= response.status < HTTPStatus.BAD_REQUEST:
@@ -83,5 +93,9 @@ def _cause(error: Exception) -> str:
     """Return the cause in words without addresses or numbers, so that they do not change by the tick."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name does not resolve"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not for that name, or of no authority that is trusted here"
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return "it does not speak TLS as it should"
     errno = error.os_error.errno if isinstance(error, aiohttp.ClientConnectorError) else None
     return os.strerror(errno) if errno else type(error).__name__

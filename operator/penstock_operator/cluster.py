@@ -69,6 +69,12 @@ class Request:
     content_type: str = "application/json"
     accept: str = "application/json"
 
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the object that it is about; None: it is in none."""
+        _, found, rest = self.path.partition("/namespaces/")
+        return rest.partition("/")[0] if found and "/" in rest else None
+
 
 class Cluster:
     """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
@@ -85,13 +91,15 @@ class Cluster:
         """Return the object at `path`."""
         return await self.send(Request("GET", path))
 
-    async def list_metadata(self, kind: Kind) -> AsyncIterator[Json]:
-        """Yield the `metadata` of every object of a kind, in chunks of the API server's own list."""
+    async def list_metadata(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Json]:
+        """Yield the `metadata` of every object of a kind (in one namespace, or all), in the API server's own chunks."""
         query = {"limit": str(CHUNK)}
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
         while True:
-            page = await self.send(Request("GET", kind.path(), query=query, accept=METADATA_ONLY))
+            page = await self.send(
+                Request("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
+            )
             for item in page.get("items") or ():
                 yield item["metadata"]
             more = (page.get("metadata") or {}).get("continue")

@@ -10,9 +10,10 @@ from typing import Any
 
 import kopf
 
-from penstock_operator.kinds import WATCHED, Kind
+from penstock_operator.kinds import WATCHED
 from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.resync import Resync, Wake
+from penstock_operator.observe.resync import Resync, Wake, Watched
+from penstock_operator.scope import Place
 
 CHUNK = 500
 REQUEST_SECONDS = 30.0
@@ -28,23 +29,25 @@ class Patience:
             yield 8.0
 
 
-def registry(store: ObjectStore, resync: Resync, wake: Wake) -> kopf.OperatorRegistry:
-    """Return kopf's registry with a handler for every watched kind."""
+def registry(store: ObjectStore, resync: Resync, wake: Wake, place: Place) -> kopf.OperatorRegistry:
+    """Return kopf's registry with a handler for every kind that is watched in a place."""
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made)(log_in)
-    for kind in WATCHED:
-        _watch(made, kind, store, resync, wake)
+    for kind in place.kinds:
+        _watch(made, (place, kind), store, resync, wake)
     return made
 
 
 def _watch(
-    made: kopf.OperatorRegistry, kind: Kind, store: ObjectStore, resync: Resync, wake: Wake
+    made: kopf.OperatorRegistry, watched: Watched, store: ObjectStore, resync: Resync, wake: Wake
 ) -> None:
+    kind = watched[1]
+
     @kopf.on.event(kind.group, kind.version, kind.plural, registry=made, id=kind.plural)
     async def seen(event: Any, **_: Any) -> None:
         meta = event["object"]["metadata"]
         if event["type"] is None:
-            resync.relisted(kind, time.monotonic())
+            resync.relisted(watched, time.monotonic())
         if event["type"] == "DELETED":
             wake(store.forget(kind, meta["uid"], int(meta["resourceVersion"])))
         else:

@@ -1,5 +1,6 @@
 """The operator's own port: is the loop alive, has it seen the cluster, and how is it doing."""
 
+import ssl
 import time
 
 from aiohttp import web
@@ -36,9 +37,11 @@ def application(operation: Operation) -> web.Application:
     return made
 
 
-async def serve(operation: Operation, port: int) -> web.AppRunner:
-    """Start answering on `port`; the caller cleans the runner up."""
+async def serve(
+    operation: Operation, port: int, context: ssl.SSLContext | None = None
+) -> web.AppRunner:
+    """Start answering on `port`, over TLS where there is a `context`; the caller cleans the runner up."""
     runner = web.AppRunner(application(operation), access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, port=port).start()
+    await web.TCPSite(runner, port=port, ssl_context=context).start()
     return runner

@@ -45,11 +45,16 @@ SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts", label_sele
 DISRUPTION_BUDGET = Kind(
     "PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", label_selector=POOL_OBJECTS
 )
+NETWORK_POLICY = Kind(
+    "NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", label_selector=POOL_OBJECTS
+)
 POD = Kind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
 """Children whose names follow from the pool's: their absence is confirmed by name."""
-CHILDREN = (*NAMED_CHILDREN, REVISION)
+GUARDED_CHILDREN = (*NAMED_CHILDREN, NETWORK_POLICY)
+"""The same where pools have a NetworkPolicy."""
+CHILDREN = (*GUARDED_CHILDREN, REVISION)
 WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
 BY_KIND = {one.kind: one for one in WATCHED}
 

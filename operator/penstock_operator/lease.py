@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -58,22 +59,31 @@ def still_valid(renewed_at: float | None, now: float) -> bool:
 class Leadership:
     """Holds the Lease from a thread of its own."""
 
-    def __init__(self, client: LeaseClient, holder: str) -> None:
+    def __init__(
+        self, client: LeaseClient, holder: str, may_compete: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`may_compete` False: the Lease is left to others, and given back if it is held."""
         self._client = client
+        self._may_compete = may_compete
         self._identity = f"{holder}_{uuid.uuid4().hex[:8]}"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._renewed_at: float | None = None
         self._transitions = 0
         self._held: Held | None = None
+        self._failure = ""
 
     def start(self) -> None:
         """Begin to compete for the Lease."""
         self._thread.start()
 
+    def tell_to_stop(self) -> None:
+        """Let the thread stop by itself; `stop` waits for it."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Stop renewing and give the Lease back, so that the next holder need not wait it out."""
-        self._stopping.set()
+        self.tell_to_stop()
         self._thread.join(timeout=2 * CALL_SECONDS)
 
     def valid(self, now: float | None = None) -> bool:
@@ -89,11 +99,22 @@ class Leadership:
         while not self._stopping.is_set():
             was = self.valid()
             try:
-                self._compete()
+                if self._may_compete():
+                    self._compete()
+                else:
+                    self._stand_aside()
+                self._failure = ""
             except (ClusterError, OSError, http.client.HTTPException, ValueError) as error:
-                log.warning("the Lease could not be renewed: %s", error)
+                again = str(error) == self._failure
+                self._failure = str(error)
+                log.log(
+                    logging.DEBUG if again else logging.WARNING,
+                    "the Lease %s could not be renewed: %s",
+                    self._client.place,
+                    error,
+                )
             if self.valid() != was:
-                log.info("leading" if self.valid() else "standing by")
+                log.info("%s %s", "leading" if self.valid() else "standing by", self._client.place)
             self._stopping.wait(RETRY_SECONDS)
         self._release()
 
@@ -109,6 +130,11 @@ class Leadership:
         except Conflict:
             return  # another was faster; what was valid stays valid until its deadline
         self._transitions, self._renewed_at = transitions, started
+
+    def _stand_aside(self) -> None:
+        """Watch the Lease run out, so that once it may be competed for no time is lost."""
+        self._release()
+        self._observe(time.monotonic())
 
     def _observe(self, now: float) -> Held | None:
         try:

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
-from penstock_api import names
 from penstock_operator.cluster import IN_CLUSTER_TOKEN, in_cluster
 from penstock_operator.errors import cluster_error
 
@@ -21,19 +20,25 @@ Json = dict[str, Any]
 class LeaseClient:
     """The Lease, read and written over a connection of its own for each call."""
 
-    def __init__(self, configuration: Configuration, namespace: str) -> None:
+    def __init__(self, configuration: Configuration, namespace: str, name: str) -> None:
         self._url = urlsplit(configuration.host)
         self._configuration = configuration
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace = namespace
+        self._name = name
+
+    @property
+    def place(self) -> str:
+        """Return where the Lease is, for logs."""
+        return f"by {self._namespace}/{self._name}"
 
     def read(self) -> Json:
         """Return the Lease; raises `NotFound` and the other `ClusterError`s."""
-        return self._call("GET", f"{self._path}/{names.LEASE_NAME}", None)
+        return self._call("GET", f"{self._path}/{self._name}", None)
 
     def write(self, spec: Json, version: str | None) -> Json:
         """Create the Lease, or replace the one at `version`; raises `Conflict` when another was faster."""
-        metadata = {"name": names.LEASE_NAME, "namespace": self._namespace}
+        metadata = {"name": self._name, "namespace": self._namespace}
         if version is not None:
             metadata["resourceVersion"] = version
         body = {
@@ -44,7 +49,7 @@ class LeaseClient:
         }
         if version is None:
             return self._call("POST", self._path, body)
-        return self._call("PUT", f"{self._path}/{names.LEASE_NAME}", body)
+        return self._call("PUT", f"{self._path}/{self._name}", body)
 
     def _call(self, method: str, path: str, body: Json | None) -> Json:
         connection = self._connection()

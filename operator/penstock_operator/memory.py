@@ -1,16 +1,17 @@
 """What the pass remembers from visit to visit: one owner, by pool UID, nothing of pools that are gone.
 
 All of it can be lost (a restart, a change of leader): limits generations live in the cluster, law states
-begin anew, and pods are asked again.
+are rebuilt from the past that Prometheus has and from checkpoints, and pods are asked again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_api.decided import LastDecision
+from penstock_operator.audit import Mark
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 
@@ -56,12 +57,12 @@ class PoolMemory:
     law_state: object | None = None
     signals: PoolSignals = NO_SIGNALS
     signals_at: float = 0.0
-    prometheus_url: str | None = None
+    metrics_server: MetricsServer | None = None
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
     refused: dict[ChildKey, Refusal] = field(default_factory=dict)
     failures: int = 0
-    decision: LastDecision | None = None
-    """The last one that was logged."""
+    audited: Mark | None = None
+    """The last decision that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
     figures: Figures | None = None
@@ -87,8 +88,12 @@ class PoolMemory:
                 self.acknowledged[sample.uid] = (heard, now)
 
     def hear_pods(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
-        """Take the answers to pushes; return whether any says something new."""
-        news = any(self.acknowledgements.get(uid) != one for uid, one in answers.items())
+        """Take the answers to pushes; return whether any says something new.
+
+        How far a load has come is none: it changes by the second, and the next tick tells it.
+        """
+        held = {uid: replace(one, loading=None) for uid, one in self.acknowledgements.items()}
+        news = any(held.get(uid) != replace(one, loading=None) for uid, one in answers.items())
         self.acknowledged |= {uid: (one, now) for uid, one in answers.items()}
         return news
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.limits import CurveSums, Loading
 from penstock_api.policy import PolicySpec, PolicyStatus
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
@@ -107,6 +107,8 @@ class PodObject:
     """The runtime container's image by digest, once the kubelet has said it."""
     scheduled_since: float | None = None
     """When it was bound to a node."""
+    tls_name: str | None = None
+    """The name that its certificate is for; None: it speaks plain HTTP."""
 
 
 class SignalSource(StrEnum):
@@ -188,6 +190,8 @@ class Acknowledgement:
     """None: it could not be reached, or refused."""
     effective_max: int | None
     problem: str = ""
+    loading: Loading | None = None
+    """How far its load has come, where it loads and obeys nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,8 @@ class PoolView:
     acknowledgements: Mapping[str, Acknowledgement]
     """By pod UID."""
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
+    """What a store still has of the last minutes, of a pool just met; samples without what only people read."""
     kept: str | None = None
     """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 
@@ -234,6 +240,36 @@ class PoolLabels:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaSkew:
+    """How a CRD as it is served differs from the one that this operator was built with: field paths, the topmost."""
+
+    lacking: frozenset[str] = frozenset()
+    """It is older: these are unknown to it."""
+    unknown: frozenset[str] = frozenset()
+    """It is newer: these are unknown to this operator."""
+
+    def sentence(self) -> str:
+        """Return what differs and what to do about it; empty where nothing does."""
+        parts = []
+        if self.lacking:
+            told = f"lacks {_listed(self.lacking)}, which this operator knows and does without"
+            parts.append(f"{told}: upgrade the CRDs (helm upgrade, or kubectl apply -f crds/)")
+        if self.unknown:
+            told = f"has {_listed(self.unknown)}, which this operator does not know"
+            parts.append(f"{told}: upgrade the operator")
+        return "; and it ".join(parts)
+
+
+AS_BUILT = SchemaSkew()
+
+
+def _listed(paths: frozenset[str]) -> str:
+    shown = sorted(paths)
+    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
+    return ", ".join(shown[:5]) + more
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """The cluster, as one pass sees it."""
 
@@ -241,8 +277,11 @@ class Observed:
     """Only the pools that are due."""
     policies: tuple[PolicyObject, ...]
     policies_readable: bool
-    lease_transitions: int
+    lease_transitions: Mapping[str, int]
+    """By namespace of the pools: of the Lease that counts there."""
     control_keys: Mapping[str, str]
     """Public keys for the pods' settings: kid -> base64 of the raw Ed25519 key."""
     all_pools: tuple[PoolLabels, ...] = ()
     """Every pool that is not being deleted: `matchedPools` of a policy counts over these."""
+    pool_schema: SchemaSkew = AS_BUILT
+    """How the served CRD of pools differs."""

@@ -10,7 +10,9 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from penstock_api import names
 from penstock_operator import metrics, policy_metrics, telling
 from penstock_operator.act.limits import PodControl
 from penstock_operator.act.pools import Acted, PoolActs
@@ -20,14 +22,18 @@ from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.due import DueQueue
 from penstock_operator.errors import NotFound, NotLeading
-from penstock_operator.lease import Leadership
+from penstock_operator.leases import Leases
 from penstock_operator.memory import back_off
 from penstock_operator.observe.observer import Observer
+from penstock_operator.observe.served import ServedSchemas
 from penstock_operator.observe.views import all_pools, is_going
 from penstock_operator.observed import Observed, PoolObject, PoolView
+from penstock_operator.scope import Scope
 
 log = logging.getLogger(__name__)
 
+ELSEWHERE_SECONDS = 5.0
+"""Until a pool is looked at again in whose namespace another installation leads."""
 LONGEST_WAIT_SECONDS = 1.0
 """The loop turns at least this often, also to show that it lives."""
 
@@ -39,7 +45,9 @@ class Operation:
     config: DecideConfig
     observer: Observer
     acts: PoolActs
-    leadership: Leadership
+    leadership: Leases
+    scope: Scope
+    schemas: ServedSchemas
     keys: KeyRing | None = None
     """None until this process has led and read them: no pass runs before."""
     ready: bool = False
@@ -124,6 +132,11 @@ class Operation:
         store = self.observer.store
         for uid in batch.copy():
             pool = store.pools.get(uid)
+            met = pool or store.unreadable.get(uid)
+            if met is not None and not self._may_act(met.namespace):
+                self._done(uid, batch)
+                self.due.schedule(uid, time.monotonic() + ELSEWHERE_SECONDS)
+                continue
             if pool is not None and not is_going(store, pool):
                 continue
             self._done(uid, batch)
@@ -133,15 +146,35 @@ class Operation:
                 self._forget(uid)
         return [store.pools[uid] for uid in batch]
 
+    def _may_act(self, namespace: str) -> bool:
+        whole = namespace not in self.observer.store.partial
+        return whole and self.leadership.valid_in(namespace)
+
+    def _led(self) -> frozenset[str]:
+        """Return the namespaces with pools where this installation acts: it divides no devices among another's."""
+        namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
+        return frozenset(one for one in namespaces if self.leadership.valid_in(one))
+
+    def take_over(self, namespaces: frozenset[str]) -> None:
+        """Begin to act in namespaces whose Lease was just won: what another decided there is not known here."""
+        for uid, pool in self.observer.store.pools.items():
+            if pool.namespace in namespaces:
+                self.observer.memory.forget(uid)
+        self.wake(None)
+
     def _plan(self, views: Sequence[PoolView], now: float) -> Plan:
         store, memory = self.observer.store, self.observer.memory
         observed = Observed(
             pools=tuple(views),
             policies=tuple(sorted(store.policies.values(), key=lambda one: one.name)),
-            policies_readable=not store.unreadable_policies,
-            lease_transitions=self.leadership.transitions,
+            policies_readable=self.scope.policies_readable and not store.unreadable_policies,
+            lease_transitions={
+                one: self.leadership.transitions_in(one)
+                for one in {view.pool.namespace for view in views}
+            },
             control_keys=self.keys.public_keys() if self.keys else {},
-            all_pools=all_pools(store),
+            all_pools=all_pools(store, self._led()),
+            pool_schema=self.schemas.of(names.POOL_KIND),
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}
@@ -164,7 +197,9 @@ class Operation:
         try:
             if self.keys is None:
                 return
-            control = PodControl(self.observer.session, self.keys.signer(now), time.time)
+            leading = partial(self.leadership.valid_in, plan.namespace)
+            signer = self.keys.signer(now)
+            control = PodControl(self.observer.pods_session, signer, time.time, leading)
             acted = await self.acts.act(
                 plan, view, control, lambda write: memory.may_try(write, now), now
             )
@@ -193,6 +228,9 @@ class Operation:
         self.due.next_tick(plan.uid, now, active=plan.active or hindered)
 
     async def _policies(self, plan: Plan, now: float) -> None:
+        """Say on policies what they do; not where only some of the pools under them are seen."""
+        if self.scope.namespaces is not None:
+            return
         for one in plan.policies:
             try:
                 await self.acts.statuses.write_policy(one, now)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from penstock_api.conditions import condition, merge
 from penstock_api.status import PoolStatus
-from penstock_operator import metrics
+from penstock_operator import audit, metrics
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError
@@ -19,7 +19,7 @@ log = logging.getLogger("penstock_operator.decisions")
 
 
 def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
-    """Log a decision that differs from the pool's last, and set the pool's metrics."""
+    """Log a decision that differs from the pool's last (`audit.py`), and set the pool's metrics."""
     decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
     metrics.LAST_DECISION.labels(**name).set(time.time())
@@ -27,14 +27,16 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     metrics.UNACKNOWLEDGED_PODS.labels(**name).set(len(plan.pushes))
     metrics.tell_figures(name, plan.figures)
     _count(plan, memory, name)
-    held = memory.decision
-    if decision is None or (held is not None and held.time == decision.time):
+    now, held = audit.mark(plan), memory.audited
+    if now == held:
         return
-    memory.decision = decision
-    metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
-    said = {"message", "time", "asked", "alternatives"}
-    more = decision.model_dump(by_alias=True, exclude=said, exclude_none=True)
-    log.info("decided: %s", decision.message, extra=fields(**name, **more))
+    memory.audited = now
+    if decision is not None and (held is None or held.decided != now.decided):
+        metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
+        what = decision.message
+    else:
+        what = f"{now.replicas} replicas, cap {now.cap}, generation {now.generation}"
+    log.info("decided: %s", what, extra=fields(**name, **audit.record(plan, view)))
 
 
 def _count(plan: PoolPlan, memory: PoolMemory, name: dict[str, str]) -> None:

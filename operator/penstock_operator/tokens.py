@@ -1,9 +1,11 @@
 """Short-lived tokens that prove to a pod that its operator speaks (DESIGN, section 3).
 
 EdDSA (RFC 8037) JSON Web Tokens (RFC 7519): `aud` is the pod's UID, so that a token shown to one pod is
-worth nothing at another; `exp` is 30 s away; `generation` is the generation of the limits it goes with.
+worth nothing at another; `exp` is 30 s away; `generation` is the generation of the limits it goes with; `jti` is
+new in every token, and a pod takes each once.
 """
 
+import secrets
 from base64 import b64encode
 from dataclasses import dataclass
 from hashlib import sha256
@@ -65,8 +67,13 @@ class Signer:
         return b64encode(self._raw_public()).decode()
 
     def token(self, pod_uid: str, generation: int, now: float) -> str:
-        """Return a token for one pod; `now` in Unix seconds."""
-        claims = {"aud": pod_uid, "exp": int(now) + TOKEN_SECONDS, "generation": generation}
+        """Return a token for one call to one pod; `now` in Unix seconds."""
+        claims = {
+            "aud": pod_uid,
+            "exp": int(now) + TOKEN_SECONDS,
+            "generation": generation,
+            "jti": secrets.token_hex(16),
+        }
         return jwt.encode(claims, self.key, algorithm="EdDSA", headers={"kid": self.kid})
 
     def _raw_public(self) -> bytes:

@@ -122,6 +122,12 @@ class Admission:
             ticket.left = True
             self._counters.refused[refusal.reason] += 1
 
+    def turn_away(self, refusal: Refusal) -> None:
+        """Count one request at the door and its refusal there, unread: `open`, `refuse` and `depart` in one step."""
+        self._counters.received += 1
+        self._counters.count_unread_rows()
+        self._counters.refused[refusal.reason] += 1
+
     def cancel(self, ticket: Ticket) -> None:
         """Free the place of a request whose client went away."""
         if self._release(ticket.id) is not None:
@@ -227,9 +233,10 @@ class Admission:
         now, ended = self._now(), self._counters.ended
         durations, waits = [], []
         for name, end in ends:
-            held = self._release(name)
+            held = self._held.pop(name, None)
             if held is None:
                 continue
+            self._add_rows(held.request, -held.request.rows)
             ticket = held.ticket
             self._bytes -= ticket.bytes
             ticket.bytes = 0

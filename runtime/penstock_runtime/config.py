@@ -40,7 +40,9 @@ class Config:
     pod_uid: str = ""
     """What control tokens must be addressed to; empty outside a cluster."""
     model_folder: Path = field(default_factory=lambda: Path(names.MODEL_FOLDER))
-    """Where a claim is mounted; a source's path is relative to it."""
+    """Where a model's volume is mounted: its files, or the cache that they are fetched into."""
+    fetched_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-model"))  # noqa: S108 - the pod's own
+    """A link to a fetched model's files; below /tmp, which every pod may write."""
     placement: Placement | None = None
     """Where the engine runs; None: by cores and devices (RUNTIME, Topology)."""
     compile: bool = False
@@ -68,6 +70,8 @@ class Config:
     """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
+    tls_folder: Path | None = None
+    """Holds the `tls.crt` and `tls.key` that both ports are served with, read again when they change; None: plain HTTP."""
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
     api_keys_file: Path | None = None
@@ -76,6 +80,8 @@ class Config:
     """Who may name a tenant and a priority in headers where no keys are asked for."""
     generation: StepOptions = field(default_factory=StepOptions)
     """How a generative model is loaded."""
+    max_run_seconds: float | None = None
+    """The most device time of one answer; None: as much as its tokens take."""
     access_log: bool = False
     log_format: str = "text"
     """In a pod `json`, unless the environment says otherwise."""
@@ -86,6 +92,12 @@ class Config:
     def model_name(self) -> str:
         """The name that clients use."""
         return self.model.name or self.pool
+
+    @property
+    def files_folder(self) -> Path:
+        """Where the model's files are, once they are fetched; a source's path is relative to it."""
+        fetched = self.model.source.fetched is not None
+        return self.fetched_folder if fetched else self.model_folder
 
     @property
     def limits_file(self) -> Path:
@@ -207,7 +219,9 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     names.ENV_POD_NAME: ("pod_name", str),
     names.ENV_POD_UID: ("pod_uid", str),
     names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
+    names.ENV_TLS_FOLDER: ("tls_folder", Path),
     "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
+    "PENSTOCK_FETCHED_FOLDER": ("fetched_folder", Path),
     "PENSTOCK_PLACEMENT": ("placement", _placement),
     "PENSTOCK_COMPILE": ("compile", _boolean),
     "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),
@@ -224,7 +238,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
     "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
-    "PENSTOCK_API_KEYS_FILE": ("api_keys_file", Path),
+    names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
     "PENSTOCK_DTYPE": ("dtype", DType),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
@@ -234,6 +248,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_ATTENTION": ("attention", str),
     "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
     "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
+    "PENSTOCK_MAX_RUN_SECONDS": ("max_run_seconds", _at_least(0.001)),
     "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
     "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
     "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),

@@ -26,7 +26,7 @@ class Age:
 
 
 class Connections:
-    """Owns when each open client connection is to close; knows them by their transports."""
+    """Owns when each open client connection is to close; knows them by what lives as long as they do."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Connections:
         self._age_seconds = age_seconds
         self._most_requests = most_requests
         self._draw = draw
-        self._open: WeakKeyDictionary[asyncio.BaseTransport, Age] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[object, Age] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -50,8 +50,10 @@ class Connections:
 
     def age_of(self, transport: asyncio.BaseTransport, now: float) -> Age:
         """Return the age of a connection, which begins with the first call for it."""
-        age = self._open.get(transport)
+        # uvloop's transports over TLS take no weak references
+        lasting = transport.get_extra_info("ssl_object") or transport
+        age = self._open.get(lasting)
         if age is None:
             ends_at = now + self._age_seconds * (0.5 + self._draw())
-            age = self._open[transport] = Age(ends_at, self._most_requests)
+            age = self._open[lasting] = Age(ends_at, self._most_requests)
         return age

@@ -57,6 +57,8 @@ class LiveLimits:
         self.accepted = first
         self.in_force = first
         self.report: EngineReport | None = None
+        self._service_time: ServiceTime | None = None
+        """As fitted to the report, once somebody asks."""
 
     def accept(self, update: LimitsUpdate) -> None:
         """Hand `update` to the engine; the same update again changes nothing.
@@ -81,6 +83,7 @@ class LiveLimits:
     def deliver(self, report: EngineReport) -> None:
         """Take the engine's word on what the next batch obeys."""
         self.report = report
+        self._service_time = None
         if report.generation in self._sent and report.generation != self.in_force.generation:
             self.in_force = self._sent[report.generation]
             self._sent = {g: one for g, one in self._sent.items() if g >= report.generation}
@@ -116,7 +119,9 @@ class LiveLimits:
     @property
     def service_time(self) -> ServiceTime:
         """The line fitted to those sums."""
-        return fit(self.report.curve) if self.report else UNKNOWN
+        if self._service_time is None:
+            self._service_time = fit(self.report.curve) if self.report else UNKNOWN
+        return self._service_time
 
     def state(self, load: Load, model: ModelInfo) -> State:
         """Return the answer to `GET /control/v1/state`."""

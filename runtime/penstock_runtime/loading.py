@@ -38,4 +38,4 @@ def load_model(config: Config, taken: Seat) -> Model:
     )
 
     options = Options(taken.threads, compile=config.compile)
-    return load(config.model, config.model_name, config.model_folder, options)
+    return load(config.model, config.model_name, config.files_folder, options)

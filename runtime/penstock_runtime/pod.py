@@ -19,6 +19,9 @@ from penstock_runtime.link.messages import EngineDied, FromEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
+from penstock_runtime.scan.library import Scan, scanner
+from penstock_runtime.sources.fetch import fetched
+from penstock_runtime.sources.meter import Meter
 from penstock_runtime.tokenizing import Tokenizing, tokenizing
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,10 @@ class Pod:
         self.model: ModelInfo | None = None
         self.texts: Tokenizing | None = None
         """Of a pool whose model reads texts."""
+        self.meter = Meter()
+        """How far the load has come."""
+        self.scan: Scan | None = None
+        """Reads plain bodies' numbers natively, where there is a library for it."""
         self.died = asyncio.Event()
 
     @property
@@ -61,14 +68,20 @@ class Pod:
         return self.callers.open
 
     async def load(self) -> None:
-        """Load and warm the model, then serve.
+        """Fetch the model where it is to be fetched, load and warm it, then serve.
 
         Raises:
             ModelLoadFailed: with a one-line reason.
         """
+        await fetched(self.config, self.meter)
+        await self._load()
+
+    async def _load(self) -> None:
+        """Start the engine on files that are there."""
         loading = asyncio.ensure_future(self.link.start(self.deliver))
         try:
             self.texts = await asyncio.to_thread(tokenizing, self.config)
+            self.scan = await asyncio.to_thread(scanner) if self.has_plain_lane else None
         finally:
             self.model = await loading
         if self.health.stage is Stage.LOADING:

@@ -1,6 +1,7 @@
 """The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.doors import routes_of, who_is_calling
 from penstock_runtime.protocols.fast_lane.lane import FastLane
 from penstock_runtime.protocols.fast_lane.runner import LaneRunner
-from penstock_runtime.protocols.marks import LOGGED
+from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     http_error_reply,
@@ -24,7 +25,12 @@ from penstock_runtime.protocols.replies import (
     refusal_reply,
     response_of,
 )
-from penstock_runtime.protocols.request_ids import HEADER_REQUEST_ID, RequestIds
+from penstock_runtime.protocols.request_ids import (
+    HEADER_REQUEST_ID,
+    HEADER_TRACE_PARENT,
+    RequestIds,
+    trace_of,
+)
 from penstock_runtime.protocols.tokens import TokenVerifier
 from penstock_runtime.traffic import Traffic
 
@@ -38,9 +44,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ClientServer:
     """The client port: protocols, connection ageing, request ids, and every error with an `error` key."""
 
-    def __init__(self, pod: Pod, exposition: Exposition) -> None:
+    def __init__(self, pod: Pod, exposition: Exposition, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: what connections are accepted with; None: plain HTTP."""
         self._pod = pod
         self._exposition = exposition
+        self._tls = tls
         self._connections = Connections(
             pod.config.connection_age_seconds, pod.config.connection_requests
         )
@@ -75,7 +83,7 @@ class ClientServer:
             self._runner = LaneRunner(self.app(), lane, **settings)
         else:
             self._runner = web.AppRunner(self.app(), **settings)
-        return await listen(self._runner, config.host, config.client_port)
+        return await listen(self._runner, config.host, config.client_port, self._tls)
 
     def open_connections(self) -> int:
         """Return how many clients are connected."""
@@ -92,6 +100,7 @@ class ClientServer:
         began = self._pod.now()
         request_id = self._ids.choose(request.headers.get(HEADER_REQUEST_ID, ""))
         request[REQUEST_ID] = request_id
+        last = request[LAST] = self._connections.note(request.transport, began)
         self.traffic.began(began)
         try:
             reply = await answer(request, handler)
@@ -100,8 +109,8 @@ class ClientServer:
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod_name
         reply.headers[hdrs.SERVER] = "penstock"
-        aged = self._connections.note(request.transport, began)
-        if aged or self._pod.health.closing:
+        # a stream that has begun has said what becomes of its connection: no client expects another end
+        if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
         if self._pod.config.access_log:
             self.traffic.log(
@@ -111,6 +120,7 @@ class ClientServer:
                 seconds=round(self._pod.now() - began, 6),
                 request_id=request_id,
                 remote=request.remote,
+                **trace_of(request.headers.get(HEADER_TRACE_PARENT)),
                 **request.get(LOGGED, {}),
             )
         return reply
@@ -119,9 +129,11 @@ class ClientServer:
 class ClusterServer:
     """The cluster port: probes, metrics, control. It answers from the start, also while the model loads."""
 
-    def __init__(self, pod: Pod, exposition: Exposition) -> None:
+    def __init__(self, pod: Pod, exposition: Exposition, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` as for the client port."""
         self._pod = pod
         self._exposition = exposition
+        self._tls = tls
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
@@ -151,7 +163,7 @@ class ClusterServer:
             access_log=None,
             shutdown_timeout=1.0,
         )
-        return await listen(self._runner, config.host, config.cluster_port)
+        return await listen(self._runner, config.host, config.cluster_port, self._tls)
 
     async def stop(self) -> None:
         """Stop listening and close what is open."""
@@ -175,10 +187,12 @@ class ClusterServer:
         return web.Response(status=503, text=f"{health.stage}\n")
 
 
-async def listen(runner: web.AppRunner, host: str, port: int) -> int:
+async def listen(
+    runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> int:
     """Start `runner` on a port (0: any free one) and return it."""
     await runner.setup()
-    site = web.TCPSite(runner, host, port, backlog=1024)
+    site = web.TCPSite(runner, host, port, backlog=1024, ssl_context=tls)
     await site.start()
     return site.port
 

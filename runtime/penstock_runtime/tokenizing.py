@@ -128,14 +128,14 @@ def tokenizing(config: Config) -> Tokenizing | None:
     Raises:
         ModelLoadFailed: as `read_directory`.
     """
-    claim = config.model.source.persistent_volume_claim
-    if config.model.task not in ENCODED or claim is None:
+    files = config.model.source.files
+    if config.model.task not in ENCODED or files is None:
         return None
     from penstock_runtime.models.encoders.tokenizer import (  # noqa: PLC0415 - for pools that read texts
         TextTokenizer,
     )
 
-    directory = read_directory(config.model_folder / claim.path)
+    directory = read_directory(config.files_folder / (files.path or "."))
     tokenizer = TextTokenizer(directory.folder, directory.most_tokens)
 
     def cut(texts: list[str]) -> list[Ids]:

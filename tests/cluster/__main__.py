@@ -59,10 +59,10 @@ def status(places: Places) -> None:
 
 
 def build_tools(places: Places) -> None:
-    """Build helm and kubeconform, fetch promtool, and print the folder of all commands."""
+    """Build helm and kubeconform, fetch prometheus and promtool, and print the folder of all commands."""
     for tool in tools.CHART_TOOLS:
         tools.build_tool(places, tool)
-    base.link_promtool(places)
+    base.link_prometheus(places)
     print(places.commands)
 
 

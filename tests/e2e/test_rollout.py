@@ -2,8 +2,11 @@
 
 import asyncio
 
-from tests.e2e.conftest import Figure
-from tests.kube.pools import Pool, until
+import pytest
+
+from tests.e2e.conftest import Figure, MakePool
+from tests.kube.api import Api
+from tests.kube.pools import Pool, is_ready, until
 from tests.load.load import Load
 
 
@@ -30,3 +33,50 @@ async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure
     assert load.final.completed == load.final.sent > 200
     assert len(load.final.pods) >= 4
     figure(f"rolling update at 30 requests/s: lost {load.final.lost} of {load.final.sent}")
+
+
+@pytest.mark.own_cluster
+async def test_a_rollout_where_every_gpu_is_taken_replaces_one_pod_at_a_time_and_loses_nothing(
+    api: Api, make_pool: MakePool, figure: Figure
+) -> None:
+    pool = make_pool("full", replicas=2, accelerator={"resourceName": "nvidia.com/gpu", "count": 4})
+    await asyncio.to_thread(pool.await_ready, 2, seconds=150)
+    old = pool.pod_names()
+
+    def rolled() -> bool | str:
+        new = pool.pod_names()
+        ready = sum(map(is_ready, pool.pods()))
+        return (not new & old and len(new) == ready == 2) or f"{new} after {old}, {ready} ready"
+
+    async with Load(pool.url(), pool.name, rate=10) as load:
+        await load.next()
+        pool.edit({"template": {"annotations": {"example.com/rolled": "yes"}}})
+        took = await asyncio.to_thread(until, "both pods replaced", rolled, seconds=200)
+        await asyncio.sleep(8)
+    assert took > 25
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    events = api.list(f"/api/v1/namespaces/{pool.namespace}/events")
+    assert "ReplacingWithoutSurge" in {one["reason"] for one in events}
+    figure(
+        f"rollout of 2 pods on full GPUs: {took:.0f} s, lost {load.final.lost} of {load.final.sent}"
+    )
+
+
+def test_a_drain_takes_the_only_replica_within_its_deadline_and_it_comes_again(
+    api: Api, make_pool: MakePool
+) -> None:
+    pool = make_pool(replicas=1)
+    pool.await_ready(1)
+    (name,) = pool.pod_names()
+    budget = pool.children["PodDisruptionBudget"]
+    until(
+        "the budget allows one disruption",
+        lambda: api.request("GET", budget)["status"].get("disruptionsAllowed") == 1,
+    )
+    path = f"/api/v1/namespaces/{pool.namespace}/pods/{name}"
+    meta = {"name": name, "namespace": pool.namespace}
+    head = {"apiVersion": "policy/v1", "kind": "Eviction"}
+    api.request("POST", f"{path}/eviction", {**head, "metadata": meta})
+    deadline = 20 + 5 + 15  # drain.deadlineSeconds of make_pool, and what the grace period adds
+    assert until("the evicted pod gone", lambda: api.get(path) is None, seconds=60) < deadline
+    pool.await_ready(1)

@@ -7,6 +7,15 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Name of what is in no namespace: releases of one name may stand beside each other in scope Namespaces. */}}
+{{- define "penstock.clusterName" -}}
+{{- $name := include "penstock.name" . -}}
+{{- if eq .Values.scope "Namespaces" -}}
+{{- $name = printf "%s-%s" $name .Release.Namespace -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
 {{- define "penstock.operator" -}}
 {{ include "penstock.name" . }}-operator
 {{- end -}}
@@ -19,6 +28,49 @@
 app.kubernetes.io/name: penstock
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
+{{- end -}}
+
+{{/* Who the operator is, as bindings name it. */}}
+{{- define "penstock.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "penstock.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{/* What the operator may do where it serves: watch pools, and keep their children. No nodes, no Secrets. */}}
+{{- define "penstock.serving" -}}
+- apiGroups: [penstock.dev]
+  resources: [inferencepools]
+  verbs: [get, list, watch]
+- apiGroups: [penstock.dev]
+  resources: [inferencepools/status]
+  verbs: [get, patch, update]
+# For owner references, where OwnerReferencesPermissionEnforcement is on.
+- apiGroups: [penstock.dev]
+  resources: [inferencepools/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get, list, watch]
+# A pool's children. Who may create Deployments may run code: guard this ServiceAccount.
+- apiGroups: [apps]
+  resources: [deployments, controllerrevisions]
+  verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: [""]
+  resources: [services, configmaps, serviceaccounts]
+  verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, update, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
 {{- end -}}
 
 {{- define "penstock.labels" -}}
@@ -37,4 +89,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+
+{{/* Who may reach pools' pods: this operator by its namespace and labels, and whom the values name. */}}
+{{- define "penstock.poolPeers" -}}
+{{- $namespace := dict "matchLabels" (dict "kubernetes.io/metadata.name" .Release.Namespace) -}}
+{{- $operator := dict "matchLabels" (include "penstock.selector" . | fromYaml) -}}
+{{- $self := dict "namespaceSelector" $namespace "podSelector" $operator -}}
+{{- dict "clusterPort" (prepend .Values.poolNetworkPolicy.scrapers $self) "clientPort" .Values.poolNetworkPolicy.clients | toJson -}}
 {{- end -}}

@@ -3,35 +3,54 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import aiohttp
 from pydantic import ValidationError
 
-from penstock_api.limits import State
+from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
 from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.decide.plan import Push
+from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement, PodObject
 from penstock_operator.tokens import Signer
 
 LIMIT_BYTES = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """One endpoint of one pod."""
+
+    ip: str
+    path: str
+    tls_name: str | None
+
+
 class PodControl:
     """Speaks to the control API of pods, a bounded number at a time."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, signer: Signer, clock: Callable[[], float]
+        self,
+        session: aiohttp.ClientSession,
+        signer: Signer,
+        clock: Callable[[], float],
+        leading: Callable[[], bool],
     ) -> None:
-        """`session` is a `calls.new_session()`; `clock` gives Unix seconds."""
+        """`session` is a `calls.new_session()` that trusts the pods' authority.
+
+        `clock` gives Unix seconds; `leading` allows each call.
+        """
         self._session = session
         self._signer = signer
         self._clock = clock
+        self._leading = leading
         self._gate = asyncio.Semaphore(CONNECTIONS)
 
     async def push(self, pushes: Iterable[Push]) -> Mapping[str, Acknowledgement]:
-        """PATCH each pod's limits; return its answer by pod UID. Never raises for a pod's sake.
+        """PATCH each pod's limits; return its answer by pod UID. Raises `NotLeading`, never for a pod's sake.
 
         The generation in an answer is the one the pod obeys by then, which may still be the one before.
         """
@@ -43,7 +62,9 @@ class PodControl:
         """GET each pod's state; return what it obeys by pod UID. Never raises for a pod's sake."""
         return await self._each(
             {
-                pod.uid: self._ask(pod.uid, generation, "GET", (pod.ip, PATH_STATE))
+                pod.uid: self._ask(
+                    pod.uid, generation, "GET", _Where(pod.ip, PATH_STATE, pod.tls_name)
+                )
                 for pod in pods
                 if pod.ip is not None and not pod.host_network
             }
@@ -56,7 +77,7 @@ class PodControl:
 
     async def _patch(self, push: Push) -> Acknowledgement:
         body = push.update.model_dump_json(by_alias=True).encode()
-        where = (push.ip, PATH_LIMITS)
+        where = _Where(push.ip, PATH_LIMITS, push.tls_name)
         return await self._ask(push.pod_uid, push.update.generation, "PATCH", where, body)
 
     async def _ask(
@@ -64,18 +85,19 @@ class PodControl:
         uid: str,
         generation: int,
         method: str,
-        where: tuple[str, str],
+        where: "_Where",
         body: bytes | None = None,
     ) -> Acknowledgement:
-        ip, path = where
+        path = where.path
         try:
             async with self._gate:
+                if not self._leading():
+                    raise NotLeading("the Lease is not ours")
                 token = self._signer.token(uid, generation, self._clock())
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-                url = pod_url(ip, CLUSTER_PORT, path)
-                answer = await call(
-                    self._session, Call(method, url, LIMIT_BYTES, headers, data=body)
-                )
+                url = pod_url(where.ip, CLUSTER_PORT, path, where.tls_name)
+                what = Call(method, url, LIMIT_BYTES, headers, body, tls_name=where.tls_name)
+                answer = await call(self._session, what)
         except CallFailed as error:
             return Acknowledgement(None, None, f"{path} {error}")
         return acknowledgement(path, *answer)
@@ -91,6 +113,8 @@ def acknowledgement(path: str, status: int, body: bytes) -> Acknowledgement:
             return Acknowledgement(None, None, f"{path} answered a bad state: {field}")
         return Acknowledgement(state.generation, state.effective_max)
     problem = f"{path} answered {status}{_said(body)}"
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return Acknowledgement(None, None, problem, _loading(body))
     if status == HTTPStatus.CONFLICT:
         return Acknowledgement(_held_generation(body), None, problem)
     return Acknowledgement(None, None, problem)
@@ -100,6 +124,14 @@ def _said(body: bytes) -> str:
     """Return the pod's own error text, shortened."""
     error = _member(body, "error")
     return f": {error[:200]}" if isinstance(error, str) else ""
+
+
+def _loading(body: bytes) -> Loading | None:
+    """Return how far a pod's load has come, where it says so."""
+    try:
+        return Loading.model_validate(_member(body, "loading"))
+    except ValidationError:
+        return None
 
 
 def _held_generation(body: bytes) -> int | None:

@@ -4,7 +4,7 @@ An unchanged cluster costs no write at all; a sample that wobbles inside its dea
 (DESIGN, section 5, Writing). Statuses are applied server-side, so that other writers' conditions stay.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock_operator.cluster import Request
 from penstock_operator.decide.plan import PolicyPlan
 from penstock_operator.kinds import Kind
 from penstock_operator.observe.objects import ObjectStore, Unreadable
+from penstock_operator.observe.served import ServedSchemas
 
 SAMPLE_SECONDS = 60.0
 JITTER_SECONDS = 15.0
@@ -146,6 +147,8 @@ class Statuses:
 
     writer: Writer
     store: ObjectStore
+    schemas: ServedSchemas
+    """What an older CRD lacks is left out: the API server would refuse the whole status."""
     _written: dict[str, float] = field(default_factory=dict)
     _told: dict[str, int] = field(default_factory=dict)
 
@@ -154,7 +157,7 @@ class Statuses:
         pool = self.store.pools.get(uid)
         if pool is None:
             return False
-        held, body = _json(pool.status), _json(wanted)
+        held, body = _json(pool.status), self._sayable(kinds.POOL, wanted)
         if not worth_writing(held, body, self._written.get(uid), now):
             return False
         self._written[uid] = now + jitter(uid)
@@ -164,7 +167,7 @@ class Statuses:
     async def write_policy(self, plan: PolicyPlan, now: float) -> bool:
         """Write a policy's status if that is worth it; return whether it was written."""
         policy = next((one for one in self.store.policies.values() if one.name == plan.name), None)
-        body = _json(plan.status)
+        body = self._sayable(kinds.POLICY, plan.status)
         if policy is None:
             return False
         last = self._written.get(policy.uid)
@@ -178,12 +181,22 @@ class Statuses:
         """Say on a pool that this operator cannot read it, once for each of its generations."""
         if self._told.get(pool.uid) != pool.generation:
             self._told[pool.uid] = pool.generation
-            await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), _json(status))
+            body = self._sayable(kinds.POOL, status)
+            await self._apply(kinds.POOL, pool.uid, (pool.namespace, pool.name), body)
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pool that is gone."""
         self._written.pop(uid, None)
         self._told.pop(uid, None)
+
+    def _sayable(self, kind: Kind, status: PoolStatus | PolicyStatus) -> dict[str, Any]:
+        """Return a status in JSON, less what the served CRD has no field for."""
+        body = _json(status)
+        for path in self.schemas.of(kind.kind).lacking:
+            part, _, below = path.partition(".")
+            if part == "status":
+                leave_out(body, below.split("."))
+        return body
 
     async def _apply(self, kind: Kind, uid: str, name: tuple[str | None, str], body: Json) -> None:
         metadata = {"name": name[1], "uid": uid}
@@ -200,6 +213,19 @@ class Statuses:
         request = Request("PATCH", path, manifest, query, APPLY)
         answer = await self.writer.write(kind, "status", request, Urgency.CONDITION)
         self.store.see(kind, answer)
+
+
+def leave_out(value: object, path: Sequence[str]) -> None:
+    """Drop a field from JSON, in every item where the path passes a list."""
+    if isinstance(value, list):
+        for one in value:
+            leave_out(one, path)
+    elif isinstance(value, dict):
+        name, *below = path
+        if below:
+            leave_out(value.get(name), below)
+        else:
+            value.pop(name, None)
 
 
 def jitter(uid: str) -> float:

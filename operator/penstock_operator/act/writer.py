@@ -19,7 +19,8 @@ class Writer:
 
     cluster: Cluster
     budget: WriteBudget
-    leading: Callable[[], bool]
+    leading: Callable[[str | None], bool]
+    """Whether the Lease is ours that counts in a namespace; None: for what is in none."""
 
     async def write(self, kind: Kind, verb: str, request: Request, urgency: Urgency) -> Json:
         """Send a write and return the object as the API server answered it.
@@ -31,7 +32,7 @@ class Writer:
         await self.budget.turn(urgency)
         outcome = "ok"
         try:
-            return await self.cluster.send(request, self._permit)
+            return await self.cluster.send(request, lambda: self._permit(request.namespace))
         except ClusterError as error:
             outcome = error.reason
             raise
@@ -41,6 +42,6 @@ class Writer:
         finally:
             metrics.WRITES.labels(kind.kind, verb, outcome).inc()
 
-    def _permit(self) -> None:
-        if not self.leading():
+    def _permit(self, namespace: str | None) -> None:
+        if not self.leading(namespace):
             raise NotLeading("the Lease is not ours")

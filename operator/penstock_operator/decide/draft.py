@@ -6,7 +6,7 @@ from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.budgets.claims import claim
 from penstock_operator.decide.budgets.ledger import Claim
 from penstock_operator.decide.candidate import Shadow, carrier, continued, in_place
-from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.config import DecideConfig, PoolPeers
 from penstock_operator.decide.effective import EffectiveSpec, effective
 from penstock_operator.decide.limits import all_obey, published
 from penstock_operator.decide.rollback.pinning import Ruling, Seen, rule
@@ -41,6 +41,7 @@ class Draft:
     standing: Standing
     ruling: Ruling
     trial: Trial | None = None
+    peers: PoolPeers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,9 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     standing = replace(memory.standing, ruled=words, pinned=template)
     trial = _trial(view, memory, policies, before, moment)
     return Draft(
-        view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial
-    )
+        view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial,
+        config.peers,
+    )  # fmt: skip
 
 
 def _trial(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
 
 from penstock_api.limits import Discipline, Preemption
 from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
@@ -16,7 +15,7 @@ from penstock_operator.decide.fields import Fields, Value
 from penstock_operator.decide.ranges import Layers, reconcile
 from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.decide.schedules import Opening, highest
-from penstock_operator.decide.selectors import matching, priority
+from penstock_operator.decide.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolObject
 
 GUARDS = frozenset(
@@ -173,27 +172,3 @@ def _guards(values: Fields, guarded: frozenset[str]) -> Guards:
         target_per_replica=guard(fields.TARGET_PER_REPLICA),
         stabilization_seconds=guard(fields.STABILIZATION_SECONDS),
     )
-
-
-def prometheus_url(
-    pool: PoolObject,
-    namespace_labels: Mapping[str, str],
-    policies: Iterable[PolicyObject],
-    default: str | None,
-    last: str | None = None,
-) -> str | None:
-    """Return where the pool's signals are: the highest priority's word, else `default`.
-
-    Policies of equal priority with different URLs apply neither: `last`, the URL that the pass used
-    before, stays. It is the pass's own memory, never something a pool's author can write.
-    """
-    selected = [
-        (one, one.spec.metrics.prometheus.url)
-        for one in matching(pool.labels, namespace_labels, policies)
-        if one.spec.metrics and one.spec.metrics.prometheus
-    ]
-    if not selected:
-        return default
-    _, top = next(groupby(selected, key=lambda found: priority(found[0])))
-    urls = {url for _, url in top}
-    return urls.pop() if len(urls) == 1 else last or default

@@ -42,9 +42,10 @@ def _bounds(found: Findings) -> Iterator[EventNote]:
 def _template(found: Findings) -> Iterator[EventNote]:
     if found.pinned.adopted and found.pinned.template is not None:
         message = f"rolling out template {revision_name(found.pinned.template)}"
-        if found.grant is not None and not found.grant.surge:
-            message += ", replacing pods without a surge: there is no device to spare"
         yield EventNote(EventType.NORMAL, "TemplateAdopted", message)
+    if found.rollout.gave_up and found.rollout.why:
+        message = f"this rollout replaces pods without a surge: {found.rollout.why}"
+        yield EventNote(EventType.NORMAL, "ReplacingWithoutSurge", message)
 
 
 def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:

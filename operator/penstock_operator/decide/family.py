@@ -13,9 +13,11 @@ from penstock_operator.decide.children.access import service_account
 from penstock_operator.decide.children.deployment import deployment
 from penstock_operator.decide.children.disruption_budget import disruption_budget
 from penstock_operator.decide.children.metadata import Manifest, child_name, service_name
+from penstock_operator.decide.children.network_policy import network_policy
 from penstock_operator.decide.children.revision import number_of
 from penstock_operator.decide.children.service import service
 from penstock_operator.decide.children.settings import settings
+from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.fields import Fields, plausible
 from penstock_operator.decide.findings import Findings
 from penstock_operator.decide.plan import ChildWrite, Write
@@ -28,13 +30,14 @@ REVISIONS_KEPT = 5
 
 def child_names(pool: PoolObject) -> tuple[tuple[str, str], ...]:
     """Return (kind, name) of every child whose name is fixed."""
-    others = ("Deployment", "ConfigMap", "PodDisruptionBudget", "ServiceAccount")
+    others = ("Deployment", "ConfigMap", "PodDisruptionBudget", "ServiceAccount", "NetworkPolicy")
     return (("Service", service_name(pool)), *((kind, child_name(pool)) for kind in others))
 
 
-def conflicts(view: PoolView) -> tuple[ChildObject, ...]:
-    """Return the objects under the children's names that this pool does not control."""
-    held = (view.children.get(key) for key in child_names(view.pool))
+def conflicts(view: PoolView, peers: PoolPeers | None = None) -> tuple[ChildObject, ...]:
+    """Return the objects under the names of the wanted children that this pool does not control."""
+    wanted = (one for one in child_names(view.pool) if one[0] != "NetworkPolicy" or peers)
+    held = (view.children.get(key) for key in wanted)
     return tuple(one for one in held if one is not None and foreign(one, view.pool))
 
 
@@ -68,7 +71,7 @@ def family_writes(found: Findings, control_keys: Mapping[str, str]) -> tuple[Chi
     ]
     if found.conflicts:
         writes = [one for one in writes if one.write is not Write.CREATE or _history(one, found)]
-    return (*writes, *_outlived(found))
+    return (*writes, *_outlived(found), *_unwanted(found))
 
 
 def _wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
@@ -80,8 +83,9 @@ def _wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manife
     if pinned.template is not None and pinned.revision is not None:
         yield pinned.revision
         if pinned.may_start_pods or found.deployment is not None:
-            surge = found.grant is None or found.grant.surge
-            yield deployment(pool, pinned.template, pinned.inputs, found.count, surge=surge)
+            yield deployment(pool, pinned.template, pinned.inputs, found.count, found.rollout)
+    if found.peers is not None:
+        yield network_policy(pool, found.peers)
     yield service(pool)
     yield disruption_budget(pool)
 
@@ -96,6 +100,14 @@ def _held(view: PoolView, manifest: Manifest) -> ChildObject | None:
 def _history(write: ChildWrite, found: Findings) -> bool:
     """Tell whether a creation only records the template of a Deployment that is there."""
     return write.kind == "ControllerRevision" and found.deployment is not None
+
+
+def _unwanted(found: Findings) -> Iterator[ChildWrite]:
+    """Yield the deletion of the NetworkPolicy, where pools are to have none any more."""
+    pool = found.view.pool
+    held = found.view.children.get(("NetworkPolicy", child_name(pool)))
+    if found.peers is None and held is not None and not held.deleting and not foreign(held, pool):
+        yield delete(held)
 
 
 def _outlived(found: Findings) -> Iterator[ChildWrite]:

@@ -7,10 +7,12 @@ from penstock_api.status import BoundedField, CandidateDecision
 from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.deployment import ReplicaCount
 from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.rollout import Rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.templates import Pinned
-from penstock_operator.observed import ChildObject, PodObject, PoolView
+from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolView, SchemaSkew
 
 BUDGETED_FIELD = "status.desiredReplicas"
 """What a budget lowers: not a field of the spec, but the count that comes of it."""
@@ -30,6 +32,10 @@ class Findings:
     """Objects that this pool does not control under its children's names."""
     limits: LimitsUpdate | None
     policies_readable: bool
+    rollout: Rollout
+    """How the pods come to the pinned template."""
+    pool_schema: SchemaSkew = AS_BUILT
+    """How the served CRD of pools differs from this operator's."""
     claim: Claim | None = None
     """What the pool asks of a resource that a policy's budget divides."""
     grant: Grant | None = None
@@ -40,6 +46,8 @@ class Findings:
     """Why the settings that are asked for are not in force; empty while they are."""
     on_trial: bool = False
     """Whether it is being measured what they do."""
+    peers: PoolPeers | None = None
+    """Who may reach the pods, where the administrator says so."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
 

@@ -93,7 +93,7 @@ def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[Push, ...]:
     """Return a push for every running pod that does not obey `update`, ready or still loading."""
     return tuple(
-        Push(pod.uid, pod.ip, update)
+        Push(pod.uid, pod.ip, update, pod.tls_name)
         for pod in view.pods
         if pod.ip is not None and reachable(pod) and not acknowledged(view, pod, update)
     )

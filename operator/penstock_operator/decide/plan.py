@@ -40,6 +40,8 @@ class Push:
     pod_uid: str
     ip: str
     update: LimitsUpdate
+    tls_name: str | None = None
+    """As `PodObject.tls_name`."""
 
 
 class EventType(StrEnum):

@@ -26,6 +26,7 @@ from penstock_operator.decide.findings import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.policies import policy_plans
+from penstock_operator.decide.rollout import rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.schedules import openings
 from penstock_operator.decide.state import PoolMemory
@@ -115,11 +116,12 @@ def find(
     view, memory, spec = one.view, one.memory, one.effective
     scaling, outcome = conclude(one.proposal, allowance(grant), now)
     shadow, tried = _shadow(one, outcome.replicas, now)
-    taken, deployed = conflicts(view), own_deployment(view)
+    taken, deployed = conflicts(view, one.peers), own_deployment(view)
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
     wanted = wanted_limits(spec, outcome.cap)
-    limits = publish(wanted, one.published, view, observed.lease_transitions) if begun else None
+    transitions = observed.lease_transitions.get(view.pool.namespace, 0)
+    limits = publish(wanted, one.published, view, transitions) if begun else None
     found = Findings(
         view=view,
         effective=spec,
@@ -129,11 +131,14 @@ def find(
         conflicts=taken,
         limits=limits,
         policies_readable=observed.policies_readable,
+        pool_schema=observed.pool_schema,
+        rollout=rollout(view, deployed, one.pinned, grant, now),
         claim=one.claim,
         grant=grant,
         candidate=tried,
         set_aside=one.ruling.told,
         on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
+        peers=one.peers,
         contested=fight.backs_off,
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)

@@ -86,7 +86,8 @@ def writes(
         found.count,
         found.limits,
         found.effective.policy_defaults,
-        found.grant is None or found.grant.surge,
+        (found.rollout.way, found.rollout.gave_up),
+        found.peers,
         control_keys,
     )
     return recalled(held, key, lambda: family_writes(found, control_keys))

@@ -26,18 +26,26 @@ def refusals(
 def _refused(
     template: Manifest, pool: PoolObject, policy: str, bounds: TemplateBounds
 ) -> Iterable[str]:
-    spec = template["spec"]
-    for container in spec["containers"]:
-        reference = full_reference(container["image"])
-        allowed = bounds.allowed_images
+    spec, allowed = template["spec"], bounds.allowed_images
+    for field, image in _images(spec):
+        reference = full_reference(image)
         if allowed is not None and not reference.startswith(tuple(allowed)):
-            yield _sentence("runtime.image", reference, policy, allowed, "begins with none of")
+            yield _sentence(field, reference, policy, allowed, "begins with none of")
     account, accounts = spec["serviceAccountName"], bounds.service_account_names
     if accounts is not None and account not in {*accounts, child_name(pool)}:
         yield _sentence("template.serviceAccountName", account, policy, accounts, "is not among")
     priority, priorities = spec.get("priorityClassName"), bounds.priority_class_names
     if priority and priorities is not None and priority not in priorities:
         yield _sentence("template.priorityClassName", priority, policy, priorities, "is not among")
+
+
+def _images(spec: Manifest) -> Iterable[tuple[str, str]]:
+    """Yield every image that a pod pulls, with the field that names it."""
+    for container in spec["containers"]:
+        yield "runtime.image", container["image"]
+    for volume in spec.get("volumes") or ():
+        if "image" in volume:
+            yield "model.source.image.reference", volume["image"]["reference"]
 
 
 def _sentence(field: str, value: str, policy: str, allowed: Sequence[str], how: str) -> str:

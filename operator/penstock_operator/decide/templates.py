@@ -2,6 +2,7 @@
 
 - inputs as before: the stored template, whatever this operator would render today
 - inputs changed (a template edit, or `penstock.dev/restartedAt`): today's rendering is adopted
+- inputs changed back: the template that is still stored for them, so that undoing an edit undoes all of it
 - outside the bounds: nothing is rolled, running pods stay
 - revision deleted: taken back from the Deployment, which still carries it
 
@@ -50,7 +51,7 @@ class Pinned:
 
 def template_inputs(pool: PoolObject) -> str:
     """Return the hash of everything a template is a function of, the default image apart."""
-    fields = {"model", "runtime", "accelerator", "drain", "template"}
+    fields = {"model", "runtime", "accelerator", "drain", "template", "tls", "api_keys"}
     spec = pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT, "")
     return digest([{key: value for key, value in spec.items() if value}, restarted])
@@ -66,16 +67,26 @@ def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) 
         refused = refusals(held.template or {}, pool, policies)
         newer = revision_name(held.template or {}) != revision_name(rendered)
         return replace(held, newer_available=newer, refusals=refused, may_start_pods=not refused)
-    refused = refusals(rendered, pool, policies)
+    chosen = (_stored(view, inputs) if held is not None else None) or rendered
+    refused = refusals(chosen, pool, policies)
     if not refused:
-        number = _number(view, rendered)
-        kept_in = revision(pool, rendered, inputs, number)
-        moved = held is not None and revision_name(held.template or {}) != revision_name(rendered)
-        return Pinned(rendered, inputs, kept_in, adopted=moved)
+        kept_in = revision(pool, chosen, inputs, _number(view, chosen))
+        moved = held is not None and revision_name(held.template or {}) != revision_name(chosen)
+        newer = revision_name(chosen) != revision_name(rendered)
+        return Pinned(chosen, inputs, kept_in, adopted=moved, newer_available=newer)
     if held is None:
         return Pinned(None, inputs, None, refusals=refused, may_start_pods=False)
     allowed = not refusals(held.template or {}, pool, policies)
     return replace(held, refusals=refused, may_start_pods=allowed)
+
+
+def _stored(view: PoolView, inputs: str) -> Manifest | None:
+    """Return the template that was once rendered from these inputs, if it is still kept somewhere."""
+    kept = [one for one in view.revisions if not one.deleting and inputs_of(one) == inputs]
+    if kept:
+        return template_of(max(kept, key=number_of))
+    deployed, running = view.children.get(("Deployment", child_name(view.pool))), _running(view)
+    return running if deployed is not None and inputs_of(deployed) == inputs else None
 
 
 def _latest(view: PoolView) -> ChildObject | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from penstock_operator.cluster import Cluster
 from penstock_operator.errors import NotFound
-from penstock_operator.kinds import Kind
+from penstock_operator.kinds import NAMED_CHILDREN, Kind
 from penstock_operator.memory import ChildKey
 from penstock_operator.observe import convert
 from penstock_operator.observe.objects import ObjectStore
@@ -33,6 +33,8 @@ class Confirmations:
 
     cluster: Cluster
     store: ObjectStore
+    named: tuple[Kind, ...] = NAMED_CHILDREN
+    """The kinds of children that every pool is to have."""
     _found: dict[str, dict[ChildKey, _Found]] = field(default_factory=dict)
 
     async def confirm(self, pool: PoolObject, now: float) -> dict[ChildKey, ChildObject]:
@@ -43,7 +45,7 @@ class Confirmations:
         """
         missing = [
             (kind, name)
-            for kind, name in child_keys(pool)
+            for kind, name in child_keys(pool, self.named)
             if self.store.by_name(kind, pool.namespace, name) is None
         ]
         known = self._found.get(pool.uid, {})

@@ -136,9 +136,17 @@ def pod_record(raw: Json) -> PodRecord:
         restarts=sum(one.get("restartCount", 0) for one in containers),
         image=next((one["imageID"] for one in containers if one.get("imageID")), None),
         scheduled_since=_since(scheduled, "True"),
+        tls_name=_tls_name(meta),
     )
     finished = status.get("phase") in ("Succeeded", "Failed")
     return PodRecord(meta["namespace"], controller_uid(meta), finished, pod)
+
+
+def _tls_name(meta: Json) -> str | None:
+    """Return the name of the pod's Service, where the pod's own template says that it speaks TLS."""
+    if (meta.get("annotations") or {}).get(names.ANNOTATION_SCHEME) != "https":
+        return None
+    return f"{(meta.get('labels') or {}).get(names.LABEL_POOL)}.{meta['namespace']}.svc"
 
 
 def controller_uid(meta: Json) -> str | None:

@@ -56,6 +56,15 @@ WANTED = (
 """What every sample is made from: the rest is for people, and for `DURATIONS`."""
 DURATIONS = _REQUEST_BUCKET
 """What requests on time are counted from: as many series again, so it is asked for by itself."""
+HISTORY = (
+    names.METRIC_REQUESTS_WAITING,
+    names.METRIC_REQUESTS_RUNNING,
+    names.METRIC_REQUESTS_RECEIVED,
+    names.METRIC_ROWS_RECEIVED,
+    names.METRIC_POD_INFO,
+    *_SUMS.values(),
+)
+"""What a law's memory is rebuilt from: demand and curves."""
 _LINES = (*WANTED, DURATIONS)
 
 

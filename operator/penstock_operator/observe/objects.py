@@ -63,6 +63,8 @@ class ObjectStore:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     created_plainly: set[str] = field(default_factory=set)
     """Children whose fields we own by a plain create, not by apply: `act/apply.py` hands them over."""
+    partial: set[str] = field(default_factory=set)
+    """Namespaces that could not be read, and of which not everything has been seen again."""
     _seen: dict[str, dict[str, _Seen]] = field(default_factory=dict)
     _gone: dict[str, int] = field(default_factory=dict)
     _uid_by_name: dict[Name, str] = field(default_factory=dict)
@@ -114,9 +116,10 @@ class ObjectStore:
                 self._uids_by_pool.pop(pool, None)
         return self._touched(kind, seen.name, seen.pools)
 
-    def known(self, kind: Kind) -> Mapping[str, int]:
-        """Return the resourceVersions of all objects of a kind, by UID."""
-        return {uid: one.version for uid, one in self._seen.get(kind.kind, {}).items()}
+    def known(self, kind: Kind, namespace: str | None = None) -> Mapping[str, int]:
+        """Return the resourceVersions of all objects of a kind (in one namespace, or all), by UID."""
+        seen = self._seen.get(kind.kind, {})
+        return {uid: one.version for uid, one in seen.items() if namespace in (None, one.name[1])}
 
     def by_name(self, kind: Kind, namespace: str, name: str) -> ChildObject | None:
         """Return the child under a name, if one was seen."""

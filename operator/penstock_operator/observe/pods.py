@@ -56,10 +56,9 @@ async def _read(
     """Return a sample dated by the event loop's clock, or why there is none."""
     try:
         async with gate:
-            status, body = await call(
-                session,
-                Call("GET", pod_url(ip, CLUSTER_PORT, PATH_METRICS), LIMIT_BYTES, HEADERS),
-            )
+            url = pod_url(ip, CLUSTER_PORT, PATH_METRICS, pod.tls_name)
+            what = Call("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
+            status, body = await call(session, what)
         if status != 200:
             return f"{PATH_METRICS} answered {status}"
         readings = parse(body.decode())

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -16,7 +16,17 @@ from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
-from penstock_operator.observe.exposition import DURATIONS, WANTED, Reading, pod_sample, told_uid
+from penstock_operator.observe.access import Access
+from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.dcgm import Devices
+from penstock_operator.observe.exposition import (
+    DURATIONS,
+    HISTORY,
+    WANTED,
+    Reading,
+    pod_sample,
+    told_uid,
+)
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -30,6 +40,13 @@ GRACE_SECONDS = 30.0
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
 QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
+PAST_SECONDS = 180.0
+"""Four times what the forecast's level remembers."""
+LEAST_PAST_SECONDS = 60.0
+"""Less teaches nothing that the next ticks would not."""
+PAST_BYTES = 8e6
+"""Of JSON: what can be sorted, and lived through, before a liveness probe asks in vain."""
+BYTES_PER_SAMPLE, BYTES_PER_SERIES, SCRAPE_SECONDS = 30, 250, 5.0
 
 Scrapes = dict[float, list[Reading]]
 """Time of the scrape -> its readings: one scrape gives all its series one time."""
@@ -39,11 +56,12 @@ Targets = dict[tuple[str, str], dict[str, Scrapes]]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Everything that one server knows of all pools' pods, by one round of two questions."""
+    """Everything that one server knows of all pools' pods, by one round of questions."""
 
     asked: float
     """The server's own clock."""
     targets: Targets
+    devices: Devices = field(default_factory=Devices)
 
     def signals(self, namespace: str, pods: Iterable[PodObject]) -> PoolSignals:
         """Return the signals of one pool's verified pods.
@@ -54,22 +72,48 @@ class Round:
         samples = tuple(
             sample
             for ip, pod in reachable(pods)
-            for sample in _samples(self.targets.get((namespace, _instance(ip)), {}), pod)
+            for sample in self.devices.told(
+                namespace,
+                pod.name,
+                _samples(self.targets.get((namespace, _instance(ip)), {}), pod),
+            )
         )
         return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked)
 
 
-async def ask(session: aiohttp.ClientSession, url: str) -> Round:
+async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
     """Return a round of one server. Raises `CallFailed`.
 
-    How long requests took is a question by itself: its buckets are half of all there is to tell.
+    What the devices say is asked where they are; it is empty where no exporter is scraped. How long requests took is a question by itself: its buckets are half of all there is to tell.
     """
-    asked = _scalar(await _query(session, url, {"query": "time()"}))
+    told = await _ask(session, access, (QUERY, QUERY_DURATIONS))
+    devices = await _query(session, access, {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"})
+    await asyncio.to_thread(told.devices.add, _result(devices))
+    return told
+
+
+async def _ask(session: aiohttp.ClientSession, access: Access, queries: Iterable[str]) -> Round:
+    asked = _scalar(await _query(session, access, {"query": "time()"}))
     targets: Targets = {}
-    for query in (QUERY, QUERY_DURATIONS):
-        answer = await _query(session, url, {"query": query, "time": f"{asked:.3f}"})
+    for query in queries:
+        answer = await _query(session, access, {"query": query, "time": f"{asked:.3f}"})
         await asyncio.to_thread(_sort, answer, targets)
     return Round(asked, targets)
+
+
+def past_seconds(pods: int) -> float:
+    """Return how much of the past may be asked for of so many pods, in seconds; 0: none of it."""
+    series = len(HISTORY) * max(pods, 1)
+    room = PAST_BYTES / series - BYTES_PER_SERIES
+    seconds = min(room / BYTES_PER_SAMPLE * SCRAPE_SECONDS, PAST_SECONDS)
+    return seconds if seconds >= LEAST_PAST_SECONDS else 0.0
+
+
+async def ask_past(session: aiohttp.ClientSession, access: Access, seconds: float) -> Round:
+    """Return what one server has of the last `seconds`. Raises `CallFailed`."""
+    return await _ask(
+        session, access, ('{__name__=~"' + "|".join(HISTORY) + '"}' + f"[{seconds:.0f}s]",)
+    )
 
 
 async def read_prometheus(
@@ -81,7 +125,7 @@ async def read_prometheus(
 
     Raises `CallFailed`.
     """
-    found = await ask(session, url)
+    found = await ask(session, Access(url))
     return {uid: found.signals(*asked) for uid, asked in pods_by_pool.items()}
 
 
@@ -104,11 +148,16 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
     return [pod for pod in pods if pod.ready and not pod.terminating and not known(pod)]
 
 
-async def _query(session: aiohttp.ClientSession, url: str, form: Mapping[str, str]) -> Any:
+async def _query(session: aiohttp.ClientSession, access: Access, form: Mapping[str, str]) -> Any:
     """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
-    where = _endpoint(url)
+    where = _endpoint(access.url)
+    question = Call("POST", where, LIMIT_BYTES, access.headers, data=form, tls=access.tls)
     try:
-        status, body = await call(session, Call("POST", where, LIMIT_BYTES, data=form))
+        status, body = await call(session, question)
+        if status in (401, 403):
+            raise CallFailed(
+                f"answered {status}: check the credentials that its policy or the chart names"
+            )
         if status != 200:
             raise CallFailed(f"answered {status}{_said(body)}")
         answer = await asyncio.to_thread(json.loads, body)
@@ -150,10 +199,14 @@ def _scalar(data: Any) -> float:
     return asked
 
 
+def _result(data: Any) -> list[Any]:
+    result = data.get("result") if isinstance(data, dict) else None
+    return result if isinstance(result, list) else []
+
+
 def _sort(data: Any, found: Targets) -> None:
     """Add an answer's readings to those of their targets; malformed series are left out."""
-    result = data.get("result") if isinstance(data, dict) else None
-    for series in result if isinstance(result, list) else ():
+    for series in _result(data):
         try:
             labels, values = series["metric"], series["values"]
             name = labels["__name__"]

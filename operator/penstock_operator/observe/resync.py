@@ -1,4 +1,4 @@
-"""Is the store complete, and free of ghosts? Compared with metadata-only lists of every watched kind.
+"""Is the store complete, and free of ghosts? Compared with metadata-only lists of every kind, place by place.
 
 `kopf` neither says when its first listing is over nor what vanished while a watch was down. The list answers
 both: objects that it lacks are gone; objects that the store lacks are still to come (DESIGN, section 5).
@@ -9,16 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock_operator.cluster import Cluster
-from penstock_operator.kinds import WATCHED, Kind
+from penstock_operator.errors import NotFound, Rejected
+from penstock_operator.kinds import NAMESPACE, Kind
 from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.scope import CLUSTER, Place, Scope
 
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 120.0
+NAMESPACE_SECONDS = 15.0
+"""How often a namespace is read that may not be watched: its labels select policies, and it may be going."""
 AFTER_RELIST_SECONDS = 2.0
 """A re-list arrives as many events: wait for the burst to be over."""
 
 Wake = Callable[[frozenset[str] | None], None]
+Watched = tuple[Place, Kind]
 
 
 @dataclass(slots=True)
@@ -28,20 +33,29 @@ class Resync:
     cluster: Cluster
     store: ObjectStore
     wake: Wake
-    _due: dict[str, float] = field(default_factory=dict)
-    _complete: set[str] = field(default_factory=set)
+    scope: Scope = CLUSTER
+    _due: dict[Watched, float] = field(default_factory=dict)
+    _complete: set[Watched] = field(default_factory=set)
+    _lost: set[Place] = field(default_factory=set)
 
     @property
     def complete(self) -> bool:
-        """Whether the store has held all there was, of every kind, at least once."""
-        return len(self._complete) == len(WATCHED)
+        """Whether the store has held all there was, of every kind, at least once; lost places aside."""
+        return all(self._holds(place) for place in self.scope.places if place not in self._lost)
 
-    def relisted(self, kind: Kind, now: float) -> None:
+    def relisted(self, watched: Watched, now: float) -> None:
         """Note that a watch began anew: what vanished meanwhile was not said."""
-        if kind.kind in self._complete:
-            self._due[kind.kind] = min(
-                self._due.get(kind.kind, now + EVERY_SECONDS), now + AFTER_RELIST_SECONDS
+        if watched in self._complete:
+            self._due[watched] = min(
+                self._due.get(watched, now + EVERY_SECONDS), now + AFTER_RELIST_SECONDS
             )
+
+    def lose(self, place: Place) -> None:
+        """Note that a namespace cannot be read any more, or not yet: nothing is done there until all was seen again."""
+        self._lost.add(place)
+        if place.namespace is not None:
+            self.store.partial.add(place.namespace)
+        self._complete -= {(place, kind) for kind in place.kinds}
 
     async def round(self, now: float) -> None:
         """Compare every kind that is due, or not complete yet, with the API server.
@@ -49,23 +63,53 @@ class Resync:
         Raises:
             ClusterError: the API server would not list.
         """
-        for kind in WATCHED:
-            if kind.kind not in self._complete or now >= self._due.get(kind.kind, 0.0):
-                await self._compare(kind)
-                self._due[kind.kind] = now + EVERY_SECONDS
+        for place in self.scope.places:
+            try:
+                await self._place(place, now)
+            except (NotFound, Rejected) as error:
+                if not self.scope.may_lose(place):
+                    raise
+                if place not in self._lost:
+                    log.warning("%s cannot be read: %s", place, error)
+                self.lose(place)
+                self._due |= {(place, kind): now + NAMESPACE_SECONDS for kind in place.kinds}
+            else:
+                if place in self._lost and self._holds(place):
+                    log.info("%s can be read", place)
+                    self._lost.discard(place)
+                    self.store.partial.discard(place.namespace or "")
+                    self.wake(None)
 
-    async def _compare(self, kind: Kind) -> None:
-        before = self.store.known(kind)
+    async def _place(self, place: Place, now: float) -> None:
+        if self.scope.may_lose(place) and now >= self._due.get((place, NAMESPACE), 0.0):
+            self._due[place, NAMESPACE] = now + NAMESPACE_SECONDS
+            path = NAMESPACE.path(None, place.namespace)
+            self.wake(self.store.see(NAMESPACE, await self.cluster.get(path)))
+        for kind in place.kinds:
+            watched = (place, kind)
+            due = now >= self._due.get(watched, 0.0)
+            if due or (watched not in self._complete and place not in self._lost):
+                await self._compare(watched)
+                self._due[watched] = now + (
+                    EVERY_SECONDS if watched in self._complete else NAMESPACE_SECONDS
+                )
+
+    async def _compare(self, watched: Watched) -> None:
+        place, kind = watched
+        before = self.store.known(kind, place.namespace)
         listed = {
             meta["uid"]: int(meta["resourceVersion"])
-            async for meta in self.cluster.list_metadata(kind)
+            async for meta in self.cluster.list_metadata(kind, place.namespace)
         }
         for uid in before.keys() - listed.keys():
             # Seen before the list began and not in it: gone, or its label is.
             log.info("%s %s was gone unseen", kind.kind, uid)
             self.wake(self.store.forget(kind, uid, before[uid]))
-        missing = listed.keys() - self.store.known(kind).keys()
+        missing = listed.keys() - self.store.known(kind, place.namespace).keys()
         if not missing:
-            self._complete.add(kind.kind)
-        elif kind.kind in self._complete:
+            self._complete.add(watched)
+        elif watched in self._complete:
             log.warning("%d objects of %s have not been seen yet", len(missing), kind.kind)
+
+    def _holds(self, place: Place) -> bool:
+        return all((place, kind) in self._complete for kind in place.kinds)

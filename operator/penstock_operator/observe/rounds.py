@@ -1,42 +1,78 @@
 """One round of questions a Prometheus a tick, however many pools there are and in however many passes they come.
 
 Pools fall due on a common grid and are visited in batches; whoever asks a server within the tick gets what the
-first one asked for, a failure too. Single-flight: a round under way is waited for, not doubled.
+first one asked for, a failure too. Single-flight: a round under way is waited for, not doubled. So it is with the one
+round about the past that a new leader asks of each server.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
 from penstock_operator import metrics
-from penstock_operator.observe.prometheus import Round, ask
+from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe.access import Access, plain
+from penstock_operator.observe.prometheus import Round, ask, ask_past
 
 SHARED_SECONDS = 4.0
 """Under one tick, so that no tick is served by the round of the one before."""
+PAST_SHARED_SECONDS = 60.0
+"""All pools are met in this time after a start; a pool met later has no past worth another question."""
+
+Asked = dict[MetricsServer, tuple[float, asyncio.Task[Round]]]
 
 
 @dataclass(slots=True)
 class Rounds:
-    """The last round of each server, by its URL. Times are the event loop's."""
+    """The last round of each server. Times are the event loop's."""
 
-    _last: dict[str, tuple[float, asyncio.Task[Round]]] = field(default_factory=dict)
+    access: Callable[[MetricsServer], Awaitable[Access]] = plain
+    """How a server is asked. Raises `CallFailed`."""
+    _last: Asked = field(default_factory=dict)
+    _past: Asked = field(default_factory=dict)
 
-    async def ask(self, session: aiohttp.ClientSession, url: str) -> Round:
+    async def ask(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
         """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
-        now = asyncio.get_running_loop().time()
-        self._last = {
-            known: one
-            for known, one in self._last.items()
-            if now - one[0] < SHARED_SECONDS or not one[1].done()
-        }
-        if url not in self._last:
-            metrics.PROMETHEUS_ROUNDS.labels(url).inc()
-            task = asyncio.create_task(ask(session, url), name="round")
-            task.add_done_callback(_heard)
-            self._last[url] = (now, task)
-        # shielded: who is cancelled must not take the round from the others
-        return await asyncio.shield(self._last[url][1])
+        _expire(self._last, SHARED_SECONDS)
+        _expire(self._past, PAST_SHARED_SECONDS)
+
+        async def asked() -> Round:
+            return await ask(session, await self.access(server))
+
+        return await _shared(self._last, server, asked)
+
+    async def ask_past(
+        self, session: aiohttp.ClientSession, server: MetricsServer, seconds: float
+    ) -> Round:
+        """Return what a server has of the last `seconds`, asked once for all pools. Raises `CallFailed`."""
+
+        async def asked() -> Round:
+            return await ask_past(session, await self.access(server), seconds)
+
+        return await _shared(self._past, server, asked)
+
+
+def _expire(held: Asked, seconds: float) -> None:
+    """Drop rounds that have served: the answer about a large fleet is large."""
+    now = asyncio.get_running_loop().time()
+    for server, (at, task) in tuple(held.items()):
+        if now - at >= seconds and task.done():
+            del held[server]
+
+
+async def _shared(
+    held: Asked, server: MetricsServer, make: Callable[[], Coroutine[Any, Any, Round]]
+) -> Round:
+    if server not in held:
+        metrics.PROMETHEUS_ROUNDS.labels(server.url).inc()
+        task = asyncio.create_task(make(), name="round")
+        task.add_done_callback(_heard)
+        held[server] = (asyncio.get_running_loop().time(), task)
+    # shielded: who is cancelled must not take the round from the others
+    return await asyncio.shield(held[server][1])
 
 
 def _heard(task: asyncio.Task[Round]) -> None:

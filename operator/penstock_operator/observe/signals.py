@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import aiohttp
 
 from penstock_operator.calls import CallFailed
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe.pods import read_pods
-from penstock_operator.observe.prometheus import missing
+from penstock_operator.observe.prometheus import Round, missing
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observed import PodObject, PoolSignals
 
@@ -23,43 +24,48 @@ class PoolPods:
     uid: str
     namespace: str
     pods: tuple[PodObject, ...]
-    prometheus_url: str | None
+    server: MetricsServer | None
     """None: no Prometheus is configured for it; the pods are read."""
 
 
 async def observe_signals(
-    session: aiohttp.ClientSession, pools: Iterable[PoolPods], now: float, rounds: Rounds
+    session: aiohttp.ClientSession,
+    pools: Iterable[PoolPods],
+    now: float,
+    rounds: Rounds,
+    pods: aiohttp.ClientSession | None = None,
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; never raises for a pod's or a server's sake.
 
-    `session` is a `calls.new_session()`, `now` Unix seconds. One PromQL round a server and tick
-    serves all its pools (`rounds`). A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
+    `session` is a `calls.new_session()`, `pods` another that trusts the pods' authority (None: the same one);
+    `now` Unix seconds. One PromQL round a server and tick serves all its pools (`rounds`). A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
     """
-    by_server: dict[str | None, list[PoolPods]] = defaultdict(list)
+    direct = pods or session
+    by_server: dict[MetricsServer | None, list[PoolPods]] = defaultdict(list)
     for pool in pools:
-        by_server[pool.prometheus_url].append(pool)
+        by_server[pool.server].append(pool)
     answers = await asyncio.gather(
         *(
-            _read_directly(session, dict.fromkeys(each, NOT_CONFIGURED), now)
-            if url is None
-            else _read_server(session, url, each, now, rounds)
-            for url, each in by_server.items()
+            _read_directly(direct, dict.fromkeys(each, NOT_CONFIGURED), now)
+            if server is None
+            else _read_server(rounds.ask(session, server), each, now, direct)
+            for server, each in by_server.items()
         )
     )
     return {uid: signals for one in answers for uid, signals in one.items()}
 
 
 async def _read_server(
-    session: aiohttp.ClientSession, url: str, pools: Sequence[PoolPods], now: float, rounds: Rounds
+    asked: Awaitable[Round], pools: Sequence[PoolPods], now: float, direct: aiohttp.ClientSession
 ) -> Mapping[str, PoolSignals]:
     try:
-        told = await rounds.ask(session, url)
+        told = await asked
         found = {pool.uid: told.signals(pool.namespace, pool.pods) for pool in pools}
     except CallFailed as error:
-        return await _read_directly(session, {pool: str(error) for pool in pools}, now)
+        return await _read_directly(direct, {pool: str(error) for pool in pools}, now)
     unseen = {pool: missing(found[pool.uid], pool.pods, now) for pool in pools}
     poor = {pool: _poor(pods) for pool, pods in unseen.items() if pods}
-    return {**found, **await _read_directly(session, poor, now)}
+    return {**found, **await _read_directly(direct, poor, now)}
 
 
 async def _read_directly(

@@ -1,6 +1,6 @@
 """The store -> what decisions read about one pool, with ownership followed by UIDs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock_api import names
@@ -29,6 +29,7 @@ class Heard:
     signals: PoolSignals
     acknowledgements: Mapping[str, Acknowledgement]
     rejections: tuple[Rejection, ...] = ()
+    past: PoolSignals | None = None
 
 
 def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
@@ -44,6 +45,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
         signals=heard.signals,
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
+        past=heard.past,
         kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
 
@@ -66,6 +68,10 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
         child = store.by_name(kind, pool.namespace, name)
         if child is not None:
             found[kind.kind, name] = child
+    # left over from a time when pools had one, it is still to be taken away
+    policy = store.by_name(kinds.NETWORK_POLICY, pool.namespace, pool.name + names.CHILD_SUFFIX)
+    if policy is not None:
+        found[kinds.NETWORK_POLICY.kind, policy.name] = policy
     # its absence need not be confirmed: a pool without a memory learns anew
     memory = store.by_name(kinds.CONFIG_MAP, pool.namespace, pool.name + names.MEMORY_SUFFIX)
     if memory is not None:
@@ -73,9 +79,11 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
     return found
 
 
-def child_keys(pool: PoolObject) -> tuple[tuple[Kind, str], ...]:
-    """Return the kinds and names of the children that a pool may have."""
-    return tuple((kind, child_name(kind, pool.name)) for kind in kinds.NAMED_CHILDREN)
+def child_keys(
+    pool: PoolObject, named: tuple[Kind, ...] = kinds.NAMED_CHILDREN
+) -> tuple[tuple[Kind, str], ...]:
+    """Return the kinds and names of the children that a pool has of these kinds."""
+    return tuple((kind, child_name(kind, pool.name)) for kind in named)
 
 
 def owned_pods(store: ObjectStore, pool_uid: str) -> Iterator[PodObject]:
@@ -104,12 +112,12 @@ def is_going(store: ObjectStore, pool: PoolObject) -> bool:
     return pool.deleting or (record is not None and record.deleting)
 
 
-def all_pools(store: ObjectStore) -> tuple[PoolLabels, ...]:
-    """Return what selectors read of every pool that is not being deleted."""
+def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabels, ...]:
+    """Return what selectors read of every pool in some namespaces that is not being deleted."""
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
         for pool in store.pools.values()
-        if not is_going(store, pool)
+        if pool.namespace in namespaces and not is_going(store, pool)
     )
 
 

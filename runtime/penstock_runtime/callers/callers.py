@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
+from msgspec.structs import replace as replace_fields
+
 from penstock_runtime.callers.keys import ApiKey, KeyRing
 from penstock_runtime.callers.rate import Bucket
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
+from penstock_runtime.request import Request
 
 HEADER_TENANT: Final = "X-Penstock-Tenant"
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
@@ -33,6 +36,12 @@ class Caller:
         if not wanted:
             return self.best_priority if self.best_priority > 1 else 0
         return max(wanted, self.best_priority)
+
+    def grant(self, request: Request) -> Request:
+        """Return `request` with the class that is granted to it, as its tenant's."""
+        return replace_fields(
+            request, priority=self.granted_priority(request.priority), tenant=self.tenant
+        )
 
 
 ANYBODY: Final = Caller()

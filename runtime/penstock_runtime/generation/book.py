@@ -10,6 +10,7 @@ from penstock_runtime.generation.messages import (
     FinishReason,
     Generate,
     Generated,
+    PromptScored,
     TokensEmitted,
     Usage,
 )
@@ -76,6 +77,10 @@ class Book:
         self._events.append(
             TokensEmitted(sequence.request_id, sequence.choice, (sampled.token,), logprobs)
         )
+
+    def tell_scores(self, sequence: Sequence) -> None:
+        """Note the prompt's log-probabilities for the client."""
+        self._events.append(PromptScored(sequence.request_id, tuple(sequence.scores)))
 
     def finish(self, sequence: Sequence, now: float) -> None:
         """Note that a choice has all its tokens; with the last choice its request ends."""

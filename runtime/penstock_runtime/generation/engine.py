@@ -4,7 +4,9 @@ Knows no thread, no clock of its own, no socket and no tensor: messages, results
 `Stepped` values go out. Who runs is the scheduler's to say; what a token means is said here.
 """
 
-from typing import assert_never
+from typing import Any, assert_never
+
+from msgspec.structs import astuple
 
 from penstock_runtime.generation.book import Book
 from penstock_runtime.generation.curve import GenerationCurve
@@ -18,6 +20,7 @@ from penstock_runtime.generation.messages import (
     FinishReason,
     Generate,
     GenerationReport,
+    SchedulerReport,
     SetLimits,
     Stepped,
     StepReport,
@@ -165,6 +168,10 @@ class GenerationEngine:
             if index in result.failed:
                 self._fail(sequence, result.failed[index])
                 continue
+            sequence.run_seconds += result.seconds
+            scored = result.scored.get(index)
+            if scored is not None and sequence.score(row.start, scored):
+                self._book.tell_scores(sequence)
             token = result.sampled[index]
             if token is not None and self._accept(sequence, token):
                 ended.append(sequence)
@@ -195,10 +202,12 @@ class GenerationEngine:
         self.settle(StepResult(plan, [None for _ in rows], dict.fromkeys(rows, reason), 0.0), now)
 
     def _count(self, result: StepResult, idle_seconds: float) -> None:
-        plan = result.plan
-        prefill = sum(row.count for row in plan.rows if row.count > 1 or not row.samples)
-        decode = sum(1 for row in plan.rows if row.count == 1 and row.samples)
-        kv_tokens = sum(row.start + row.count for row in plan.rows)
+        plan, tokens, decode, kv_tokens = result.plan, 0, 0, 0
+        for row in plan.rows:
+            tokens += row.count
+            kv_tokens += row.start + row.count
+            decode += row.count == 1 and row.samples
+        prefill = tokens - decode
         self._busy_seconds += result.seconds
         self._step = StepReport(prefill, decode, kv_tokens, result.seconds, idle_seconds)
         if plan.rows and not (plan.swap_in or plan.swap_out or result.failed):
@@ -214,18 +223,21 @@ class GenerationEngine:
         if not events and step is None and state == self._told:
             return None
         self._told, self._step = state, None
-        return Stepped(events, step, self.report())
+        return Stepped(events, step, self._report(scheduled))
 
     def report(self) -> GenerationReport:
         """Return the engine as it stands."""
-        scheduled = self._scheduler.report()
-        return GenerationReport(
-            **{name: getattr(scheduled, name) for name in scheduled.__slots__},
-            generated_tokens=self._generated_tokens,
-            busy_seconds=self._busy_seconds,
-            curve=self._curve.sums(),
-            previous_curve=self._curve.previous(),
+        return self._report(self._scheduler.report())
+
+    def _report(self, scheduled: SchedulerReport) -> GenerationReport:
+        values: tuple[Any, ...] = (
+            *astuple(scheduled),
+            self._generated_tokens,
+            self._busy_seconds,
+            self._curve.sums(),
+            self._curve.previous(),
         )
+        return GenerationReport(*values)
 
     def fail_all(self, reason: str, retry_after_seconds: float) -> None:
         """End everything that is held: the engine is about to close."""

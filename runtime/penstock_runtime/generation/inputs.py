@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from penstock_runtime.generation.params import SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Struct, frozen=True):
     """How one row's token is chosen."""
 
     row: int

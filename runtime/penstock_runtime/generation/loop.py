@@ -16,6 +16,7 @@ from penstock_runtime.engine.loop import Pulse
 from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.messages import Stepped, ToGeneration
+from penstock_runtime.generation.outcomes import Known, Outcome
 from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
 from penstock_runtime.models.base import DeviceLost, describe
 
@@ -33,7 +34,7 @@ class Runner(Protocol):
     depth: int
     """How many plans may be handed over beyond the one that is waited for."""
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> "Future[StepResult]":
+    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
         """Run `plan` after all earlier ones; `inputs` is called in whatever thread that is."""
 
     def close(self) -> None:
@@ -45,8 +46,9 @@ class _Flight:
     """A plan under way."""
 
     plan: StepPlan
-    result: "Future[StepResult]"
-    inputs: "Future[SamplingInputs]"
+    result: Outcome[StepResult]
+    waits: "Future[SamplingInputs] | None"
+    """For its inputs, which the plan before it must be settled for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +120,19 @@ class Loop:
     def abandon(self) -> None:
         """Let go of a runner that waits for inputs that will not come."""
         for flight in self.flights:
-            flight.inputs.cancel()
+            if flight.waits is not None:
+                flight.waits.cancel()
 
     def _launch(self, plan: StepPlan) -> None:
         if not self.flights:
             self._pulse.begin(self._engine.predicted_seconds(plan))
-        inputs: Future[SamplingInputs] = Future()
-        if not self.flights or not self._engine.needs_settled(plan):
-            inputs.set_result(self._engine.sampling_inputs(plan))
-        self.flights.append(_Flight(plan, self._runner.submit(plan, inputs.result), inputs))
+        if self.flights and self._engine.needs_settled(plan):
+            waits: Future[SamplingInputs] = Future()
+            flight = _Flight(plan, self._runner.submit(plan, waits.result), waits)
+        else:
+            inputs = Known(self._engine.sampling_inputs(plan))
+            flight = _Flight(plan, self._runner.submit(plan, inputs.result), None)
+        self.flights.append(flight)
 
     def _settle(self) -> None:
         """Wait for the oldest plan, settle it, and give the next one what waited for that."""
@@ -143,8 +149,8 @@ class Loop:
             self._engine.settle(result, self._clock(), idle)
         if self.flights:
             following = self.flights[0]
-            if not following.inputs.done():
-                following.inputs.set_result(self._engine.sampling_inputs(following.plan))
+            if following.waits is not None and not following.waits.done():
+                following.waits.set_result(self._engine.sampling_inputs(following.plan))
             self._pulse.begin(self._engine.predicted_seconds(following.plan))
         else:
             self._pulse.end()

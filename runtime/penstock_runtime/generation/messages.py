@@ -1,11 +1,14 @@
 """What crosses between the HTTP side and the generation engine: one message a step each way.
 
 HTTP side to engine: `Generate`, `Cancel`, `Stop`, `SetLimits`, `Drain`. Engine to HTTP side: `Stepped`, or
-`EngineDied` (of `link.messages`) as the last. Every value is picklable and holds plain data only.
+`EngineDied` (of `link.messages`) as the last. Every value is picklable and holds plain data only; what comes
+once a token is a `Struct`, which pickles six times faster than a dataclass.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.grammar import GrammarSpec
@@ -79,16 +82,14 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
-@dataclass(frozen=True, slots=True)
-class Logprob:
+class Logprob(Struct, frozen=True):
     """One chosen token's log-probability and the likeliest alternatives, best first."""
 
     chosen: float
     top: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TokensEmitted:
+class TokensEmitted(Struct, frozen=True):
     """New tokens of one choice, in order; a stop id is not among them (`ChoiceFinished.stop_id`)."""
 
     id: str
@@ -98,8 +99,24 @@ class TokensEmitted:
     """As many as tokens, or none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceFinished:
+class PromptLogprob(Struct, frozen=True):
+    """What the model thought of one token of the prompt."""
+
+    chosen: float
+    rank: int
+    """1: no token was likelier."""
+    top: tuple[tuple[int, float], ...]
+
+
+class PromptScored(Struct, frozen=True):
+    """Once, before a request's first token, where it wants `prompt_logprobs`."""
+
+    id: str
+    logprobs: tuple[PromptLogprob, ...]
+    """Of every token of the prompt but the first."""
+
+
+class ChoiceFinished(Struct, frozen=True):
     """One choice has all its tokens; its last `TokensEmitted` came before or with it."""
 
     id: str
@@ -133,19 +150,17 @@ class Generated:
 GenerationEnd = Generated | Failed | Expired | Cancelled
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """A request's one end; nothing follows for this id."""
 
     id: str
     end: GenerationEnd
 
 
-Event = TokensEmitted | ChoiceFinished | Ended
+Event = PromptScored | TokensEmitted | ChoiceFinished | Ended
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
+class StepReport(Struct, frozen=True):
     """One settled step."""
 
     prefill_tokens: int
@@ -158,8 +173,7 @@ class StepReport:
     """Device idle before it, while something could have run."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerReport:
+class SchedulerReport(Struct, frozen=True):
     """How the scheduler stands; totals are since its start."""
 
     waiting: int
@@ -183,8 +197,7 @@ class SchedulerReport:
     prefix_asked_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationReport(SchedulerReport):
+class GenerationReport(SchedulerReport, frozen=True):
     """The engine as it stands after a step."""
 
     generated_tokens: int
@@ -193,8 +206,7 @@ class GenerationReport(SchedulerReport):
     previous_curve: GenerationSums | None
 
 
-@dataclass(frozen=True, slots=True)
-class Stepped:
+class Stepped(Struct, frozen=True):
     """Everything that one step told, in order; `step` is None where no step was run."""
 
     events: tuple[Event, ...]

@@ -33,10 +33,14 @@ class SamplingParams:
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
     """None: the HTTP side draws one, so that a preempted request goes on as it would have."""
+    max_run_seconds: float | None = None
+    """Of steps that it takes part in; then it finishes with what it has, for length."""
     stop_ids: frozenset[int] = field(default_factory=frozenset)
     """Ids that end the generation, the model's own included unless the client ignores those."""
     logprobs: int | None = None
     """How many alternatives to report beside the chosen token's own; None: no log-probabilities."""
+    prompt_logprobs: int | None = None
+    """The same of every token of the prompt but the first. Such a prompt finds nothing in the prefix cache."""
 
     @property
     def needs_counts(self) -> bool:

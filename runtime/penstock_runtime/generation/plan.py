@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
+from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     """Some consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
 
     Positions `start` to `start + count - 1` are fed; their ids are `sequence.ids[start : start + count]`,
@@ -23,6 +25,8 @@ class Row:
     """Whether a token is drawn after the last position: the chunk reaches the end of what is known."""
     unknown: TokenRef | None = None
     """Feed the token that this earlier step samples, instead of an id."""
+    scores: int = 0
+    """Of how many of its first positions the next token's log-probability is wanted: that token is in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +81,5 @@ class StepResult:
     """Device time."""
     began: float = 0.0
     """Of the monotonic clock."""
+    scored: dict[int, tuple[PromptLogprob, ...]] = field(default_factory=dict)
+    """By row, as many as its `scores`; rows without any are left out."""

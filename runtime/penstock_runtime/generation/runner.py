@@ -1,9 +1,10 @@
 """Where steps run: in the engine's own thread, or in one beside it so that planning hides behind the device."""
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.outcomes import Known, Outcome, Raised
 from penstock_runtime.generation.plan import StepPlan, StepResult
 from penstock_runtime.generation.stepping import Step
 
@@ -16,14 +17,12 @@ class InlineRunner:
     def __init__(self, step: Step) -> None:
         self._step = step
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> "Future[StepResult]":
+    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
         """As `loop.Runner.submit`."""
-        result: Future[StepResult] = Future()
         try:
-            result.set_result(self._step.run(plan, inputs))
+            return Known(self._step.run(plan, inputs))
         except Exception as error:  # noqa: BLE001  handed to whoever asks for the result
-            result.set_exception(error)
-        return result
+            return Raised(error)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -38,7 +37,7 @@ class ThreadRunner:
         self._step = step
         self._thread = thread
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> "Future[StepResult]":
+    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
         """As `loop.Runner.submit`."""
         return self._thread.submit(self._step.run, plan, inputs)
 

@@ -5,15 +5,18 @@ and only the position after the last known id is ever sampled.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+
+from msgspec import Struct
 
 from penstock_runtime.generation.grammar import Grammar
-from penstock_runtime.generation.messages import FinishReason, Logprob
+from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLogprob
 from penstock_runtime.generation.params import SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRef:
+class TokenRef(Struct, frozen=True):
     """A token that a step in flight will sample: known to the device before it is known to the host."""
 
     step: int
@@ -54,6 +57,10 @@ class Sequence:
     """Prompt tokens that the prefix cache had when it first ran."""
     first_step_at: float | None = None
     preemptions: int = 0
+    run_seconds: float = 0.0
+    """Of the steps that it took part in."""
+    scores: list[PromptLogprob] = field(default_factory=list)
+    """Of the prompt's tokens from the second on, as far as they are known; only where they are wanted."""
     finished: FinishReason | None = None
     stop_id: int | None = None
 
@@ -71,6 +78,26 @@ class Sequence:
     def to_compute(self) -> int:
         """Return how many positions must be fed before the next token can be sampled; 1 is a decode."""
         return self.length - self.computed
+
+    @property
+    def unscored(self) -> int:
+        """Return how many tokens of the prompt still lack a log-probability that is wanted."""
+        wanted = self.params.prompt_logprobs is not None and self.choice == 0
+        return self.prompt_tokens - 1 - len(self.scores) if wanted else 0
+
+    @property
+    def reusable(self) -> int:
+        """Return how many leading positions need not be fed if a cache has them: logits are in no cache."""
+        return len(self.scores) if self.unscored else self.length
+
+    def scored_within(self, start: int, count: int) -> int:
+        """Return how many of `count` positions from `start` on foretell a token that lacks its score."""
+        return max(0, min(count, self.prompt_tokens - 1 - start)) if self.unscored else 0
+
+    def score(self, start: int, scores: Iterable[PromptLogprob]) -> bool:
+        """Take in what positions from `start` on foretold, some of it perhaps again; return whether all is known."""
+        self.scores += islice(scores, len(self.scores) - start, None)
+        return not self.unscored
 
     @property
     def at_last_token(self) -> bool:
@@ -93,13 +120,17 @@ class Sequence:
             self.grammar_complete = self.grammar.accept(token)
         if self.grammar_complete:
             self.finished = FinishReason.STOP
-        elif self.output_tokens >= self.params.max_tokens:
+        elif self.output_tokens >= self.params.max_tokens or self._overruns:
             self.finished = FinishReason.LENGTH
         return self.finished
 
+    @property
+    def _overruns(self) -> bool:
+        most = self.params.max_run_seconds
+        return most is not None and self.run_seconds >= most
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
+
+class SampledToken(Struct, frozen=True):
     """What a step drew for one row."""
 
     token: int

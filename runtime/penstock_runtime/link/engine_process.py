@@ -18,7 +18,7 @@ from penstock_runtime.engine.engine import Engine
 from penstock_runtime.engine.loop import serve
 from penstock_runtime.engine.warm_up import warm_up
 from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.messages import EngineDied, Settled, ToEngine
+from penstock_runtime.link.messages import EngineDied, Settled
 from penstock_runtime.link.opening import FROM_ENGINE, MEMORY_BYTES, Begin, Loaded, NotLoaded
 from penstock_runtime.link.shared_pulse import SharedPulse
 from penstock_runtime.models.base import Model, ModelLoadFailed, describe
@@ -34,7 +34,7 @@ class ProcessInbox:
         self._frames = frames
         self._closed = False
 
-    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
+    def receive(self, until: float | None) -> Sequence[Any] | None:
         """Return all that has come; wait until `until` for the first of it, None once the parent is gone."""
         messages: list[Any] = []
         while not self._closed and self._readable(until, waiting=not messages):
@@ -56,33 +56,35 @@ class Child:
     def __init__(self, connection: socket.socket, memory: mmap.mmap) -> None:
         self._connection = connection
         self._frames = Frames(memory, FROM_ENGINE)
-        self._inbox = ProcessInbox(connection, self._frames)
-        self._pulse = SharedPulse(memory, time.monotonic)
+        self.inbox = ProcessInbox(connection, self._frames)
+        self.pulse = SharedPulse(memory, time.monotonic)
 
     def live(self) -> int:
         """Load, serve until the parent is done; return the exit code."""
-        begin: Any = (self._inbox.receive(None) or (None,))[0]
+        begin: Any = (self.inbox.receive(None) or (None,))[0]
         if not isinstance(begin, Begin):
             return 1
         try:
             model, engine = _prepare(begin)
         except ModelLoadFailed as error:
-            return self._last_word(NotLoaded(str(error)))
+            return self.last_word(NotLoaded(str(error)))
         except BaseException as error:  # noqa: BLE001  a model's code may even call sys.exit
-            return self._last_word(NotLoaded(f"the model did not load: {describe(error)}"))
-        self._post(Settled((), None, engine.report()))
-        self._post(Loaded(model.info))
+            return self.last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        self.post(Settled((), None, engine.report()))
+        self.post(Loaded(model.info))
         try:
-            serve(engine, self._inbox, self._post, self._pulse, time.monotonic)
+            serve(engine, self.inbox, self.post, self.pulse, time.monotonic)
         except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
-            return self._last_word(EngineDied(describe(error)))
+            return self.last_word(EngineDied(describe(error)))
         return 0
 
-    def _last_word(self, message: object) -> int:
-        self._post(message)
+    def last_word(self, message: object) -> int:
+        """Post why this ends, and return the exit code."""
+        self.post(message)
         return 1
 
-    def _post(self, message: object) -> None:
+    def post(self, message: object) -> None:
+        """Send a message to the parent."""
         with suppress(
             BrokenPipeError, ConnectionResetError
         ):  # a parent that is gone: the inbox says so
@@ -95,14 +97,14 @@ def _prepare(begin: Begin) -> tuple[Model, Engine]:
     return model, Engine(model, begin.limits, warmed.bound_rows, warmed.curve)
 
 
-def main(connection: int, memory: int) -> int:
-    """Serve over two inherited descriptors."""
+def run_child(child: type[Child], connection: int, memory: int) -> int:
+    """Serve over two inherited descriptors; return the exit code."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group: the parent decides
     with socket.socket(fileno=connection) as channel:
-        return Child(channel, mmap.mmap(memory, MEMORY_BYTES)).live()
+        return child(channel, mmap.mmap(memory, MEMORY_BYTES)).live()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(run_child(Child, int(sys.argv[1]), int(sys.argv[2])))

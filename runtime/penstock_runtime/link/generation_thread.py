@@ -3,59 +3,20 @@
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
-from penstock_runtime.batching.tokens.scheduler import TokenScheduler
-from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.generation.loop import Outside, Runner, serve
+from penstock_runtime.generation.loop import Outside, serve
 from penstock_runtime.generation.messages import Stepped, ToGeneration
-from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.link.generation_engine import open_engine
+from penstock_runtime.link.generation_inbox import Inbox
 from penstock_runtime.link.messages import EngineDied
 from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.link.thread import CLOSE_SECONDS
 from penstock_runtime.models.base import describe
-
-
-class Inbox:
-    """Messages on their way in: a deque under a condition that neither side holds while it works."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._messages: deque[ToGeneration] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def send(self, message: ToGeneration) -> None:
-        """Add a message; ignored once closed."""
-        with self._changed:
-            if not self._closed:
-                self._messages.append(message)
-                self._changed.notify()
-
-    def close(self) -> None:
-        """Take no more; what was sent before is still received."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-
-    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
-        """As `generation.loop.Inbox.receive`."""
-        with self._changed:
-            while not self._messages and not self._closed:
-                left = None if until is None else until - self._clock()
-                if left is not None and left <= 0.0:
-                    return ()
-                self._changed.wait(left)
-            if not self._messages:
-                return None
-            messages, self._messages = self._messages, deque()
-            return messages
 
 
 class GenerationThreadLink:
@@ -108,7 +69,7 @@ class GenerationThreadLink:
 
     def _live(self) -> None:
         try:
-            engine, runner, info = self._prepare()
+            opened = open_engine(self._load, self._limits, self._grammars, self._depth)
         except ModelLoadFailed as error:
             self._in_loop(self._refuse, error)
             return
@@ -117,27 +78,14 @@ class GenerationThreadLink:
                 self._refuse, ModelLoadFailed(f"the model did not load: {describe(error)}")
             )
             return
-        self._post(Stepped((), None, engine.report()))
-        self._in_loop(self._accept, info)
+        self._post(Stepped((), None, opened.engine.report()))
+        self._in_loop(self._accept, opened.info)
+        outside = Outside(self._post, self._pulse, self._clock)
         try:
-            serve(engine, runner, self._inbox, Outside(self._post, self._pulse, self._clock))
+            serve(opened.engine, opened.runner, self._inbox, outside)
         except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
             self._inbox.close()
             self._post(EngineDied(describe(error)))
-
-    def _prepare(self) -> tuple[GenerationEngine, Runner, GenerationInfo]:
-        """Load in the thread that will run the steps: a step belongs to the thread that opened it."""
-        runner: Runner
-        if self._depth:
-            thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-step")
-            step = thread.submit(self._load).result()
-            runner = ThreadRunner(step, thread)
-        else:
-            step = self._load()
-            runner = InlineRunner(step)
-        scheduler = TokenScheduler(step.info, self._limits)
-        engine = GenerationEngine(step.info, scheduler, self._grammars(step.info))
-        return engine, runner, step.info
 
     def _post(self, message: Stepped | EngineDied) -> None:
         self._in_loop(self._deliver, message)

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
+from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.generation.stepping import Step
 from penstock_runtime.link.shared_pulse import PULSE_BYTES
 from penstock_runtime.models.base import Model, ModelInfo
 
@@ -26,10 +29,20 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginGeneration:
+    """The same for an engine that generates; its grammars are of the tokenizer in `folder`."""
+
+    load: Callable[[], Step]
+    limits: GenerationLimits
+    folder: Path
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """Child to parent: the model is warm."""
 
-    info: ModelInfo
+    info: ModelInfo | GenerationInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,14 @@ class Seat:
     http_cpus: frozenset[int]
 
 
-def seat(machine: Machine, wish: Placement | None = None, *, generates: bool = False) -> Seat:
-    """Return the engine's seat: beside a busy loop only a one-shot model with at most one core is better off.
+def seat(machine: Machine, wish: Placement | None = None) -> Seat:
+    """Return the engine's seat: beside a busy loop it is better off only where a process would have no core.
 
+    There two processes cost more than they save: of an answered token 8 % (docs/generation-step.md).
     In a process of its own the engine leaves one core to the HTTP side. CPUs are pinned only where the
     container has some for itself (the kubelet's static CPU policy): on shared ones the kernel knows better.
     """
-    by_rule = machine.cuda or generates or machine.cores >= 2
+    by_rule = machine.cuda or machine.cores >= 2
     placement = wish or (Placement.PROCESS if by_rule else Placement.THREAD)
     cores = max(1, int(machine.cores))
     if placement is Placement.THREAD or cores == 1:

@@ -1,4 +1,4 @@
-"""The `process` placement: the engine in a process of its own (CUDA, generation, two cores or more).
+"""The `process` placement: the engine in a process of its own (CUDA, two cores or more).
 
 An engine thread beside a busy event loop slows every step, and no switch interval cures it (RUNTIME.md,
 Topology). Here the two share memory and a socket: one frame a message, tensors in shared memory, the
@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.link import lending
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.messages import EngineDied, FromEngine, ToEngine
+from penstock_runtime.link.messages import EngineDied
 from penstock_runtime.link.opening import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
 from penstock_runtime.link.shared_pulse import SharedPulse
 from penstock_runtime.link.wire import Wire
@@ -27,22 +28,19 @@ from penstock_runtime.models.base import Model, ModelInfo
 
 CLOSE_SECONDS = 30.0
 """How long `close` waits for a running batch before it kills the process."""
-_CHILD = "penstock_runtime.link.engine_process"
+Info = TypeVar("Info")
+"""What a loaded model says of itself."""
 
 
-class ProcessLink:
-    """An `EngineLink` whose engine loads and runs its model in a child process.
+class ChildLink(Generic[Info]):
+    """An engine in a child process; its messages are the affair of the two who speak them."""
 
-    `load` crosses to the child, so it is picklable: a function of a module, or a `functools.partial` of one.
-    """
+    child: ClassVar[str]
+    """The module that the child runs."""
 
-    def __init__(
-        self,
-        load: Callable[[], Model],
-        limits: LimitsUpdate,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._begin = Begin(load, limits)
+    def __init__(self, begin: object, clock: Callable[[], float]) -> None:
+        """`begin` is the first message: it crosses to the child, so it is picklable."""
+        self._begin = begin
         self._beat = Heartbeat(clock(), busy=False, predicted_seconds=0.0)
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,18 +49,20 @@ class ProcessLink:
         self._closing = False
         self._pulse: SharedPulse
         self._wire: Wire
-        self._ready: asyncio.Future[ModelInfo]
-        self._deliver: Callable[[FromEngine], None]
+        self._ready: asyncio.Future[Any]
+        """Of `Info`: what comes through a socket is known by its name only."""
+        self._deliver: Callable[[Any], None]
 
-    async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
+    async def start(self, deliver: Callable[[Any], None]) -> Info:
         """As `EngineLink.start`."""
         self._deliver = deliver
         self._ready = asyncio.get_running_loop().create_future()
         self._spawn()
         self._wire.send(self._begin)
-        return await self._ready
+        info: Info = await self._ready
+        return info
 
-    def send(self, message: ToEngine) -> None:
+    def send(self, message: object) -> None:
         """As `EngineLink.send`."""
         if self._process is not None and not self._dead:
             self._wire.send(message)
@@ -93,7 +93,7 @@ class ProcessLink:
             memory = mmap.mmap(descriptor, MEMORY_BYTES)
             descriptors = (theirs.fileno(), descriptor)
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
-                [sys.executable, "-m", _CHILD, *map(str, descriptors)],
+                [sys.executable, "-m", self.child, *map(str, descriptors)],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
             )
@@ -103,9 +103,9 @@ class ProcessLink:
         self._pulse = SharedPulse(memory, self._clock)
         self._wire = Wire(ours, Frames(memory, TO_ENGINE), self._take, self._child_closed)
 
-    def _take(self, message: FromEngine | Loaded | NotLoaded) -> None:
+    def _take(self, message: object) -> None:
         match message:
-            case Loaded(info):
+            case Loaded(info=info):
                 if not self._ready.done():
                     self._ready.set_result(info)
             case NotLoaded(reason):
@@ -132,6 +132,23 @@ class ProcessLink:
         if not self._ready.done():
             self._ready.set_exception(ModelLoadFailed(reason))
             self._ready.exception()  # a start that was cancelled has nobody left to hear it
+
+
+class ProcessLink(ChildLink[ModelInfo]):
+    """An `EngineLink` whose engine loads and runs its model in a child process.
+
+    `load` crosses to the child, so it is picklable: a function of a module, or a `functools.partial` of one.
+    """
+
+    child = "penstock_runtime.link.engine_process"
+
+    def __init__(
+        self,
+        load: Callable[[], Model],
+        limits: LimitsUpdate,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(Begin(load, limits), clock)
 
 
 def _ending(code: int) -> str:

@@ -170,18 +170,16 @@ class ThreadLink:
 
     def _is_brief(self, engine: Engine, batch: Batch) -> bool:
         return self._brevity is not None and self._brevity.is_brief(
-            batch.rows, engine.predicted_seconds(batch)
+            batch.rows, engine.predicted_seconds(batch), self._clock()
         )
 
     def _run_here(self, engine: Engine, batch: Batch) -> None:
-        self._take_back(engine, engine.run(batch, self._clock, _nobody_looks))
-        if engine.waiting:
-            self._wake()
-
-    def _take_back(self, engine: Engine, ran: Ran) -> None:
+        ran = engine.run(batch, self._clock, _nobody_looks)
         engine.settle(ran)
         if self._brevity is not None:
             self._brevity.note(ran.runs)
+        if engine.waiting:
+            self._wake()
 
     def _accept(self, model: Model, warmed: WarmUp) -> None:
         if _has_free_dimensions(model.info) or model.info.backend != "cpu":
@@ -196,11 +194,13 @@ class ThreadLink:
         if not self._ready.done():
             self._ready.set_exception(error)
 
-    def _settle(self, ran: Ran) -> None:
+    def _settle(self, ran: Ran, cpu_seconds: float) -> None:
         self._running = False
         self._pulse.end()
+        if self._brevity is not None:
+            self._brevity.note_apart(ran.runs, cpu_seconds)
         if self._engine is not None:
-            self._take_back(self._engine, ran)
+            self._engine.settle(ran)
             self._step()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
@@ -236,7 +236,9 @@ class ThreadLink:
         while (batch := self._work.get()) is not None:
             engine = self._engine
             if engine is not None:
-                self._in_loop(self._settle, engine.run(batch, self._clock, self._pulse.beat))
+                began = time.thread_time()
+                ran = engine.run(batch, self._clock, self._pulse.beat)
+                self._in_loop(self._settle, ran, time.thread_time() - began)
 
     def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
         """Call in the event loop; a loop that has closed has nobody left to tell."""

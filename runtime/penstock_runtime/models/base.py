@@ -1,7 +1,7 @@
 """What a model is to the engine. Rooms other than `models/` never import torch."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from penstock_api.model import Task
 from penstock_runtime.batching.lengths import bucket_of
@@ -79,6 +79,9 @@ class DeviceLost(Exception):
 
 class ModelLoadFailed(Exception):
     """The model cannot be served; the message is one line naming the file or factory and the remedy."""
+
+    reason: ClassVar[str] = "ModelLoadFailed"
+    """Of the pool's condition."""
 
 
 def describe(error: BaseException, limit: int = 400) -> str:

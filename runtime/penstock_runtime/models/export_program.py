@@ -59,8 +59,8 @@ def load_program(file: Path) -> Model:
 def _read(file: Path) -> ExportedProgram:
     if not file.is_file():
         raise ModelLoadFailed(
-            f"there is no file '{file}': correct spec.model.source.persistentVolumeClaim.path,"
-            " or put the program onto the claim"
+            f"there is no file '{file}': correct the path in spec.model.source,"
+            " or put the program there"
         )
     try:
         return torch.export.load(file)

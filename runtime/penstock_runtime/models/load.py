@@ -48,14 +48,14 @@ def load(
 
 def _load_source(spec: ModelSpec, folder: Path) -> Model:
     source, task = spec.source, spec.task or Task.TENSOR
-    if source.persistent_volume_claim is not None:
-        path = folder / source.persistent_volume_claim.path
+    if source.files is not None:
+        path = folder / (source.files.path or ".")
         return load_program(path) if task is Task.TENSOR else _load_encoder(path, task)
     if source.module is not None:
         return load_module(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
         f"spec.model.source.type '{source.type}' has no member of its kind:"
-        " set persistentVolumeClaim or module"
+        " set the one that it names"
     )
 
 

@@ -43,9 +43,9 @@ class Control:
     async def patch_limits(self, request: web.Request) -> web.Response:
         """Accept limits; the state in the answer says the generation that the engine obeys by then."""
         try:
-            await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
+            grant = await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
             update = LimitsUpdate.model_validate_json(await request.read())
-            await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION), update.generation)
+            grant.check(update.generation)
         except (Unauthorized, Forbidden) as error:
             return _denied(error)
         except ValidationError as error:
@@ -63,7 +63,10 @@ class Control:
         pod = self._pod
         if pod.model is None:
             return error_reply(
-                503, "the model is being loaded: ask again soon", retry_after_seconds=1
+                503,
+                "the model is being loaded: ask again soon",
+                retry_after_seconds=1,
+                loading=pod.meter.read().model_dump(mode="json", by_alias=True),
             )
         state = pod.state(pod.model)
         return web.Response(text=state.model_dump_json(by_alias=True), content_type=JSON)

@@ -1,4 +1,4 @@
-"""Which protocols a pod speaks, and who may speak them."""
+"""Which protocols a pod speaks, and who may speak them. Only those are imported: each takes memory."""
 
 from typing import Final
 
@@ -12,11 +12,7 @@ from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.marks import CALLER
 from penstock_runtime.protocols.open_inference.routes import OpenInference
-from penstock_runtime.protocols.openai.embeddings import Embeddings
 from penstock_runtime.protocols.openai.errors import openai_refusal
-from penstock_runtime.protocols.openai.generate import GenerateExtension
-from penstock_runtime.protocols.openai.routes import OpenAI
-from penstock_runtime.streams.pod import GenerationPod
 
 UNASKED: Final = frozenset(
     {"/health", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready"}
@@ -27,11 +23,22 @@ UNASKED: Final = frozenset(
 def routes_of(pod: Pod) -> list[web.RouteDef]:
     """Return the routes of every protocol that `pod` speaks."""
     routes = OpenInference(pod).routes()
-    if isinstance(pod, GenerationPod):
-        routes += OpenAI(pod).routes() + GenerateExtension(pod).routes()
+    if pod.config.model.task is Task.TEXT_GENERATION:
+        routes += _generating(pod)
     if pod.config.model.task is Task.EMBEDDING:
+        from penstock_runtime.protocols.openai.embeddings import Embeddings  # noqa: PLC0415
+
         routes += Embeddings(pod).routes()
     return routes
+
+
+def _generating(pod: Pod) -> list[web.RouteDef]:
+    from penstock_runtime.protocols.openai.generate import GenerateExtension  # noqa: PLC0415
+    from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
+    from penstock_runtime.streams.pod import GenerationPod  # noqa: PLC0415
+
+    assert isinstance(pod, GenerationPod)  # noqa: S101 - as `assembly.make_pod` makes it
+    return OpenAI(pod).routes() + GenerateExtension(pod).routes()
 
 
 def who_is_calling(callers: Callers, counters: Counters) -> Middleware:

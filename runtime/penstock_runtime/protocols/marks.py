@@ -8,5 +8,7 @@ from penstock_runtime.callers.callers import Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
 """Who calls, where this pod asks."""
+LAST: Final = web.RequestKey("last", bool)
+"""Whether its answer is to be the connection's last: a stream must say so before it begins."""
 LOGGED: Final = web.RequestKey("logged", dict[str, Any])
 """What a protocol adds to the request's line in the access log."""

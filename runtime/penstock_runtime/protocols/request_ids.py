@@ -1,4 +1,4 @@
-"""The id that names a request in its answer and in the logs: the client's own `X-Request-Id`, or one of ours."""
+"""What names a request in the logs: the client's own `X-Request-Id`, or one of ours, and the trace it is part of."""
 
 import re
 import secrets
@@ -6,7 +6,11 @@ from itertools import count
 from typing import Final
 
 HEADER_REQUEST_ID: Final = "X-Request-Id"
+HEADER_TRACE_PARENT: Final = "traceparent"
 _GIVEN: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_TRACE: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-.*)?"
+)
 
 
 class RequestIds:
@@ -23,3 +27,9 @@ class RequestIds:
     def choose(self, given: str) -> str:
         """Return the client's id if it is printable and short, else a new one."""
         return given if _GIVEN.fullmatch(given) else self.new()
+
+
+def trace_of(parent: str | None) -> dict[str, str]:
+    """Return the ids of the trace and of the caller's span, by W3C Trace Context; nothing where there are none."""
+    found = _TRACE.fullmatch(parent) if parent else None
+    return {} if found is None else {"trace_id": found[1], "parent_span_id": found[2]}

@@ -15,6 +15,7 @@ from penstock_runtime.generation.messages import (
     Event,
     Generate,
     Generated,
+    PromptScored,
     ToGeneration,
     TokensEmitted,
 )
@@ -100,7 +101,7 @@ class GenerationAdmission(Admission):
                     self._note_tokens(held, len(event.tokens))
                 case Ended():
                     self._note_end(held, event)
-                case ChoiceFinished():
+                case ChoiceFinished() | PromptScored():
                     pass
                 case _:
                     assert_never(event)

@@ -12,6 +12,7 @@ from penstock_runtime.generation.messages import (
     Event,
     Generate,
     Generated,
+    PromptScored,
     TokensEmitted,
 )
 from penstock_runtime.request import Cancelled, Expired, Failed
@@ -96,6 +97,8 @@ class Answering:
 
     def _take(self, event: Event) -> Iterator[Piece]:
         match event:
+            case PromptScored():
+                yield Piece(self._first_of[event.id], scored=event.logprobs)
             case TokensEmitted():
                 choice = self._choice(event)
                 piece = choice.emitted(event)

@@ -6,6 +6,7 @@ from penstock_runtime.generation.messages import (
     ChoiceFinished,
     FinishReason,
     Logprob,
+    PromptLogprob,
     TokensEmitted,
 )
 from penstock_runtime.streams.call import Call, Prompt
@@ -26,6 +27,8 @@ class Piece:
     finish: FinishReason | None = None
     stop: str | int | None = None
     """The stop string or the stop id that ended it; None: its grammar, the model's own end, or its length."""
+    scored: tuple[PromptLogprob, ...] = ()
+    """Its prompt's log-probabilities: with nothing else, before all else, for a prompt's first choice."""
 
 
 class Choice:

@@ -59,13 +59,13 @@ class GenerationPod(Pod):
         """As `Pod.has_plain_lane`; a generation is no plain request."""
         return False
 
-    async def load(self) -> None:
-        """As `Pod.load`: first the tokenizer, which is small and often what is missing."""
+    async def _load(self) -> None:
+        """As `Pod._load`: first the tokenizer, which is small and often what is missing."""
         try:
             await asyncio.to_thread(lambda: self._grammars.tokenizer)
         except TokenizerRefused as error:
             raise ModelLoadFailed(str(error)) from error
-        await super().load()
+        await super()._load()
         info = self._face.info
         if info is not None:  # it is known once the engine has started
             self.serving = Serving(info, self._grammars.tokenizer, self._grammars.of(info))

@@ -1,4 +1,8 @@
-"""All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads."""
+"""All that waits: groups of equal shape under heaps of groups, so that forming a batch reads only heads.
+
+As long as nothing tells requests apart they wait in one plain line; the first that is of another kind, or comes out
+of order, has them all sorted into groups, which then serve until nobody waits.
+"""
 
 from itertools import count
 
@@ -9,6 +13,7 @@ from penstock_runtime.request import Request
 from penstock_runtime.waiting.group import Group
 from penstock_runtime.waiting.heap import LazyHeap
 from penstock_runtime.waiting.order import Key, order_of
+from penstock_runtime.waiting.plain import ARRIVAL_SERVES, PlainLine
 from penstock_runtime.waiting.tenants import TenantCounters
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -36,6 +41,8 @@ class WaitingRequests:
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
         self._tenants = TenantCounters()
+        self._plain = PlainLine()
+        """Who waits while there are no groups; empty while there are."""
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
         self._sequence = count()
@@ -51,22 +58,33 @@ class WaitingRequests:
         self.rows = 0
 
     def __len__(self) -> int:
-        return len(self._shape_of)
+        return len(self._plain) + len(self._shape_of)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._shape_of
+        return id in self._plain or id in self._shape_of
 
     def add(self, request: Request) -> None:
         """Let `request` wait; its id must not be waiting already (ValueError)."""
-        if request.id in self._shape_of:
+        if request.id in self._plain or request.id in self._shape_of:
             raise ValueError(f"request id '{request.id}' is already waiting: ids must be unique")
+        self.rows += request.rows
+        if not self._groups and self._discipline in ARRIVAL_SERVES:
+            if self._plain.add(request):
+                return
+            self._sort_into_groups()
+        self._add_to_group(request)
+
+    def _sort_into_groups(self) -> None:
+        for request in self._plain.take_all():
+            self._add_to_group(request)
+
+    def _add_to_group(self, request: Request) -> None:
         shape = request.group
         group = self._groups.get(shape)
         if group is None:
             group = self._groups[shape] = Group(order_of(self._discipline, self._tenants))
         group.add(request, next(self._sequence))
         self._shape_of[request.id] = shape
-        self.rows += request.rows
         self._changed.add(shape)
         if len(group) == 1 and len(self._groups) > 1:
             self._place_changed()
@@ -74,7 +92,12 @@ class WaitingRequests:
     def remove(self, id: str) -> Request | None:
         """Return the request called `id`, which no longer waits, or None if it did not wait."""
         shape = self._shape_of.get(id)
-        return None if shape is None else self._take(shape, id)
+        if shape is not None:
+            return self._take(shape, id)
+        request = self._plain.remove(id)
+        if request is not None:
+            self.rows -= request.rows
+        return request
 
     def take(self, shape: Shape, max_rows: int) -> tuple[Request, ...]:
         """Remove and return the first requests of a group that fit in `max_rows`, at least one.
@@ -82,6 +105,10 @@ class WaitingRequests:
         Order is strict: a head that does not fit ends the batch, nobody behind it slips past. A head
         larger than `max_rows` is returned alone.
         """
+        if len(self._plain):
+            alike = self._plain.take(max_rows)
+            self.rows = self._plain.rows
+            return tuple(alike)
         group = self._groups[shape]
         taken = group.take(max_rows)
         for request in taken:
@@ -92,17 +119,21 @@ class WaitingRequests:
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
-        expired: list[Request] = []
+        expired = self._plain.expire(now)
+        self.rows -= sum([request.rows for request in expired])
         while (first := self._first_to_expire()) is not None and first[0] <= now:
             expired.append(self._take(first[1], self._groups[first[1]].first_to_expire()))
         return expired
 
     def next_expiry(self) -> float | None:
         """Return the earliest deadline of all, or None when nobody has one."""
+        if len(self._plain):
+            return self._plain.head().deadline
         first = self._first_to_expire()
         return None if first is None else first[0]
 
     def _first_to_expire(self) -> tuple[float, Shape] | None:
+        """Of the groups."""
         if len(self._groups) > 1:
             self._place_changed()
             return self._by_deadline.head()
@@ -116,6 +147,8 @@ class WaitingRequests:
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
         """
+        if len(self._plain):
+            return (_head_of(self._plain),)
         if len(self._groups) <= 1:
             return tuple([self._head(shape) for shape in self._groups])
         self._place_changed()
@@ -135,9 +168,12 @@ class WaitingRequests:
         for shape, group in self._groups.items():
             group.change_order(order_of(discipline, self._tenants))
             self._note_change(shape, group)
+        self._sort_into_groups()
 
     def in_order(self) -> list[Request]:
         """Return everything that waits, by key: O(n log n), for a drain's one look at the whole queue."""
+        if len(self._plain):
+            return list(self._plain)
         keyed = [entry for group in self._groups.values() for entry in group.entries()]
         return [request for _, request in sorted(keyed, key=lambda entry: entry[0])]
 
@@ -196,3 +232,8 @@ class WaitingRequests:
             self._by_deadline.discard(shape)
         else:
             self._by_deadline.put(shape, deadline)
+
+
+def _head_of(plain: PlainLine) -> Head:
+    first = plain.head()
+    return Head(first.group, (first.arrived, 0), plain.rows, first.arrived, first.deadline)

@@ -71,7 +71,7 @@ class Fleet:
             pools=tuple(views),
             policies=self.policies,
             policies_readable=True,
-            lease_transitions=0,
+            lease_transitions={},
             control_keys={"k1": "AAAA"},
             all_pools=tuple(
                 PoolLabels(view.pool.uid, view.pool.namespace, {}, view.pool.labels)

@@ -8,7 +8,9 @@ from collections import Counter
 from aiohttp import web
 
 from penstock_operator.calls import new_session
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.due import BATCH
+from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.exposition import DURATIONS
 from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
 from penstock_operator.observe.rounds import Rounds
@@ -36,6 +38,7 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
     now = time.time()
     answers = {
         QUERY: json.dumps(_matrix(pools, now, (*GAUGES, BATCHES))).encode(),
+        QUERY_DEVICES: json.dumps({"status": "success", "data": {"result": []}}).encode(),
         QUERY_DURATIONS: json.dumps(_matrix(pools, now, (DURATIONS,))).encode(),
     }
 
@@ -76,7 +79,7 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
 
 def _pool(number: int, url: str) -> PoolPods:
     pod = pod_object(f"pod-{number}", _address(number))
-    return PoolPods(f"pool-{number}", "team", (pod,), url)
+    return PoolPods(f"pool-{number}", "team", (pod,), MetricsServer(url))
 
 
 def _address(number: int) -> str:

@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import torch
 from rich.console import Console
 
 from penstock_api.limits import Discipline
+from penstock_runtime.link.placement import Placement
 from tests.bench.generation import environments, http, models, planning, runs, show
 from tests.bench.generation.calibration import calibrate
-from tests.bench.generation.workload import QUICK, WHOLE, work
+from tests.bench.generation.workload import QUICK, WHOLE, Size, work
 
 OUT = Path("build/bench/generation.json")
 MODELS = Path("build/bench/models")
@@ -43,8 +45,9 @@ def main() -> int:
             outcomes += found
             console.print(show.rates(found))
         if args.http:
-            streams.append(_http(folder, found[0], quick=args.quick))
-            console.print(streams[-1])
+            for one in _http(folder, found[0], quick=args.quick):
+                streams.append(one)
+                console.print(one)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(
         json.dumps(
@@ -64,27 +67,43 @@ def main() -> int:
     return 0
 
 
-def _http(folder: Path, inside: runs.Outcome, *, quick: bool) -> dict[str, object]:
-    """Return tokens a second of 32 streams through HTTP, and their share of the in-process figure."""
+def _http(folder: Path, inside: runs.Outcome, *, quick: bool) -> Iterator[dict[str, object]]:
+    """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
     size = QUICK if quick else WHOLE
+    for placement in Placement:
+        told: dict[str, object] = {
+            "model": folder.name,
+            "streams": STREAMS,
+            "placement": placement,
+        }
+        scratch = Path("build/bench/http") / folder.name / placement
+        try:
+            server = http.Server(folder, scratch, "float32", placement)
+        except RuntimeError as error:
+            yield told | {"absent": str(error)[-300:]}
+            continue
+        try:
+            yield told | _through(server, inside, size)
+        finally:
+            server.close()
+
+
+def _through(server: http.Server, inside: runs.Outcome, size: Size) -> dict[str, object]:
+    """Measure `server`. `with_a_core_each`: by CPU time alone, were each process to have a core of its own."""
+    http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
     asked = work("decode", STREAMS, models.VOCABULARY, size)
-    try:
-        server = http.Server(folder, Path("build/bench/http") / folder.name, "float32")
-    except RuntimeError as error:
-        return {"model": folder.name, "streams": STREAMS, "absent": str(error)[-300:]}
-    try:
-        http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
-        seconds = min(http.run(server.url, asked) for _ in range(size.repeats))
-    finally:
-        server.close()
-    own = inside.rate("decode", STREAMS)
-    rate = asked.counted / seconds
+    before = server.cpu_seconds()
+    seconds = [http.run(server.url, asked) for _ in range(size.repeats)]
+    spent = zip(before, server.cpu_seconds(), strict=True)
+    tokens = asked.counted * size.repeats
+    each = [1e6 * (after - first) / tokens for first, after in spent]
+    own, rate = inside.figure("decode", STREAMS), asked.counted / min(seconds)
     return {
-        "model": folder.name,
-        "streams": STREAMS,
         "tokens_per_second": rate,
-        "of_in_process": rate / own if own else None,
+        "cpu_microseconds_a_token": each,
+        "of_in_process": rate / own.tokens_per_second if own else None,
+        "of_in_process_with_a_core_each": own.cpu_microseconds_a_token / max(each) if own else None,
     }
 
 

@@ -13,10 +13,11 @@ import aiohttp
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
+from penstock_runtime.link.placement import Placement
 from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 LIMITS = {
     "generation": 1,
     "maxBatchSize": 32,
@@ -38,7 +39,7 @@ def give_tokenizer(folder: Path, vocabulary: int) -> None:
 class Server:
     """One `python -m penstock_runtime` with a generative model."""
 
-    def __init__(self, folder: Path, scratch: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, scratch: Path, dtype: str, placement: Placement) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / "limits.json").write_text(json.dumps(LIMITS))
         source = {
@@ -56,6 +57,7 @@ class Server:
             "PENSTOCK_CLUSTER_PORT": "0",
             "PENSTOCK_LOG_FORMAT": "json",
             "PENSTOCK_DTYPE": dtype,
+            "PENSTOCK_PLACEMENT": placement,
         }
         self._log = scratch / "log"
         with self._log.open("wb") as stream:
@@ -74,12 +76,26 @@ class Server:
                 if line.startswith("{") and json.loads(line)["message"] == message:
                     return dict(json.loads(line))
             time.sleep(0.05)
+        self.close()
         raise RuntimeError(f"{message!r} was not logged: {self._log.read_text()[-2000:]}")
+
+    def cpu_seconds(self) -> list[float]:
+        """Return the time that its process, and its engine's where that is another, have used."""
+        pid = self._process.pid
+        theirs = Path(f"/proc/{pid}/task").glob("*/children")
+        pids = [pid, *(int(one) for file in theirs for one in file.read_text().split())]
+        return [_cpu_seconds(one) for one in pids]
 
     def close(self) -> None:
         """End it."""
         self._process.kill()
         self._process.wait()
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return what the kernel has counted for a process, threads included (proc(5), fields 14 and 15)."""
+    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(url: str, work: Work) -> float:

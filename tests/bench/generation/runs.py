@@ -22,6 +22,8 @@ class Figure:
     tokens_per_second: float
     idle_share: float | None
     all_seconds: tuple[float, ...]
+    cpu_microseconds_a_token: float
+    """Of all threads: what a machine that others use as well says more surely than its clock."""
 
 
 @dataclass
@@ -35,12 +37,17 @@ class Outcome:
     figures: list[Figure] = field(default_factory=list)
     absent: str | None = None
 
-    def rate(self, line: str, concurrency: int) -> float | None:
-        """Return tokens a second, or None where the peer has no figure."""
+    def figure(self, line: str, concurrency: int) -> Figure | None:
+        """Return the figure of one line, or None where the peer has none."""
         for one in self.figures:
             if (one.line, one.concurrency) == (line, concurrency):
-                return one.tokens_per_second
+                return one
         return None
+
+    def rate(self, line: str, concurrency: int) -> float | None:
+        """Return tokens a second, or None where the peer has no figure."""
+        found = self.figure(line, concurrency)
+        return None if found is None else found.tokens_per_second
 
 
 def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Outcome:
@@ -100,5 +107,6 @@ def _read(outcome: Outcome, said: dict[str, Any]) -> None:
                 said["tokens"] / said["seconds"],
                 said["idle_share"],
                 tuple(said["all_seconds"]),
+                1e6 * said["cpu_seconds"] / said["tokens"],
             )
         )

@@ -8,6 +8,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from time import process_time
 
 from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, WHOLE, work
 
@@ -24,7 +25,8 @@ def main() -> int:
             one = work(line, concurrency, int(vocabulary), size)
             if not _warm(peer, line, concurrency, int(vocabulary)):
                 continue
-            times = [peer.run(one) for _ in range(size.repeats)]
+            spent, times = process_time(), [peer.run(one) for _ in range(size.repeats)]
+            spent = process_time() - spent
             idle = peer.idle_share
             _say(
                 line=line,
@@ -32,6 +34,7 @@ def main() -> int:
                 tokens=one.counted,
                 seconds=min(times),
                 all_seconds=times,
+                cpu_seconds=spent / size.repeats,
                 idle_share=idle,
             )
     return 0

@@ -72,6 +72,6 @@ CONTENDERS: Final = (
     peer("BentoML", "bentoml==1.4.39", "serve_bentoml.py", 1, path="/predict", body="bento"),
     peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
     peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
-    peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0),
-    peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.8.0", "serve_pytriton.py", 0, body="binary"),
+    peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0),
+    peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, body="binary"),
 )  # fmt: skip

@@ -74,12 +74,13 @@ def prometheus_program(places: Places) -> Path:
     return found
 
 
-def link_promtool(places: Places) -> Path:
-    """Put Debian's promtool among the commands, from the same package; return it."""
-    program = prometheus_program(places).parents[2] / PROMTOOL_PROGRAM
+def link_prometheus(places: Places) -> None:
+    """Put Debian's prometheus and promtool among the commands, from the same package."""
+    package = prometheus_program(places).parents[2]
     places.commands.mkdir(parents=True, exist_ok=True)
-    unfinished = places.commands / f".promtool.{os.getpid()}"
-    unfinished.unlink(missing_ok=True)
-    unfinished.symlink_to(program)
-    unfinished.replace(places.commands / "promtool")
-    return program
+    for program in PROMETHEUS_PROGRAM, PROMTOOL_PROGRAM:
+        name = Path(program).name
+        unfinished = places.commands / f".{name}.{os.getpid()}"
+        unfinished.unlink(missing_ok=True)
+        unfinished.symlink_to(package / program)
+        unfinished.replace(places.commands / name)

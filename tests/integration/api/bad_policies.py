@@ -120,4 +120,30 @@ BY_RULE = [
         {"namespaceSelector": {"matchLabels": {"a b": "x"}}},
         ("namespaceSelector.matchLabels", "a b", "write name or prefix/name"),
     ),
+    Bad(
+        "credentials-in-the-clear",
+        {
+            "metrics": {
+                "prometheus": {
+                    "url": "http://prometheus:9090",
+                    "credentialsSecretRef": {"name": "reader"},
+                }
+            }
+        },
+        ("credentialsSecretRef", "http://prometheus:9090", "Secret reader", "use https"),
+    ),
+    Bad(
+        "a-header-of-the-operators-own",
+        {
+            "metrics": {
+                "prometheus": {"url": "https://p:9090", "headers": {"Authorization": "Bearer x"}}
+            }
+        },
+        ("prometheus.headers", "Authorization", "credentialsSecretRef"),
+    ),
+    Bad(
+        "a-header-that-is-no-name",
+        {"metrics": {"prometheus": {"url": "https://p:9090", "headers": {"a b": "x"}}}},
+        ("prometheus.headers", "a b", "letters, digits and dashes"),
+    ),
 ]

@@ -1,6 +1,6 @@
 """Bad pools: what each says, and what its refusal has to name."""
 
-from tests.integration.api.cases import CLAIM, LONG_NAME, Bad
+from tests.integration.api.cases import CLAIM, HUGGING_FACE, LONG_NAME, S3, Bad
 
 BY_SCHEMA = [
     Bad("no-model", {"model": None}, ("spec.model", "Required")),
@@ -55,7 +55,11 @@ BY_SCHEMA = [
     Bad(
         "text-task-without-a-directory",
         {"model": {"task": "Classification"}},
-        ("spec.model.task", "Classification", "set source.type to PersistentVolumeClaim"),
+        (
+            "spec.model.task",
+            "Classification",
+            "set source.type to PersistentVolumeClaim, HuggingFace",
+        ),
     ),
     Bad("bad-model-name", {"model": {"name": "a b"}}, ("spec.model.name", '"a b"')),
     Bad("replicas-below-zero", {"replicas": -1}, ("spec.replicas", "-1")),
@@ -183,6 +187,38 @@ BY_RULE = [
         "member-of-another-type",
         {"model": {"source": {"persistentVolumeClaim": CLAIM["persistentVolumeClaim"]}}},
         ("model.source", "is Module", "set persistentVolumeClaim if and only if type is"),
+    ),
+    Bad(
+        "repository-of-a-program-without-a-file",
+        {"model": {"source": {**HUGGING_FACE, "module": None}}},
+        ("huggingFace.path", "onnx", "task Tensor", "a .pt2 program is for task Tensor"),
+    ),
+    Bad(
+        "bucket-of-a-text-task-with-a-program",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {**S3, "module": None, "s3": {**S3["s3"], "path": "m.pt2"}},
+            }
+        },
+        ("s3.path", "m.pt2", "task Embedding", "a directory"),
+    ),
+    Bad(
+        "ephemeral-cache-on-a-claim",
+        {
+            "model": {
+                "task": "Embedding",
+                "source": {
+                    **HUGGING_FACE,
+                    "module": None,
+                    "huggingFace": {
+                        "repository": "owner/minilm",
+                        "cache": {"type": "Ephemeral", "claimName": "cache"},
+                    },
+                },
+            }
+        },
+        ("huggingFace.cache", "is Ephemeral", "set claimName if and only if type is"),
     ),
     Bad(
         "path-that-climbs",

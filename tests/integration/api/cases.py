@@ -15,6 +15,37 @@ CLAIM: Object = {
     "type": "PersistentVolumeClaim",
     "persistentVolumeClaim": {"claimName": "models", "path": "resnet/model.pt2"},
 }
+CLAIMED: Object = {"type": "PersistentVolumeClaim", "claimName": "cache"}
+HUGGING_FACE: Object = {
+    "type": "HuggingFace",
+    "huggingFace": {
+        "repository": "owner/minilm",
+        "revision": "main",
+        "path": "onnx",
+        "tokenSecretRef": {"name": "hf", "key": "token"},
+        "cache": CLAIMED,
+    },
+}
+IMAGE: Object = {
+    "type": "Image",
+    "image": {
+        "reference": "registry.example/minilm@sha256:00",
+        "pullPolicy": "IfNotPresent",
+        "path": "minilm",
+    },
+}
+S3: Object = {
+    "type": "S3",
+    "s3": {
+        "bucket": "models",
+        "prefix": "text/minilm",
+        "path": ".",
+        "endpoint": "https://store.example:9000",
+        "region": "eu-central-1",
+        "credentialsSecretRef": {"name": "store"},
+        "cache": {"type": "Ephemeral", "sizeLimit": "20Gi"},
+    },
+}
 LONG_NAME = "a" * 53
 
 

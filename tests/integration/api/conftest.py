@@ -19,7 +19,7 @@ def target() -> Target:
 
 
 @pytest.fixture(scope="session")
-def installed(target: Target) -> None:
+def installed(target: Target, empty_stage: None) -> None:
     """The CRDs of this checkout, established."""
     target.kubectl("apply", "--server-side", "--force-conflicts", "-f", ROOT / "crds")
     target.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds")

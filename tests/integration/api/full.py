@@ -1,6 +1,6 @@
 """Objects in which every field of the API is set: two pools, since a source has one type, and a policy."""
 
-from tests.integration.api.cases import CLAIM, MODULE, Object
+from tests.integration.api.cases import CLAIM, HUGGING_FACE, IMAGE, MODULE, S3, Object
 
 TIME = "2026-01-01T00:00:00Z"
 
@@ -76,12 +76,20 @@ MODULE_SPEC: Object = {
     "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
     "rollout": {"strategy": "Replace"},
     "drain": {"deadlineSeconds": 120},
+    "tls": {"secretRef": {"name": "chat-tls"}},
+    "apiKeys": {"secretRef": {"name": "chat-keys", "key": "keys.json"}},
     "template": TEMPLATE,
     "weight": 100,
     **LIVE,
 }
 
 CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM}}
+
+FETCHED_SPECS = tuple(
+    {**MODULE_SPEC, "model": {"task": "Embedding", "source": source}}
+    for source in (HUGGING_FACE, IMAGE, S3)
+)
+POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS)
 
 CONDITION: Object = {
     "type": "Ready",
@@ -210,7 +218,14 @@ POLICY_SPEC: Object = {
             "minReplicas": 4,
         }
     ],
-    "metrics": {"prometheus": {"url": "http://prometheus.monitoring:9090"}},
+    "metrics": {
+        "prometheus": {
+            "url": "https://prometheus.monitoring:9090",
+            "caConfigMapRef": {"name": "prometheus-ca", "key": "ca.crt"},
+            "credentialsSecretRef": {"name": "prometheus-reader"},
+            "headers": {"X-Scope-OrgID": "team-a"},
+        }
+    },
 }
 
 NARROW_POLICY_SPEC: Object = {

@@ -106,6 +106,25 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
     api.delete(f"{path}/kept")
 
 
+def test_a_release_of_another_name_takes_over_what_an_uninstalled_one_left(
+    release: Release, target: Target, api: Api
+) -> None:
+    path = f"/apis/penstock.dev/v1alpha1/namespaces/{release.namespace}/inferencepools"
+    held = api.request("POST", path, pool({"replicas": 0}, "kept"))
+    release.helm("uninstall", release.name, "--wait")
+    other = Release(target, api, f"other-{release.name}", release.namespace)
+    try:
+        other.upgrade()
+        assert api.request("GET", f"{path}/kept")["metadata"]["uid"] == held["metadata"]["uid"]
+        crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencepools.penstock.dev"
+        notes = api.request("GET", crd)["metadata"]["annotations"]
+        assert notes["meta.helm.sh/release-name"] == other.name
+        assert other.may("patch penstock.dev/inferencepools/status", release.namespace)
+    finally:
+        other.helm("uninstall", other.name, "--wait")
+        api.delete(f"{path}/kept")
+
+
 def test_everything_that_can_be_rendered_is_valid_to_the_letter(
     target: Target, namespace: str
 ) -> None:

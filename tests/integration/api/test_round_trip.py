@@ -47,7 +47,7 @@ def fields_of(kind: Kind, part: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "part", "values"),
     [
-        (POOL, "spec", [full.MODULE_SPEC, full.CLAIM_SPEC]),
+        (POOL, "spec", [*full.POOL_SPECS]),
         (POOL, "status", [full.POOL_STATUS]),
         (POLICY, "spec", [full.POLICY_SPEC, full.NARROW_POLICY_SPEC]),
         (POLICY, "status", [full.POLICY_STATUS]),
@@ -59,7 +59,9 @@ def test_the_examples_set_every_field(kind: Kind, part: str, values: list[Object
     assert fields_of(kind, part) - held == set()
 
 
-@pytest.mark.parametrize("spec", [full.MODULE_SPEC, full.CLAIM_SPEC], ids=["module", "claim"])
+@pytest.mark.parametrize(
+    "spec", full.POOL_SPECS, ids=["module", "claim", "hugging-face", "image", "s3"]
+)
 def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
     path = f"{GROUP}/namespaces/{namespace}/inferencepools"
     manifest = {

@@ -53,7 +53,7 @@ SPECS = {
 
 
 @pytest.fixture(scope="module")
-def api() -> Api:
+def api(empty_stage: None) -> Api:
     return Target.from_env().api()
 
 

@@ -25,7 +25,7 @@ def target() -> Target:
 
 
 @pytest.fixture(scope="module")
-def api(kubeconfig: Path, target: Target) -> Api:
+def api(kubeconfig: Path, target: Target, empty_stage: None) -> Api:
     made = target.api()
     for file in sorted(CRDS.glob("*.yaml")):
         made.apply(yaml.safe_load(file.read_text()))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM, Signals
@@ -14,7 +14,7 @@ from signal import SIGTERM, Signals
 import pytest
 import yaml
 
-from tests.kube import install, namespaces
+from tests.kube import namespaces
 from tests.kube.api import Api
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
@@ -28,7 +28,12 @@ class Operator:
     """One operator process after the other, all of one installation."""
 
     def __init__(
-        self, kubeconfig: Path, namespace: str, folder: Path, name: str = "operator"
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        folder: Path,
+        name: str = "operator",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self.namespace = namespace
@@ -37,11 +42,13 @@ class Operator:
         self._folder = folder
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self.settings = dict(settings or {})
+        """More of its environment."""
 
     def start(self) -> None:
         """Start it and wait until it has seen the cluster."""
         self._process = self._launch()
-        until("the operator is ready", self._ready, seconds=30)
+        until("the operator is ready", self._ready, seconds=90)
 
     def run_to_its_end(self) -> int:
         """Start it and return the status that it ends with of itself."""
@@ -58,6 +65,7 @@ class Operator:
             "PENSTOCK_POD_NAME": self._name,
             "PENSTOCK_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
+            **self.settings,
         }
         with self._log.open("ab") as log:
             return subprocess.Popen(
@@ -130,7 +138,7 @@ def target() -> Target:
 
 
 @pytest.fixture(scope="session")
-def api(target: Target) -> Api:
+def api(target: Target, empty_stage: None) -> Api:
     made = target.api()
     for file in sorted(CRDS.glob("*.yaml")):
         made.apply(yaml.safe_load(file.read_text()))
@@ -138,8 +146,7 @@ def api(target: Target) -> Api:
 
 
 @pytest.fixture(scope="session")
-def system_namespace(target: Target, api: Api) -> Iterator[str]:
-    install.clear_stage(target, api)
+def system_namespace(api: Api) -> Iterator[str]:
     with namespaces.namespace(api, "pools-system") as name:
         yield name
 

@@ -40,6 +40,22 @@ def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
     ]
 
 
+def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
+    api: Api, pool: Pool, operator: Operator, standby: Operator
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool)
+    pool.await_condition("Ready", "True", seconds=20)
+
+    operator.stop(SIGKILL)
+    try:
+        pool.edit({"batching": {"maxQueueDepth": 80}})
+        assert pool.await_condition("Ready", "True", seconds=30) < 20
+        assert leads(standby)
+    finally:
+        operator.start()
+
+
 @pytest.mark.timeout(180)
 def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wakes(
     api: Api, pool: Pool, operator: Operator

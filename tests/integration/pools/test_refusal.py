@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.integration.pools.conftest import Operator
+from tests.kube.account import kubeconfig_of
 from tests.kube.api import Api
 
 pytestmark = pytest.mark.integration
@@ -16,12 +16,7 @@ def test_an_operator_without_rights_ends_with_the_remedy(
 ) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     api.request("POST", accounts, {"metadata": {"name": "nobody"}})
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = api.request("POST", f"{accounts}/nobody/token", asked)["status"]["token"]
-    config = yaml.safe_load(kubeconfig.read_text())
-    config["users"] = [{"name": one["name"], "user": {"token": token}} for one in config["users"]]
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(config))
+    file = kubeconfig_of(api, kubeconfig, (namespace, "nobody"), tmp_path)
 
     nobody = operator.as_user("nobody", file)
 

@@ -50,4 +50,4 @@ def test_a_directory_that_is_not_there_is_told_in_the_termination_message(
     assert pod.stopped(within_seconds=60) == 1
     message = (pod.folder / "termination-log").read_text()
     assert message.startswith("ModelLoadFailed: there is no directory '")
-    assert "spec.model.source.persistentVolumeClaim.path" in message
+    assert "the path in spec.model.source" in message

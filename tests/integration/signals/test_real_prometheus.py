@@ -10,6 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from penstock_operator.calls import CallFailed, new_session
+from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe.past import observe_past
 from penstock_operator.observe.prometheus import missing, read_prometheus
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
@@ -122,7 +124,7 @@ async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
         pods = await stack.enter_async_context(AsyncExitStack())
         ip = await pods.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -141,7 +143,7 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
     async with AsyncExitStack() as stack:
         ip = await stack.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         url = await stack.enter_async_context(prometheus(tmp_path, [ip], interval=30))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
         deadline = time.monotonic() + 12
         while time.monotonic() < deadline:
             found = (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -157,7 +159,7 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         ip = await stack.enter_async_context(serving(metrics_route(Figures("uid-1"))))
         server = await stack.enter_async_context(AsyncExitStack())
         url = await server.enter_async_context(prometheus(tmp_path, [ip]))
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
@@ -167,3 +169,32 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         found = await ask()
         assert found.source is SignalSource.PODS
         assert found.problem == f"Prometheus at {url} could not be reached: Connection refused"
+
+
+async def test_the_last_minutes_are_there_for_who_comes_later(
+    tmp_path: Path, session: ClientSession
+) -> None:
+    figures = Figures("uid-1", rows=100)
+    async with AsyncExitStack() as stack:
+        ip = await stack.enter_async_context(serving(metrics_route(figures)))
+        url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
+        pool = PoolPods(
+            "pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), MetricsServer(url)
+        )
+
+        async def ask() -> PoolSignals:
+            figures.rows += 10
+            return (await observe_past(session, [pool], 1, Rounds())).get(
+                "pool", PoolSignals(SignalSource.NONE)
+            )
+
+        found = await until(ask, lambda one: len(one.samples) >= 20)
+        assert found.asked is not None
+        times = [one.time for one in found.samples]
+        assert times == sorted(times)
+        assert found.asked - times[0] > 15, "more than a tick's round tells"
+        rows = [one.rows_received or 0.0 for one in found.samples]
+        assert rows == sorted(rows)
+        assert rows[-1] > rows[0] + 100
+        assert all(one.curve is not None and one.waiting == 3.0 for one in found.samples)
+        assert {one.uid for one in found.samples} == {"uid-1"}

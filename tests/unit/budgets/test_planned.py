@@ -180,6 +180,34 @@ def test_a_full_budget_rolls_without_a_surge() -> None:
     assert rolling == {"maxSurge": 1, "maxUnavailable": 0}
 
 
+def test_a_rollout_that_a_full_budget_cannot_surge_is_told_and_replaces() -> None:
+    made = town(4, a=4, b=3)
+    made.go()
+    world = made.worlds["a"]
+    world.pods = tuple(replace(one, revision=world.revision) for one in world.pods)
+    world.edit_spec(template={"labels": {"v": "2"}})
+    (told,) = [one for one in made.go()["a"].events if one.reason == "ReplacingWithoutSurge"]
+    assert "policy prod has no device to spare" in told.message
+    assert "ReplacingWithoutSurge" not in {one.reason for one in made.go()["a"].events}
+
+
+def test_the_strategy_surge_waits_for_a_full_budget_and_leaves_the_pods_alone() -> None:
+    made = town(4, a=4, b=3)
+    world = made.worlds["a"]
+    world.edit_spec(rollout={"strategy": "Surge"})
+    made.go()
+    world.pods = tuple(replace(one, revision=world.revision) for one in world.pods)
+    assert "paused" not in world.deployment["spec"]
+    world.edit_spec(template={"labels": {"v": "2"}})
+    plan = made.go()["a"]
+    assert world.deployment["spec"]["paused"] is True
+    assert reason(plan, "Progressing") == "False/RolloutWaits"
+    made.policies = (budget(9),)
+    made.go()
+    made.go()
+    assert "paused" not in world.deployment["spec"]
+
+
 def waiting(name: str, since: float, text: str) -> PodObject:
     return replace(
         failing(name, "Unschedulable", text),

@@ -127,3 +127,18 @@ def test_the_versions_are_the_distributions() -> None:
     for chart in (CHART, CRDS_CHART):
         held = yaml.safe_load((chart / "Chart.yaml").read_text())
         assert f'version = "{held["appVersion"]}"' in project
+
+
+def test_a_pod_monitor_goes_by_the_scheme_that_a_pod_says() -> None:
+    spec = only(render(poolMonitor__enabled="true"), "PodMonitor")["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    rules = {one["targetLabel"]: one for one in endpoint["relabelings"]}
+    label = "__meta_kubernetes_pod_annotation_" + names.ANNOTATION_SCHEME.replace(".", "_").replace(
+        "/", "_"
+    )
+    assert rules["__scheme__"] == {
+        "sourceLabels": [label],
+        "regex": "(https)",
+        "targetLabel": "__scheme__",
+    }
+    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from penstock_operator.config import Config
+from penstock_operator.config import Config, metrics_server
+from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
 from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 
 
@@ -69,6 +70,21 @@ def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
     assert config.prometheus_url == "http://prometheus.monitoring:9090"
     assert (config.log_format, config.log_level) == ("text", "DEBUG")
     assert config.image_pull_policy == "Never"
+
+
+def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
+    objects = render(
+        prometheus__url="https://prometheus.monitoring:9090",
+        prometheus__caConfigMap__name="ca",
+        prometheus__credentialsSecret="reader",
+        **{"prometheus__headers__X-Scope-OrgID": "team-a"},
+    )
+    assert metrics_server(Config.from_env(environment(objects))) == MetricsServer(
+        "https://prometheus.monitoring:9090",
+        KeyOf("ca", "ca.crt"),
+        "reader",
+        (("X-Scope-OrgID", "team-a"),),
+    )
 
 
 def test_a_changed_setting_is_a_new_pod(plain: list[Object]) -> None:
@@ -160,3 +176,53 @@ def test_a_value_that_is_unknown_or_wrong_is_refused_by_name(
     name: str, value: str, field: str
 ) -> None:
     assert re.search(rf"\b{field}\b", refusal(name, value))
+
+
+def volumes(objects: list[Object]) -> dict[str, Object]:
+    return {one["name"]: one for one in pod(objects)["volumes"]}
+
+
+def mounts(objects: list[Object]) -> dict[str, str]:
+    return {one["name"]: one["mountPath"] for one in container(objects)["volumeMounts"]}
+
+
+def test_the_operators_own_port_speaks_tls_with_a_secret() -> None:
+    objects = render(tls__secretName="operator-tls", metrics__serviceMonitor__enabled="true")
+    config = Config.from_env(environment(objects))
+    assert config.tls_folder == mounts(objects)["tls"]
+    assert volumes(objects)["tls"]["secret"]["secretName"] == "operator-tls"
+    assert volumes(objects)["tls"]["secret"]["defaultMode"] == 0o440
+    assert pod(objects)["securityContext"]["fsGroup"] == 65532
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container(objects)[probe]["httpGet"]["scheme"] == "HTTPS"
+    (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]) == ("https", {"insecureSkipVerify": True})
+
+
+def test_pools_certificates_are_judged_by_the_authorities_of_a_config_map() -> None:
+    objects = render(poolAuthorities__configMapName="authorities", poolAuthorities__key="root.pem")
+    config = Config.from_env(environment(objects))
+    assert config.pod_ca_file == f"{mounts(objects)['authorities']}/root.pem"
+    assert volumes(objects)["authorities"]["configMap"] == {"name": "authorities"}
+
+
+def test_pools_network_policies_let_the_operator_and_the_named_scrapers_in() -> None:
+    scraper = {"poolNetworkPolicy.scrapers[0].namespaceSelector.matchLabels.team": "monitoring"}
+    objects = render(CHART, poolNetworkPolicy__enabled="true", **scraper)
+    peers = Config.from_env(environment(objects)).pool_network_policy
+    assert peers is not None
+    operator, prometheus = peers.cluster
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert operator["podSelector"]["matchLabels"].items() <= labels.items()
+    assert operator["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": "penstock-system"}
+    }
+    assert prometheus == {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    assert peers.clients == ()
+
+
+def test_without_their_values_none_of_these_is_set(plain: list[Object]) -> None:
+    config = Config.from_env(environment(plain))
+    assert (config.tls_folder, config.pod_ca_file, config.pool_network_policy) == ("", "", None)
+    assert set(mounts(plain)) == {"scratch"}
+    assert "fsGroup" not in pod(plain)["securityContext"]

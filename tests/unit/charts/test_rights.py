@@ -73,6 +73,20 @@ def test_secrets_and_leases_are_its_own_namespaces_and_bound_by_name(plain: list
     assert {tuple(rule["verbs"]) for rule in unnamed} == {("create",)}
 
 
+def test_what_prometheus_needs_is_read_by_name_and_nothing_else_is() -> None:
+    objects = render(
+        prometheus__credentialsSecret="reader",
+        prometheus__caConfigMap__name="ca",
+        prometheus__policySecrets="{reader,other}",
+    )
+    readable = {
+        rule["resources"][0]: (rule["resourceNames"], rule["verbs"])
+        for rule in only(objects, "Role")["rules"]
+        if rule["verbs"] == ["get"]
+    }
+    assert readable == {"secrets": (["reader", "other"], ["get"]), "configmaps": (["ca"], ["get"])}
+
+
 def test_bindings_bind_the_operators_own_account(plain: list[Object]) -> None:
     account = only(plain, "ServiceAccount")["metadata"]
     pod = only(plain, "Deployment")["spec"]["template"]["spec"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_api.pool import ImagePullPolicy
+from penstock_api.container import ImagePullPolicy
 from penstock_operator.decide.children.container import CONTAINER_NAME
 from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
 from penstock_operator.decide.config import DecideConfig
@@ -176,7 +176,12 @@ def test_a_crash_leaves_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("rollout", "surge", "unavailable"),
-    [({}, 1, 0), ({"strategy": "Surge"}, 1, 0), ({"strategy": "Replace"}, 0, 1)],
+    [
+        ({}, 1, 0),
+        ({"strategy": "SurgeThenReplace"}, 1, 0),
+        ({"strategy": "Surge"}, 1, 0),
+        ({"strategy": "Replace"}, 0, 1),
+    ],
 )
 def test_a_rollout_surges_by_one_or_gives_one_up_first(
     rollout: dict[str, str], surge: int, unavailable: int

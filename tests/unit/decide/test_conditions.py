@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator.observed import Acknowledgement, PodProblem
+from penstock_operator.observed import Acknowledgement, PodProblem, SchemaSkew
 from tests.unit.decide.world import (
     World,
     failing,
@@ -264,3 +264,21 @@ def test_a_transition_time_moves_only_with_its_status() -> None:
     moved = {one for one in after if after[one] != before[one]}
     assert {"Ready", "Progressing"} <= moved
     assert not moved & {"UpToDate", "PolicyApplied"}
+
+
+@pytest.mark.parametrize(
+    ("skew", "expected"),
+    [
+        (SchemaSkew(lacking=frozenset({"status.candidate"})), "False/OlderSchema"),
+        (SchemaSkew(unknown=frozenset({"spec.colour"})), "False/NewerSchema"),
+    ],
+)
+def test_a_crd_of_another_version_is_told_and_stops_nothing(
+    skew: SchemaSkew, expected: str
+) -> None:
+    world = settled(pool_schema=skew)
+    plan = world.run()
+    assert reason(plan, "UpToDate") == expected
+    assert next(iter(skew.lacking | skew.unknown)) in message(plan, "UpToDate")
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert plan.writes == ()

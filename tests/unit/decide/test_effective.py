@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ScalingMode
-from penstock_operator.decide.effective import EffectiveSpec, effective, prometheus_url
+from penstock_operator.decide.effective import EffectiveSpec, effective
 from penstock_operator.decide.fields import BUILT_IN, WEIGHT, Fields, live_fields, plausible
+from penstock_operator.decide.metrics_server import KeyOf, MetricsServer, metrics_server
 from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.observed import PolicyObject, PoolObject
 from tests.unit.decide.world import policy, pool, pool_spec
@@ -355,15 +356,43 @@ def metrics(name: str, url: str, priority: int = 0) -> PolicyObject:
 
 
 def test_prometheus_is_the_administrators_word() -> None:
-    assert prometheus_url(pool(), {}, (), None) is None
-    assert prometheus_url(pool(), {}, (), "http://chart") == "http://chart"
+    assert metrics_server(pool(), {}, (), None) is None
+    assert metrics_server(pool(), {}, (), MetricsServer("http://chart")) == MetricsServer(
+        "http://chart"
+    )
     one = metrics("a", "http://policy")
-    assert prometheus_url(pool(), {}, (one,), "http://chart") == "http://policy"
+    assert metrics_server(pool(), {}, (one,), MetricsServer("http://chart")) == MetricsServer(
+        "http://policy"
+    )
     above = metrics("b", "http://above", priority=1)
-    assert prometheus_url(pool(), {}, (one, above), None) == "http://above"
+    assert metrics_server(pool(), {}, (one, above), None) == MetricsServer("http://above")
 
 
 def test_equal_policies_that_name_different_servers_keep_the_last() -> None:
     pair = (metrics("a", "http://a-server"), metrics("b", "http://b-server"))
-    assert prometheus_url(pool(), {}, pair, "http://chart", "http://last") == "http://last"
-    assert prometheus_url(pool(), {}, pair, "http://chart") == "http://chart"
+    assert metrics_server(
+        pool(), {}, pair, MetricsServer("http://chart"), MetricsServer("http://last")
+    ) == MetricsServer("http://last")
+    assert metrics_server(pool(), {}, pair, MetricsServer("http://chart")) == MetricsServer(
+        "http://chart"
+    )
+
+
+def test_how_a_server_is_asked_is_the_policys_word_whole_and_ties_on_any_part_of_it() -> None:
+    whole = {
+        "url": "https://policy",
+        "caConfigMapRef": {"name": "ca", "key": "ca.crt"},
+        "credentialsSecretRef": {"name": "reader"},
+        "headers": {"X-Scope-OrgID": "a", "X-Other": "b"},
+    }
+    one = policy("a", metrics={"prometheus": whole})
+    chart = MetricsServer("https://chart", credentials="charts-own")
+    server = MetricsServer(
+        "https://policy",
+        KeyOf("ca", "ca.crt"),
+        "reader",
+        (("X-Other", "b"), ("X-Scope-OrgID", "a")),
+    )
+    assert metrics_server(pool(), {}, (one,), chart) == server
+    tenant = policy("b", metrics={"prometheus": {**whole, "headers": {"X-Scope-OrgID": "b"}}})
+    assert metrics_server(pool(), {}, (one, tenant), chart) == chart

@@ -14,6 +14,7 @@ from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolPlan, Write
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import (
+    AS_BUILT,
     Acknowledgement,
     ChildObject,
     Observed,
@@ -24,6 +25,7 @@ from penstock_operator.observed import (
     PoolObject,
     PoolSignals,
     PoolView,
+    SchemaSkew,
     SignalSource,
 )
 
@@ -117,11 +119,13 @@ class World:
     revisions: list[ChildObject] = field(default_factory=list)
     pods: tuple[PodObject, ...] = ()
     signals: PoolSignals = NO_SIGNALS
+    past: PoolSignals | None = None
     acknowledgements: dict[str, Acknowledgement] = field(default_factory=dict)
     config: DecideConfig = CONFIG
     kept: str | None = None
     """The record of the pool's settings in the operator's namespace."""
     lease_transitions: int = 0
+    pool_schema: SchemaSkew = AS_BUILT
     states: dict[str, object] = field(default_factory=dict)
     now: float = NOW
     version: int = 100
@@ -134,6 +138,7 @@ class World:
             revisions=tuple(self.revisions),
             pods=self.pods,
             signals=self.signals,
+            past=self.past,
             acknowledgements=dict(self.acknowledgements),
             kept=self.kept,
         )
@@ -146,9 +151,10 @@ class World:
             pools=(self.view(),),
             policies=self.policies,
             policies_readable=self.policies_readable,
-            lease_transitions=self.lease_transitions,
+            lease_transitions={self.pool.namespace: self.lease_transitions},
             control_keys={"k1": "AAAA"},
             all_pools=(labels,),
+            pool_schema=self.pool_schema,
         )
 
     def whole_plan(self) -> Plan:

@@ -10,12 +10,13 @@ from penstock_operator import handlers, kinds
 from penstock_operator.cluster import Cluster
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.resync import Resync
+from penstock_operator.scope import CLUSTER
 
 
 def made() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:
     store, woken = ObjectStore(), list[frozenset[str] | None]()
     resync = Resync(cast("Cluster", None), store, woken.append)
-    return handlers.registry(store, resync, woken.append), store, woken
+    return handlers.registry(store, resync, woken.append, CLUSTER.places[0]), store, woken
 
 
 def test_only_events_are_handled_and_only_the_login_besides() -> None:

@@ -1,15 +1,23 @@
 """Who may take the Lease, and for how long a renewal allows writes."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
+import pytest
+
+from penstock_operator import lease
 from penstock_operator.lease import (
     DEADLINE_SECONDS,
     DURATION_SECONDS,
     Held,
+    Leadership,
     may_take,
     next_transitions,
     still_valid,
 )
+from penstock_operator.lease_client import LeaseClient
 
 HELD = Held(holder="a", transitions=3, duration_seconds=15, version="7", unchanged_since=100.0)
 
@@ -41,3 +49,46 @@ def test_a_renewal_allows_writes_until_its_deadline_and_no_longer() -> None:
 
 def test_the_holder_stops_writing_well_before_another_may_begin() -> None:
     assert DURATION_SECONDS - DEADLINE_SECONDS >= 5
+
+
+class FakeLease:
+    """One Lease, written and read by whoever holds this."""
+
+    place = "by team-a/penstock-pools"
+
+    def __init__(self, **spec: object) -> None:
+        self.spec: dict[str, object] = spec
+        self.version = 1
+
+    def read(self) -> dict[str, object]:
+        return {"metadata": {"resourceVersion": str(self.version)}, "spec": self.spec}
+
+    def write(self, spec: dict[str, object], version: str | None) -> None:
+        assert version == str(self.version)
+        self.spec, self.version = spec, self.version + 1
+
+
+def until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_namespaces_lease_is_won_and_given_back_with_the_installations_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease, "RETRY_SECONDS", 0.01)
+    held, own = FakeLease(holderIdentity="other", leaseTransitions=4), [False]
+    held.spec["leaseDurationSeconds"] = 1
+    mine = Leadership(cast("LeaseClient", held), "a", lambda: own[0])
+    mine.start()
+    time.sleep(1.2)  # it runs out while the own one is another's: nobody else renews it
+    assert held.spec["holderIdentity"] == "other"
+    own[0] = True
+    until(mine.valid)
+    assert mine.transitions == 5
+    own[0] = False
+    until(lambda: held.spec["holderIdentity"] == "")
+    assert not mine.valid()
+    mine.stop()

@@ -1,5 +1,6 @@
 """What the pass remembers: acknowledgements that later samples can contradict, refusals that heal."""
 
+from penstock_api.limits import Loading, LoadStage
 from penstock_operator.decide.plan import ChildWrite, Write
 from penstock_operator.memory import Memory, PoolMemory, back_off, child_key
 from penstock_operator.observed import (
@@ -100,3 +101,14 @@ def test_a_forgotten_pool_begins_anew() -> None:
     memory.of("a").failures = 3
     memory.forget("a")
     assert memory.of("a").failures == 0
+
+
+def test_a_load_that_goes_on_is_no_news_so_that_the_pool_is_not_visited_at_once() -> None:
+    memory = PoolMemory()
+    loads = [
+        Acknowledgement(None, None, "503", Loading(stage=LoadStage.FETCHING, loaded_bytes=held))
+        for held in (1, 2)
+    ]
+    assert memory.hear_pods({"a": loads[0]}, NOW) is True
+    assert memory.hear_pods({"a": loads[1]}, NOW) is False
+    assert memory.acknowledgements["a"] == loads[1]

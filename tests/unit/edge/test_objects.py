@@ -131,13 +131,15 @@ def test_nothing_is_to_be_made_in_a_namespace_that_is_going() -> None:
     store = ObjectStore()
     store.see(kinds.POOL, shapes.pool())
     store.see(kinds.NAMESPACE, shapes.namespace(labels={"tier": "prod"}))
-    assert [one.namespace_labels for one in all_pools(store)] == [{"tier": "prod"}]
+    mine = {store.pools["pool-1"].namespace}
+    assert [one.namespace_labels for one in all_pools(store, mine)] == [{"tier": "prod"}]
+    assert all_pools(store, set()) == ()  # another installation's
 
     going = shapes.namespace(version=2, deletionTimestamp=shapes.CREATED)
     assert store.see(kinds.NAMESPACE, going) == POOL
 
     assert is_going(store, store.pools["pool-1"])
-    assert all_pools(store) == ()
+    assert all_pools(store, mine) == ()
 
 
 def test_fields_that_a_plain_create_owns_are_noted_until_they_are_handed_over() -> None:

@@ -9,6 +9,8 @@ from penstock_runtime.generation.messages import (
     Ended,
     Generate,
     GenerationEnd,
+    PromptLogprob,
+    PromptScored,
     Stepped,
     TokensEmitted,
 )
@@ -36,6 +38,7 @@ class Driver:
         self.tokens: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.finished: dict[tuple[str, int], ChoiceFinished] = {}
         self.ends: dict[str, GenerationEnd] = {}
+        self.scores: dict[str, tuple[PromptLogprob, ...]] = {}
         runner = runner or InlineRunner(step)
         self.loop = Loop(self.engine, runner, Outside(self._post, NoPulse(), lambda: self.now))
 
@@ -43,6 +46,10 @@ class Driver:
         self.posted.append(stepped)
         for event in stepped.events:
             match event:
+                case PromptScored():
+                    assert event.id not in self.scores
+                    assert (event.id, 0) not in self.tokens, "scores come before the first token"
+                    self.scores[event.id] = event.logprobs
                 case TokensEmitted():
                     self.tokens[event.id, event.choice].extend(event.tokens)
                 case ChoiceFinished():

@@ -113,6 +113,16 @@ def test_a_stop_id_ends_a_choice_and_is_not_told(driver: Any) -> None:
     assert (driver.finished["a", 0].reason, driver.finished["a", 0].stop_id) == ("stop", 5)
 
 
+def test_what_has_run_for_its_time_finishes_with_what_it_has(driver: Any) -> None:
+    params = SamplingParams(max_tokens=20, max_run_seconds=1.0)
+    driver.engine.take(ask("long", [1, 2, 3], params=params), 0.0)
+    driver.engine.take(ask("other", [1, 2, 3], tokens=20), 0.0)
+    driver.run()
+    assert driver.tokens["long", 0] == [3, 4, 5, 6], "steps of 0.25 s"
+    assert driver.finished["long", 0].reason is FinishReason.LENGTH
+    assert len(driver.tokens["other", 0]) == 20
+
+
 def test_a_stop_from_outside_finishes_well_and_nothing_follows(driver: Any) -> None:
     driver.engine.take(ask("a", [1], tokens=100), 0.0)
     for _ in range(4):

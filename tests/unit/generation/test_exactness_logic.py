@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,11 @@ def step(folder: Path, thread: ThreadPoolExecutor) -> TorchStep:
     return thread.submit(open_step, folder, OPTIONS, "tiny").result()
 
 
+def summed(tallies: list[Tally]) -> Tally:
+    """Return one tally of all."""
+    return Tally(*(sum(column) for column in zip(*map(astuple, tallies), strict=True)))
+
+
 def check(step: TorchStep, thread: ThreadPoolExecutor, folder: Path, seed: int) -> Tally:
     runner = ThreadRunner(step, thread)
     runner.depth = seed % 2
@@ -67,6 +73,7 @@ def test_every_id_is_the_references_in_fifty_more_scenarios(
     step: TorchStep, thread: ThreadPoolExecutor, folder: Path
 ) -> None:
     tallies = [check(step, thread, folder, seed) for seed in range(QUICK, QUICK + LONG)]
+    print(folder.name, summed(tallies))
     for field in ("preemptions", "swapped_blocks", "recomputed_tokens", "prefix_hit_tokens"):
         assert sum(getattr(one, field) for one in tallies) > 50, field
     assert sum(one.cancelled for one in tallies) > 50

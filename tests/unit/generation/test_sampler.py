@@ -16,7 +16,7 @@ DRAWS = 4000
 
 
 def draw(row: int = 0, position: int = 10, **wishes: Any) -> Draw:
-    more = {name: wishes.pop(name) for name in list(wishes) if name in Draw.__slots__}
+    more = {name: wishes.pop(name) for name in list(wishes) if name in Draw.__struct_fields__}
     params = SamplingParams(max_tokens=99, **wishes)
     return Draw(row, params, seed=5, choice=0, position=position, **{"output_tokens": 3, **more})
 

@@ -1,6 +1,7 @@
 """A pod on loopback: real servers, a real engine in a thread, and a small model that can be held still."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -129,18 +130,25 @@ async def start(tmp_path: Path, fast_lane: bool) -> AsyncIterator[Start]:
     """Start a pod with changed settings or limits; stopped at the end of the test."""
     running: list[tuple[Running, ClusterServer]] = []
 
-    async def begin(limits: LimitsUpdate = LIMITS, **settings: object) -> Running:
+    async def begin(
+        limits: LimitsUpdate = LIMITS, tls: ssl.SSLContext | None = None, **settings: object
+    ) -> Running:
         model = Halves()
         settings = {"fast_lane": fast_lane, **settings}
         pod = Pod(config(tmp_path, **settings), ThreadLink(lambda: model, limits), limits)
         exposition = Exposition(pod)
-        client, cluster = ClientServer(pod, exposition), ClusterServer(pod, exposition)
+        client = ClientServer(pod, exposition, tls)
+        cluster = ClusterServer(pod, exposition, tls)
         ports = await client.start(), await cluster.start()
         await pod.load()
         exposition.collector.meter = DutyMeter(pod.busy_seconds, pod.now)
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         found = Running(
-            pod, model, client, session, *(f"http://127.0.0.1:{port}" for port in ports)
+            pod,
+            model,
+            client,
+            session,
+            *(f"http{'s' * bool(tls)}://127.0.0.1:{port}" for port in ports),
         )
         running.append((found, cluster))
         return found

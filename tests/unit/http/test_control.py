@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,8 @@ def write_keys(folder: Path, **keys: Ed25519PrivateKey) -> None:
 
 
 def token(key: Ed25519PrivateKey = KEY, kid: str = "k1", **claims: Any) -> dict[str, str]:
-    claims = {"aud": "uid-0", "exp": time.time() + 30, "generation": 2, **claims}
+    fresh = {"exp": time.time() + 30, "jti": secrets.token_hex(16)}
+    claims = {"aud": "uid-0", "generation": 2, **fresh, **claims}
     claims = {name: value for name, value in claims.items() if value is not None}
     return {"Authorization": "Bearer " + jwt.encode(claims, key, "EdDSA", {"kid": kid})}
 
@@ -160,6 +162,9 @@ async def test_a_body_that_is_not_json_is_422(pod: Any, keys: Path) -> None:
         (lambda: token(kid="k9"), 401),
         (lambda: token(exp=time.time() - 60), 401),
         (lambda: token(exp=None), 401),
+        (lambda: token(exp="soon"), 401),
+        (lambda: token(exp=float("inf")), 401),
+        (lambda: token(jti=None), 401),
         (lambda: token(aud=None), 401),
         (lambda: token(aud="uid-1"), 403),
         (lambda: token(generation=3), 403),
@@ -172,6 +177,24 @@ async def test_a_wrong_token_turns_no_valve(
     found, answer = await patch(pod, limits(), headers() if callable(headers) else headers)
     assert (found, answer["field"]) == (status, "Authorization")
     assert pod.pod.live.accepted.generation == 1
+
+
+async def test_a_token_turns_the_valves_once(pod: Any, keys: Path) -> None:
+    one = token()
+    assert (await patch(pod, limits(), one))[0] == 200
+    status, answer = await patch(pod, limits(), one)
+    assert status == 401
+    assert "used before" in answer["error"]
+    assert (await state(pod, one))[0] == 401, "nor does it read"
+    assert (await patch(pod, limits(), token()))[0] == 200
+
+
+async def test_a_token_is_used_up_by_the_call_it_came_with_whatever_came_of_it(
+    pod: Any, keys: Path
+) -> None:
+    one = token()
+    assert (await patch(pod, limits(generation=3), one))[0] == 403
+    assert (await patch(pod, limits(), one))[0] == 401
 
 
 async def test_the_state_needs_a_token_too(pod: Any, keys: Path) -> None:

@@ -5,10 +5,14 @@ import re
 import socket
 from typing import Any
 
+import pytest
+
 from penstock_runtime.protocols.fast_lane import connection
+from penstock_runtime.protocols.request_ids import trace_of
 from penstock_runtime.request import Outcome
 from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"
 VARYING = re.compile(
     rb"(Date: [^\r]*|X-Penstock-Queue-Seconds: [0-9.]*|X-Request-Id: [0-9a-f]{32}|after [0-9.]+ s of)"
@@ -192,10 +196,29 @@ async def test_the_access_log_has_a_line_from_either_lane(start: Any, caplog: An
         caplog.clear()
         with caplog.at_level("INFO", "penstock_runtime.access"):
             reader, writer = await connected(pod)
-            await exchange(writer, reader, post(body(), "X-Request-Id: mine"))
+            await exchange(
+                writer, reader, post(body(), "X-Request-Id: mine", f"traceparent: {TRACE}")
+            )
             await asyncio.sleep(0.01)
         (line,) = [one for one in caplog.records if one.name == "penstock_runtime.access"]
         assert line.getMessage() == "POST /v2/models/halves/infer"
         assert (line.status, line.request_id, line.remote) == (200, "mine", "127.0.0.1")
+        assert (line.trace_id, line.parent_span_id) == (TRACE[3:35], TRACE[36:52])
         assert line.seconds >= 0
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        None,
+        "",
+        "ff" + TRACE[2:],
+        TRACE[:-1],
+        TRACE.upper(),
+        "00-" + "0" * 32 + TRACE[35:],
+        TRACE + "x",
+    ],
+)
+def test_a_trace_that_is_none_is_not_told(parent: str | None) -> None:
+    assert trace_of(parent) == {}

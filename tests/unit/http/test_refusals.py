@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from penstock_runtime.protocols.fast_lane import refusals
-from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, Refusals
+from penstock_runtime.protocols.fast_lane.refusals import (
+    FREE_REFUSALS,
+    TICK_SECONDS,
+    Alarm,
+    Refusals,
+)
 from penstock_runtime.protocols.fast_lane.wire import Wire
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
@@ -92,7 +97,7 @@ async def test_a_client_that_rests_is_served_when_there_is_room(
 
 def told(refused_a_second: float) -> Refusals:
     """Return refusals of which so many were told each second for a while."""
-    found = Refusals(Door(depth=1).desk, Wire("pod-0"))
+    found = Refusals(Door(depth=1).desk, Wire("pod-0"), draw=lambda: 0.5)
     for number in range(int(refused_a_second)):
         found.refusal(100.0 + number / refused_a_second)
     return found
@@ -110,3 +115,28 @@ def test_a_refusal_is_written_once_for_many() -> None:
     first = found.refusal(1.05)
     assert found.refusal(1.2) is not first
     assert b"X-Request-Id: abc\r\n" in found.answer("abc")
+
+
+def test_rests_that_end_together_share_a_timer() -> None:
+    timers: list[tuple[float, Any, int]] = []
+    woken: list[str] = []
+    alarm = Alarm(lambda *timer: timers.append(timer), lambda: 10.0)
+    for name, seconds in (("a", 0.021), ("b", 0.0215), ("c", 0.3)):
+        alarm.set(seconds, Sleeper(name, woken))
+    assert len(timers) == 2
+    assert all(
+        0 <= delay - wanted <= TICK_SECONDS
+        for (delay, _, _), wanted in zip(timers, (0.021, 0.3), strict=True)
+    )
+    for _, ring, tick in timers:
+        ring(tick)
+    assert woken == ["a", "b", "c"]
+
+
+class Sleeper:
+    def __init__(self, name: str, woken: list[str]) -> None:
+        self._name = name
+        self._woken = woken
+
+    def rest_over(self) -> None:
+        self._woken.append(self._name)

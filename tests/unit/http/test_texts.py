@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -64,11 +64,11 @@ class Texts:
         return await self.post("/v2/models/texts/infer", {"inputs": list(inputs), **more})
 
 
-async def serve(root: Path, task: str, settings: Path, *, fast_lane: bool) -> Texts:
+async def serve(root: Path, task: str, settings: Path, *, fast_lane: bool, **more: object) -> Texts:
     claim = {"claimName": "models", "path": task}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     spec = ModelSpec.model_validate({"name": "texts", "task": task, "source": source})
-    plain = replace(config(settings), model=spec, model_folder=root, fast_lane=fast_lane)
+    plain = config(settings, model=spec, model_folder=root, fast_lane=fast_lane, **more)
     pod = Pod(plain, ThreadLink(partial(load, spec, "texts", root), LIMITS), LIMITS)
     server = ClientServer(pod, Exposition(pod))
     port = await server.start()

@@ -22,9 +22,8 @@ def test_two_cores_give_the_engine_a_process_and_leave_one_core_to_http() -> Non
     assert seat(machine(quota=6.5)).threads == 5
 
 
-def test_cuda_and_generation_have_a_process_whatever_the_cores() -> None:
+def test_cuda_has_a_process_whatever_the_cores() -> None:
     assert seat(machine(1, cuda=True)).placement is Placement.PROCESS
-    assert seat(machine(quota=1.0), generates=True) == Seat(Placement.PROCESS, 1, NOWHERE, NOWHERE)
 
 
 def test_cpus_are_pinned_only_where_the_container_has_its_own() -> None:

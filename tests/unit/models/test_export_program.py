@@ -120,7 +120,7 @@ def test_a_missing_file_is_named_with_the_field_to_correct(file: Path) -> None:
     with pytest.raises(ModelLoadFailed) as raised:
         load_program(file)
     assert f"there is no file '{file}'" in str(raised.value)
-    assert "spec.model.source.persistentVolumeClaim.path" in str(raised.value)
+    assert "the path in spec.model.source" in str(raised.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a program", b"PK\x03\x04 a broken archive"])

@@ -11,6 +11,8 @@ import httpx2
 import pytest
 
 from penstock_runtime.drain import drain
+from penstock_runtime.health import Stage
+from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
 from penstock_runtime.streams import mailbox
 from tests.unit.openai.served import Served
@@ -49,6 +51,20 @@ def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> N
     one.close()
     served.until(engine_is_empty(served))
     assert served.pod.counters.ended[Outcome.CANCELLED] == before + 1
+
+
+def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def gone(_stream: EventStream, _data: bytes) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(EventStream, "_write", gone)
+    before = served.pod.counters.ended[Outcome.CANCELLED]
+    with caplog.at_level("WARNING"), open_request(served, {**LONG, "stream": True}):
+        served.until(lambda: served.pod.counters.ended[Outcome.CANCELLED] == before + 1)
+    served.until(engine_is_empty(served))
+    assert caplog.records == []
 
 
 def test_a_client_that_leaves_while_it_waits_is_never_run(serve: Serve) -> None:
@@ -122,17 +138,49 @@ def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
     assert json.loads(told[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
 
 
+def test_a_stream_that_is_its_connections_last_answer_says_so_before_it_begins(
+    serve: Serve,
+) -> None:
+    served = serve(connection_requests=2)
+    body = {"prompt": "a", "max_tokens": 2, "stream": True}
+    told = []
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        for _ in range(4):
+            with http.stream("POST", PATH, json=body) as answer:
+                told.append(answer.headers.get("Connection"))
+                answer.read()
+    assert told == [None, "close", None, "close"]
+
+
+def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) -> None:
+    served = serve()
+    body = {"prompt": "a", "max_tokens": 40, "ignore_eos": True, "stream": True}
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        with http.stream("POST", PATH, json=body) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            served.ask(lambda: setattr(served.pod.health, "stage", Stage.DRAINING))
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        refused = http.post(PATH, json=body)
+    assert (refused.status_code, refused.headers.get("Connection")) == (503, "close")
+
+
 def test_a_silent_stream_says_that_it_lives(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock_runtime.protocols.openai.replying.PING_SECONDS", 0.05)
     body = {"prompt": "a", "max_tokens": 2, "stream": True}
-    with served.held_still():
-        threading.Timer(0.4, served.step.gate.set).start()
-        with httpx2.Client(base_url=served.url, timeout=20) as http:
-            told = http.post(PATH, json=body).text
-    assert ": ping\n\n" in told
-    assert told.endswith("data: [DONE]\n\n")
+    with (
+        served.held_still(),
+        httpx2.Client(base_url=served.url, timeout=20) as http,
+        http.stream("POST", PATH, json=body) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == ": ping"
+        served.step.gate.set()
+        told = [line for line in lines if line and line != ": ping"]
+    assert told[0].startswith("data: {")
+    assert told[-1] == "data: [DONE]"
 
 
 def test_a_reader_that_falls_too_far_behind_is_given_up(

@@ -26,7 +26,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("other-model", PLAIN, {"prompt": "a", "model": "gpt"}, "model", "serves 'tiny'"),
     ("beams", PLAIN, {"prompt": "a", "use_beam_search": True}, "use_beam_search", "not supported"),
     ("suffix", PLAIN, {"prompt": "a", "suffix": "b"}, "suffix", "not supported"),
-    ("echoed-logprobs", PLAIN, {"prompt": "a", "echo": True, "logprobs": 1}, "echo", "not supported"),
+    ("nothing-at-all", PLAIN, {"prompt": "a", "max_tokens": 0}, "max_tokens", "0 with `echo`"),
+    ("streamed-scores", PLAIN, {"prompt": "a", "stream": True, "prompt_logprobs": 1}, "prompt_logprobs", "`stream`"),
     ("functions", CHAT, {"messages": HELLO, "functions": [{}]}, "functions", "not supported"),
     ("top-alone", CHAT, {"messages": HELLO, "top_logprobs": 2}, "top_logprobs", "needs `logprobs`"),
     (

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import jwt
@@ -16,16 +17,25 @@ from penstock_api.limits import (
     Limits,
     LimitsUpdate,
     Load,
+    Loading,
+    LoadStage,
     Range,
     State,
 )
 from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.limits import PodControl
+from penstock_operator.act.signing_key import RIPENING_SECONDS, rotated
 from penstock_operator.calls import new_session
 from penstock_operator.decide.plan import Push
+from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement
-from penstock_operator.tokens import BadSigningKey, Signer
-from penstock_runtime.protocols.tokens import Forbidden, TokenVerifier, Unauthorized
+from penstock_operator.tokens import TOKEN_SECONDS, BadSigningKey, Signer
+from penstock_runtime.protocols.tokens import (
+    LEEWAY_SECONDS,
+    Forbidden,
+    TokenVerifier,
+    Unauthorized,
+)
 from tests.unit.signals.exporter import free_address, never, pod_object, serving
 
 SIGNER = Signer.generate()
@@ -61,7 +71,7 @@ def state(generation: int) -> State:
 async def control() -> AsyncIterator[PodControl]:
     """Return a control with a real session."""
     async with new_session() as session:
-        yield PodControl(session, SIGNER, time.time)
+        yield PodControl(session, SIGNER, time.time, lambda: True)
 
 
 def keys_file(folder: Path, signer: Signer = SIGNER) -> Path:
@@ -91,7 +101,7 @@ async def test_a_pod_verifies_the_token_and_acknowledges_by_generation(
 
     async def patch(request: web.Request) -> web.Response:
         update = LimitsUpdate.model_validate_json(await request.read())
-        await verifier.verify(request.headers["Authorization"], update.generation)
+        (await verifier.verify(request.headers["Authorization"])).check(update.generation)
         return web.Response(text=state(update.generation).model_dump_json(by_alias=True))
 
     assert await pushed(control, patch) == Acknowledgement(generation=9, effective_max=64)
@@ -168,6 +178,16 @@ async def test_redirects_large_late_and_missing_answers_are_problems(control: Po
         assert words in problem
 
 
+async def test_a_pod_that_loads_says_how_far_it_is(control: PodControl) -> None:
+    told = {"stage": "Fetching", "loadedBytes": 3, "totalBytes": 4}
+    body = {"error": "the model is being loaded", "loading": told}
+    found = await pushed(control, answering(503, body))
+    assert found.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
+    for bad in (None, {"stage": "Flying"}, {**told, "loadedBytes": -1}, [], {"loadedBytes": 2**80}):
+        found = await pushed(control, answering(503, {"error": "no", "loading": bad}))
+        assert (found.loading, found.generation) == (None, None)
+
+
 async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> None:
     async def quick(_: web.Request) -> web.Response:
         return web.Response(text=state(9).model_dump_json(by_alias=True))
@@ -187,17 +207,59 @@ async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> N
 async def test_a_token_is_for_one_pod_one_generation_and_thirty_seconds(tmp_path: Path) -> None:
     path, now = keys_file(tmp_path), time.time()
     token = SIGNER.token("uid-1", 9, now)
-    await TokenVerifier(path, "uid-1").verify(f"Bearer {token}", 9)
+    (await TokenVerifier(path, "uid-1").verify(f"Bearer {token}")).check(9)
     with pytest.raises(Forbidden):
-        await TokenVerifier(path, "uid-2").verify(f"Bearer {token}", 9)
+        await TokenVerifier(path, "uid-2").verify(f"Bearer {token}")
     with pytest.raises(Forbidden):
-        await TokenVerifier(path, "uid-1").verify(f"Bearer {token}", 10)
-    with pytest.raises(Unauthorized):
-        await TokenVerifier(path, "uid-1").verify(f"Bearer {SIGNER.token('uid-1', 9, now - 60)}", 9)
+        (await TokenVerifier(path, "uid-1").verify(f"Bearer {token}")).check(10)
+    with pytest.raises(Unauthorized, match="expired"):
+        await TokenVerifier(path, "uid-1").verify(f"Bearer {SIGNER.token('uid-1', 9, now - 60)}")
     other = Signer.generate()
-    with pytest.raises(Unauthorized):
-        await TokenVerifier(path, "uid-1").verify(f"Bearer {other.token('uid-1', 9, now)}", 9)
+    with pytest.raises(Unauthorized, match="key id"):
+        await TokenVerifier(path, "uid-1").verify(f"Bearer {other.token('uid-1', 9, now)}")
     assert jwt.get_unverified_header(token) == {"alg": "EdDSA", "typ": "JWT", "kid": SIGNER.kid}
+
+
+async def test_a_token_is_taken_once_and_forgotten_when_it_could_not_come_back(
+    tmp_path: Path,
+) -> None:
+    now = [1_000_000.0]
+    verifier = TokenVerifier(keys_file(tmp_path), "uid-1", lambda: now[0])
+    token = f"Bearer {SIGNER.token('uid-1', 9, now[0])}"
+    await verifier.verify(token)
+    with pytest.raises(Unauthorized, match="used before"):
+        await verifier.verify(token)
+    now[0] += TOKEN_SECONDS + LEEWAY_SECONDS + 1
+    with pytest.raises(Unauthorized, match="expired"):
+        await verifier.verify(token)
+    await verifier.verify(f"Bearer {SIGNER.token('uid-1', 9, now[0])}")
+    assert len(verifier._used) == 1
+
+
+async def test_a_pod_whose_clock_is_five_minutes_off_says_so_or_obeys(tmp_path: Path) -> None:
+    path, now = keys_file(tmp_path), 1_000_000.0
+    slow = TokenVerifier(path, "uid-1", lambda: now - 300)
+    fast = TokenVerifier(path, "uid-1", lambda: now + 300)
+    await slow.verify(f"Bearer {SIGNER.token('uid-1', 9, now)}")
+    with pytest.raises(Unauthorized, match="set the node's clock right"):
+        await fast.verify(f"Bearer {SIGNER.token('uid-1', 9, now)}")
+
+
+async def test_a_rotation_refuses_nobody_at_any_moment(tmp_path: Path) -> None:
+    """Pods read the ring up to RIPENING late; the signer of each moment is in what they hold by then."""
+    ring, path = rotated(None, 0.0), tmp_path / "control-keys.json"
+    held = ring.public_keys()
+    for day in range(65):
+        now = day * 86_400.0
+        ring = rotated(ring, now)
+        for late in (0.0, RIPENING_SECONDS - 1, RIPENING_SECONDS, 7200.0):
+            if late >= RIPENING_SECONDS:
+                held = ring.public_keys()
+            path.write_text(json.dumps(dict(held)))
+            moment = now + late
+            token = ring.signer(moment).token("uid-1", 9, moment)
+            await TokenVerifier(path, "uid-1", partial(float, moment)).verify(f"Bearer {token}")
+    assert len(set(held)) == 1, "the keys before the last one are retired"
 
 
 def test_a_key_survives_its_secret() -> None:
@@ -208,3 +270,17 @@ def test_a_key_survives_its_secret() -> None:
 def test_a_bad_key_is_refused_with_words() -> None:
     with pytest.raises(BadSigningKey, match="PKCS#8"):
         Signer.from_pem(b"not a key")
+
+
+async def test_nothing_is_sent_to_a_pod_once_the_lease_is_not_ours() -> None:
+    asked: list[str] = []
+
+    async def patch(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({}, status=500)
+
+    async with new_session() as session, serving(web.patch(PATH_LIMITS, patch)) as ip:
+        stale = PodControl(session, SIGNER, time.time, lambda: False)
+        with pytest.raises(NotLeading):
+            await stale.push([Push("uid-1", ip, UPDATE)])
+    assert asked == []

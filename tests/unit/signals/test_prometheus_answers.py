@@ -9,6 +9,8 @@ import pytest
 from aiohttp import web
 
 from penstock_operator.calls import CallFailed, new_session
+from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, missing, read_prometheus
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
@@ -51,7 +53,7 @@ def prometheus(*result: dict[str, Any]) -> web.RouteDef:
         if form["query"] == "time()":
             data: dict[str, Any] = {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
         else:
-            assert form["query"] in (QUERY, QUERY_DURATIONS)
+            assert form["query"] in (QUERY, QUERY_DURATIONS, QUERY_DEVICES)
             assert float(str(form["time"])) == ASKED
             known = list(result) if form["query"] == QUERY else []
             data = {"resultType": "matrix", "result": known}
@@ -183,7 +185,7 @@ async def test_a_server_that_fails_is_named_and_the_pods_are_read(
         url = f"http://{server}:19090"
         with pytest.raises(CallFailed, match="Prometheus"):
             await read_prometheus(session, url, {})
-        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), url)
+        pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
         found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
     assert found.source is SignalSource.PODS
     assert [one.waiting for one in found.samples] == [4.0]
@@ -198,8 +200,8 @@ async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
     ):
         url = f"http://{server}:19090/prefix"
         pools = [
-            PoolPods("seen", "team", (pod_object("uid-1", IP),), url),
-            PoolPods("unseen", "team", (pod_object("uid-2", ip),), url),
+            PoolPods("seen", "team", (pod_object("uid-1", IP),), MetricsServer(url)),
+            PoolPods("unseen", "team", (pod_object("uid-2", ip),), MetricsServer(url)),
             PoolPods("alone", "team", (pod_object("uid-2", ip),), None),
         ]
         found = await observe_signals(session, pools, 5_000.0, Rounds())
@@ -218,7 +220,10 @@ async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
 async def test_where_nothing_answers_the_signals_are_absent() -> None:
     async with new_session() as session:
         pool = PoolPods(
-            "pool", "team", (pod_object("uid-1", free_address()),), f"http://{free_address()}:1"
+            "pool",
+            "team",
+            (pod_object("uid-1", free_address()),),
+            MetricsServer(f"http://{free_address()}:1"),
         )
         found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
     assert found.source is SignalSource.NONE

@@ -1,4 +1,4 @@
-"""One round of two questions a Prometheus a tick, however many pools and passes ask."""
+"""One round of questions a Prometheus a tick, however many pools and passes ask."""
 
 import asyncio
 from collections import Counter
@@ -7,8 +7,11 @@ import pytest
 from aiohttp import web
 
 from penstock_operator.calls import new_session
+from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe import rounds as shared
-from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
+from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.past import observe_past
+from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, past_seconds
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
@@ -16,7 +19,13 @@ from tests.unit.signals.exporter import pod_object, serving
 from tests.unit.signals.test_prometheus_answers import ASKED, series
 
 POOLS = 300
-KINDS = {"time()": "time", QUERY: "samples", QUERY_DURATIONS: "durations"}
+KINDS = {
+    "time()": "time",
+    QUERY: "samples",
+    QUERY_DURATIONS: "durations",
+    QUERY_DEVICES: "devices",
+}
+"""Anything else asks for the past."""
 PORT = 19090
 
 
@@ -37,7 +46,7 @@ class Server:
     async def _answer(self, request: web.Request) -> web.Response:
         form = await request.post()
         clock = form["query"] == "time()"
-        self.asked[KINDS[str(form["query"])]] += 1
+        self.asked[KINDS.get(str(form["query"]), "past")] += 1
         await asyncio.sleep(0.05)
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
@@ -46,7 +55,7 @@ class Server:
             if clock
             else {
                 "resultType": "matrix",
-                "result": self._series() if form["query"] == QUERY else [],
+                "result": [] if form["query"] == QUERY_DURATIONS else self._series(),
             }
         )
         return web.json_response({"status": "success", "data": data})
@@ -64,7 +73,12 @@ class Server:
 
 def pools(url: str) -> list[PoolPods]:
     return [
-        PoolPods(f"pool-{number}", "team", (pod_object(f"pod-{number}", address(number)),), url)
+        PoolPods(
+            f"pool-{number}",
+            "team",
+            (pod_object(f"pod-{number}", address(number)),),
+            MetricsServer(url),
+        )
         for number in range(POOLS)
     ]
 
@@ -84,7 +98,7 @@ async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSigna
 async def test_all_passes_of_a_tick_share_one_round() -> None:
     server = Server()
     found = await in_three_passes(server, Rounds())
-    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
     assert len(found) == POOLS
     for number in (0, 150, POOLS - 1):
         signals = found[f"pool-{number}"]
@@ -100,14 +114,14 @@ async def test_the_next_tick_asks_anew(
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         for _ in range(2):
             await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
-    assert server.asked == {"time": 2, "samples": 2, "durations": 2}
+    assert server.asked == {"time": 2, "samples": 2, "durations": 2, "devices": 2}
 
 
 async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
     server = Server(fails=True)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         rounds, url = Rounds(), f"http://{ip}:{PORT}"
-        nowhere = [PoolPods(f"pool-{one}", "team", (), url) for one in range(3)]
+        nowhere = [PoolPods(f"pool-{one}", "team", (), MetricsServer(url)) for one in range(3)]
         for one in nowhere:
             found = await observe_signals(session, [one], ASKED, rounds)
             assert found[one.uid].source is SignalSource.PODS
@@ -125,4 +139,35 @@ async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
         first.cancel()
         found = await second
     assert found["pool-1"].source is SignalSource.PROMETHEUS
-    assert server.asked == {"time": 1, "samples": 1, "durations": 1}
+    assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
+
+
+async def test_the_past_is_asked_for_once_by_all_that_are_met_together() -> None:
+    server, rounds = Server(), Rounds()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")
+        halves = [asked[:150], asked[150:]]
+        found = await asyncio.gather(
+            *(observe_past(session, half, POOLS, rounds) for half in halves)
+        )
+    assert server.asked == {"time": 1, "past": 1}
+    assert {uid for one in found for uid in one} == {pool.uid for pool in asked}
+    assert found[0]["pool-7"].samples[0].waiting == 7.0
+
+
+async def test_a_server_that_fails_has_no_past() -> None:
+    server = Server(fails=True)
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        assert await observe_past(session, asked, 2, Rounds()) == {}
+
+
+async def test_no_more_of_the_past_is_asked_for_than_one_answer_holds() -> None:
+    assert past_seconds(1) == past_seconds(300) == 180.0
+    assert 60 <= past_seconds(1000) < 180
+    server = Server()
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        assert past_seconds(20_000) == 0
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        assert await observe_past(session, asked, 20_000, Rounds()) == {}
+    assert not server.asked

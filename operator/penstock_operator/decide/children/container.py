@@ -32,7 +32,7 @@ def container(pool: PoolObject, config: DecideConfig, drain_deadline_seconds: in
             _port(names.CLIENT_PORT_NAME, names.CLIENT_PORT),
             _port(names.CLUSTER_PORT_NAME, names.CLUSTER_PORT),
         ],
-        **_probes(),
+        **_probes(secure=pool.spec.tls is not None),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -53,22 +53,28 @@ def _port(name: str, number: int) -> Manifest:
     return {"name": name, "containerPort": number, "protocol": "TCP"}
 
 
-def _probe(path: str, period: int, failures: int, timeout: int) -> Manifest:
+def _probe(asked: Manifest, period: int, failures: int, timeout: int) -> Manifest:
     return {
-        "httpGet": {"path": path, "port": names.CLUSTER_PORT_NAME},
+        "httpGet": asked,
         "periodSeconds": period,
         "failureThreshold": failures,
         "timeoutSeconds": timeout,
     }
 
 
-def _probes() -> Manifest:
-    """Startup waits as long as a large model takes; then liveness is the engine's step heartbeat."""
+def _probes(*, secure: bool) -> Manifest:
+    """Startup waits as long as a large model takes; then liveness is the engine's step heartbeat.
+
+    Over TLS the kubelet asks without judging the certificate.
+    """
+    scheme = {"scheme": "HTTPS"} if secure else {}
+    healthz = {"path": names.PATH_HEALTHZ, "port": names.CLUSTER_PORT_NAME, **scheme}
+    readyz = {"path": names.PATH_READYZ, "port": names.CLUSTER_PORT_NAME, **scheme}
     period = 2
     return {
-        "startupProbe": _probe(names.PATH_HEALTHZ, period, LOAD_PATIENCE_SECONDS // period, 2),
-        "livenessProbe": _probe(names.PATH_HEALTHZ, period=10, failures=3, timeout=5),
-        "readinessProbe": _probe(names.PATH_READYZ, period=2, failures=2, timeout=2),
+        "startupProbe": _probe(healthz, period, LOAD_PATIENCE_SECONDS // period, 2),
+        "livenessProbe": _probe(healthz, period=10, failures=3, timeout=5),
+        "readinessProbe": _probe(readyz, period=2, failures=2, timeout=2),
     }
 
 

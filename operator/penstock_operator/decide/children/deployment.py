@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from penstock_api import names
-from penstock_api.pool import PoolSpec, RolloutStrategy
 from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.decide.rollout import Rollout, Way
 from penstock_operator.observed import PoolObject
 
 PROGRESS_DEADLINE_SECONDS = 3600
@@ -23,16 +23,15 @@ class ReplicaCount:
 
 
 def deployment(
-    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, *, surge: bool = True
+    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: Rollout
 ) -> Manifest:
-    """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`.
-
-    Without `surge` no rollout takes a device more than the pool has.
-    """
+    """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`."""
     annotations = {
         names.ANNOTATION_TEMPLATE_INPUTS: inputs,
         names.ANNOTATION_REPLICAS: count.mark,
     }
+    if rolling.gave_up:
+        annotations[names.ANNOTATION_WITHOUT_SURGE] = rolling.gave_up
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -40,16 +39,17 @@ def deployment(
         "spec": {
             "replicas": count.replicas,
             "selector": {"matchLabels": selector(pool)},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rollout(pool.spec, surge)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _step(rolling.way)},
             "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,
             "revisionHistoryLimit": REPLICA_SETS_KEPT,
             "template": template,
+            # a paused Deployment still keeps up its count, of the pods that it has
+            **({"paused": True} if rolling.way is Way.WAIT else {}),
         },
     }
 
 
-def _rollout(spec: PoolSpec, surge: bool) -> dict[str, int]:  # noqa: FBT001  one way in, from above
+def _step(way: Way) -> dict[str, int]:
     """Surge needs one replica's devices more; Replace gives one replica up first."""
-    asked = spec.rollout is not None and spec.rollout.strategy is RolloutStrategy.REPLACE
-    replace = asked or not surge
+    replace = way is Way.REPLACE
     return {"maxSurge": int(not replace), "maxUnavailable": int(replace)}

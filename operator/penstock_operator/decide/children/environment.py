@@ -8,6 +8,7 @@ from penstock_api.container import ContainerTemplate
 from penstock_api.model import ModelSpec
 from penstock_api.pool import Accelerator
 from penstock_operator.decide.children.metadata import Manifest
+from penstock_operator.decide.children.model_source import model_environment
 from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
 from penstock_operator.observed import PoolObject
 
@@ -36,6 +37,12 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
         {"name": "HOME", "value": SCRATCH_FOLDER},
         {"name": "OMP_NUM_THREADS", **threads},
     ]
+    given += model_environment(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        given.append({"name": names.ENV_TLS_FOLDER, "value": names.TLS_FOLDER})
+    if pool.spec.api_keys is not None:
+        file = f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
+        given.append({"name": names.ENV_API_KEYS_FILE, "value": file})
     dumped = [
         one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own.env or ()
     ]

@@ -61,6 +61,8 @@ def _metadata(pool: PoolObject, wanted: PodTemplate) -> Manifest:
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
     if restarted:
         annotations[names.ANNOTATION_RESTARTED_AT] = restarted
+    if pool.spec.tls is not None:
+        annotations[names.ANNOTATION_SCHEME] = "https"
     held: Manifest = {"labels": {**(wanted.labels or {}), **labels(pool)}}
     return held | ({"annotations": annotations} if annotations else {})
 

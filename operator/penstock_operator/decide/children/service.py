@@ -12,7 +12,7 @@ def service(pool: PoolObject) -> Manifest:
         "port": names.CLIENT_PORT,
         "targetPort": names.CLIENT_PORT_NAME,
         "protocol": "TCP",
-        "appProtocol": "http",
+        "appProtocol": "http" if pool.spec.tls is None else "https",
     }
     return {
         "apiVersion": "v1",

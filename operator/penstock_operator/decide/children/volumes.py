@@ -7,24 +7,30 @@ from penstock_api.base import ApiModel
 from penstock_api.template import PodTemplate
 from penstock_api.volumes import Volume
 from penstock_operator.decide.children.metadata import child_name
+from penstock_operator.decide.children.model_source import model_mounts, model_volumes
 from penstock_operator.observed import PoolObject
 
 SETTINGS_VOLUME = "penstock-settings"
-MODEL_VOLUME = "penstock-model"
 SCRATCH_VOLUME = "penstock-scratch"
+TLS_VOLUME = "penstock-tls"
+KEYS_VOLUME = "penstock-keys"
 SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the pod's own emptyDir: its root is read-only
 
 
 def volumes(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the pod's volumes: settings, scratch, the model's claim if it has one, the pool's own."""
+    """Return the pod's volumes: settings, scratch, the model's, the certificate and the API keys if it has them, the pool's own."""
     held: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "configMap": {"name": child_name(pool)}},
         {"name": SCRATCH_VOLUME, "emptyDir": {}},
     ]
-    claim = pool.spec.model.source.persistent_volume_claim
-    if claim is not None:
-        source = {"claimName": claim.claim_name, "readOnly": True}
-        held.append({"name": MODEL_VOLUME, "persistentVolumeClaim": source})
+    held += model_volumes(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        secret = {"secretName": pool.spec.tls.secret_ref.name}
+        held.append({"name": TLS_VOLUME, "secret": secret})
+    if pool.spec.api_keys is not None:
+        keys = pool.spec.api_keys.secret_ref
+        items = [{"key": keys.key, "path": names.API_KEYS_FILE}]
+        held.append({"name": KEYS_VOLUME, "secret": {"secretName": keys.name, "items": items}})
     return held + [_volume(one) for one in (pool.spec.template or PodTemplate()).volumes or ()]
 
 
@@ -36,13 +42,16 @@ def _volume(volume: Volume) -> dict[str, Any]:
 
 
 def mounts(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the runtime container's mounts, one a path; the model is read-only."""
+    """Return the runtime container's mounts, one a path."""
     held: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "mountPath": names.SETTINGS_FOLDER, "readOnly": True},
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER},
     ]
-    if pool.spec.model.source.persistent_volume_claim is not None:
-        held.append({"name": MODEL_VOLUME, "mountPath": names.MODEL_FOLDER, "readOnly": True})
+    held += model_mounts(pool.spec.model.source)
+    if pool.spec.tls is not None:
+        held.append({"name": TLS_VOLUME, "mountPath": names.TLS_FOLDER, "readOnly": True})
+    if pool.spec.api_keys is not None:
+        held.append({"name": KEYS_VOLUME, "mountPath": names.API_KEYS_FOLDER, "readOnly": True})
     template = pool.spec.template or PodTemplate()
     own = (template.container and template.container.volume_mounts) or ()
     given = held + [_plain(one) for one in own]

@@ -26,6 +26,13 @@ _REMEDIES = {
     IMAGE: "check spec.runtime.image, and spec.template.imagePullSecrets for a private registry",
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
     "ModelLoadFailed": "correct spec.model, or the model itself; the pods try again by themselves",
+    "CertificateUnusable": "put a certificate and its key in PEM into the Secret that spec.tls names; the pods"
+    " try again by themselves",
+    "ModelAccessDenied": "give the pods credentials that may read it; they try again by themselves",
+    "ModelNotFound": "correct spec.model.source, or put the model there; the pods try again by themselves",
+    "ModelSourceUnreachable": "check the network and the source; what was fetched is kept in the cache",
+    "ModelCorrupt": "upload the model again if the next try fails too",
+    "CacheFull": "use a larger cache in spec.model.source, or make room in it",
     "Unschedulable": "free or add a node with what spec.accelerator and spec.template ask for;"
     " the pods start by themselves when there is room",
     "OOMKilled": "raise spec.template.container.resources.limits.memory, or lower spec.batching.size.max",
@@ -34,7 +41,8 @@ _REMEDIES = {
 }
 
 _URGENCY = (
-    "ModelLoadFailed", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
+    "ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable",
+    "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
 """Which problem is told first where pods have several: the author's own, then the cluster's."""
 

@@ -2,13 +2,16 @@
 
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.children.revision import number_of, revision_name
+from penstock_operator.decide.conditions.loading import loading
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.conditions.readiness import deployment_condition
 from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.rollout import Way
 
 PROGRESSING = "Progressing"
 UP_TO_DATE = "UpToDate"
+WAITING_REMEDY = "raise the budget's count, or set spec.rollout.strategy to SurgeThenReplace"
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -16,39 +19,61 @@ def progressing(found: Findings) -> Condition:
     """Return the condition; False is either done or stuck, as the reason says."""
     if found.conflicts or found.pinned.template is None:
         return condition(PROGRESSING, FALSE, "Blocked", "nothing is done until the pool is Ready")
-    outdated, missing = _outdated(found), found.replicas - len(found.pods)
+    outdated, missing = found.rollout.outdated, found.replicas - len(found.pods)
     settled = not outdated and not missing and len(found.ready) >= found.replicas
     if settled:
         return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
-    return _stuck(found) or condition(PROGRESSING, TRUE, *_under_way(found, outdated, missing))
+    if found.rollout.way is Way.WAIT:
+        message = f"{found.rollout.why}, and the strategy is Surge: {WAITING_REMEDY}"
+        return condition(PROGRESSING, FALSE, "RolloutWaits", message)
+    return _stuck(found) or condition(PROGRESSING, TRUE, *_under_way(found, missing))
 
 
 def _stuck(found: Findings) -> Condition | None:
     failing = worst(found.pods)
     if failing is not None:
-        return condition(PROGRESSING, FALSE, reason(failing[1]), sentence(*failing))
+        message = sentence(*failing) + _way_back(found)
+        return condition(PROGRESSING, FALSE, reason(failing[1]), message)
     if deployment_condition(found, "Progressing").get("reason") == "ProgressDeadlineExceeded":
         message = "the rollout has not moved for an hour: see `kubectl describe` of its pods"
-        return condition(PROGRESSING, FALSE, "ProgressDeadlineExceeded", message)
+        return condition(PROGRESSING, FALSE, "ProgressDeadlineExceeded", message + _way_back(found))
     return None
 
 
-def _under_way(found: Findings, outdated: int, missing: int) -> tuple[str, str]:
+def _way_back(found: Findings) -> str:
+    """Return how to leave a rollout whose first pod does not come up; nothing where none is stuck."""
+    current = revision_name(found.pinned.template or {})
+    past = [one for one in found.view.revisions if one.name != current and not one.deleting]
+    if not past or any(pod.revision == current for pod in found.ready):
+        return ""
+    before = max(past, key=number_of).name
+    kept = (
+        f"; {found.rollout.outdated} pods of the template before go on"
+        if found.rollout.outdated
+        else ""
+    )
+    return (
+        f"{kept}; to go back to it, {before}, undo the edit of the spec"
+        f" (or of the annotation {names.ANNOTATION_RESTARTED_AT})"
+    )
+
+
+def _under_way(found: Findings, missing: int) -> tuple[str, str]:
     """Return the reason and message of what goes on."""
-    if outdated:
-        return "RollingOut", f"{outdated} pods still run an older template"
+    if found.rollout.outdated:
+        how = {Way.SURGE: "one pod more at a time", Way.REPLACE: "one pod less at a time"}
+        message = f"{found.rollout.outdated} pods still run an older template"
+        return "RollingOut", f"{message}: {how[found.rollout.way]}"
     if missing:
         return "Scaling", f"{len(found.pods)} pods, {found.replicas} wanted"
-    return "Starting", f"{len(found.ready)} of {found.replicas} ready"
-
-
-def _outdated(found: Findings) -> int:
-    current = revision_name(found.pinned.template or {})
-    return sum(pod.revision is not None and pod.revision != current for pod in found.pods)
+    load = loading(found)
+    return "Starting", f"{len(found.ready)} of {found.replicas} ready" + (
+        f"; {load}" if load else ""
+    )
 
 
 def up_to_date(found: Findings) -> Condition:
-    """Return the condition: False where a newer or an edited template waits."""
+    """Return the condition: False where a newer or an edited template waits, or the CRD is not this operator's."""
     if found.pinned.refusals:
         message = "the running template is kept: " + "; ".join(found.pinned.refusals)
         return condition(UP_TO_DATE, FALSE, "TemplateNotAllowed", message)
@@ -58,4 +83,8 @@ def up_to_date(found: Findings) -> Condition:
             f" annotation {names.ANNOTATION_RESTARTED_AT} on the pool to adopt it"
         )
         return condition(UP_TO_DATE, FALSE, "NewTemplateAvailable", message)
+    if skew := found.pool_schema.sentence():
+        older = bool(found.pool_schema.lacking)
+        message = f"the pods are up to date; the CRD of pools {skew}"
+        return condition(UP_TO_DATE, FALSE, "OlderSchema" if older else "NewerSchema", message)
     return condition(UP_TO_DATE, TRUE, "LatestTemplate", "the pinned template is the latest")

@@ -6,6 +6,7 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.conditions.budget import BUDGET_LIMITED
+from penstock_operator.decide.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.findings import Findings
 
@@ -66,7 +67,8 @@ def _replicas(found: Findings) -> Condition:
         return condition(READY, TRUE, "AllReplicasReady", count)
     failing = worst(found.pods)
     if serving:
-        why = sentence(*failing) if failing is not None else "the others are starting"
+        starting = loading(found) or "the others are starting"
+        why = sentence(*failing) if failing is not None else starting
         return condition(READY, TRUE, "SomeReplicasReady", f"{count}; {why}")
     if failing is not None:
         pod, problem = failing
@@ -75,6 +77,9 @@ def _replicas(found: Findings) -> Condition:
     if failure.get("status") == "True":
         message = f"{count}; {failure.get('message', '')}"
         return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
+    load = loading(found)
+    if load is not None:
+        return condition(READY, FALSE, MODEL_LOADING, f"{count}; {load}")
     return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first")
 
 

@@ -19,10 +19,12 @@ from penstock_operator.decide.scaling import account, modes, report
 from penstock_operator.decide.scaling.account import Told
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
+from penstock_operator.decide.scaling.capacity.past import earlier, rebuilt
 from penstock_operator.decide.scaling.capacity.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.terms import ReplicasTerm
-from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from penstock_operator.decide.scaling.utilization_band import BandState, UtilizationBand
+from penstock_operator.decide.scaling.windows import advance, clock
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {
@@ -144,9 +146,9 @@ def propose(
     count = modes.first_replicas(effective, view) if before is None else before.replicas
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
-    remembered = _first_state(law, effective, view, now) if before is None else before.law
     limited = before is not None and before.limited
     seen = replace(law_input(effective, view, published, base), limited=limited)
+    remembered = _first_state(law, view, seen, now) if before is None else before.law
     remembered, decision = law.step(remembered, seen, now)
     decision = _manual(decision, base) if effective.scaling_mode is ScalingMode.MANUAL else decision
     return Proposal(effective, view, published, before, remembered, seen, decision, base)
@@ -206,16 +208,17 @@ def law_input(
     )
 
 
-def _first_state(law: Law[Any], effective: EffectiveSpec, view: PoolView, now: float) -> Any:
-    """Return the state of a pool just met, with what its checkpoint remembers."""
-    initial, kept = law.initial(now), held(view)
-    if (
-        kept is None
-        or kept.algorithm != effective.algorithm
-        or not isinstance(initial, CapacityState)
-    ):
-        return initial
-    return restored(initial, kept.data, kept.written, now)
+def _first_state(law: Law[Any], view: PoolView, seen: LawInput, now: float) -> Any:
+    """Return the state of a pool just met: with what its checkpoint remembers, and what a store has of its last minutes."""
+    state, kept = law.initial(now), held(view)
+    past = None if view.past is None else earlier(view.past, view.signals)
+    if isinstance(state, BandState) and past is not None:
+        return replace(state, windows=advance(state.windows, past, seen.pods, now))
+    if not isinstance(state, CapacityState):
+        return state
+    if kept is not None and kept.algorithm == law.name:
+        state = restored(state, kept.data, kept.written, now)
+    return state if past is None else rebuilt(state, past, seen.pods, clock(view.signals, now), now)
 
 
 def learnt(state: object) -> Mapping[str, Any] | None:

@@ -92,7 +92,9 @@ class KvMemory:
 
     def _find_prefix(self, slot: Slot, spare: int) -> bool:
         sequence, size = slot.sequence, self.ledger.block_tokens
-        full = min((sequence.length - 1) // size, len(sequence.ids) // size)
+        full = min(
+            (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
+        )
         names = slot.chain.upto(sequence.ids, full)
         found = self.ledger.found(names)
         revived = found - self.ledger.found_in_use(names[:found])

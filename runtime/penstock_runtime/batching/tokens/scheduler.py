@@ -163,9 +163,14 @@ class TokenScheduler:
             self._preempt(victims.last(self._line, self._running.values()), None)
 
     def _charge(self, plan: StepPlan) -> None:
-        if self._limits.discipline is Discipline.FAIR_SHARE:
-            for row in plan.rows:
-                self._line.charge(row.sequence.tenant, row.count)
+        if self._limits.discipline is not Discipline.FAIR_SHARE:
+            return
+        served: dict[str, int] = {}
+        for row in plan.rows:
+            tenant = row.sequence.tenant
+            served[tenant] = served.get(tenant, 0) + row.count
+        for tenant, positions in served.items():
+            self._line.charge(tenant, positions)
 
     def _next_deadline(self) -> float | None:
         head = self._deadlines.head()
@@ -294,7 +299,9 @@ class TokenScheduler:
         samples = end == sequence.length
         if samples:
             sequence.unknown = TokenRef(plan.number, len(plan.rows))
-        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown))
+        wanted = sequence.params.prompt_logprobs is not None
+        scores = sequence.scored_within(start, count) if wanted else 0
+        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown, scores))
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number

@@ -27,7 +27,8 @@ class Packed:
     tables: Table
     """[R, widest]: block tables; entries past a row's context are stale."""
     last: Ints
-    """[S]: indexes in T of the tokens whose logits are wanted."""
+    """[S]: indexes in T of the tokens whose logits are wanted: first of those that rows sample after, one a row
+    that samples; then of those that foretell the prompt, by row."""
     slots: Ints
     """[T]: block * block_tokens + offset, where each token's key and value go."""
     owners: Ints
@@ -85,7 +86,7 @@ class Packer:
         ids = torch.from_numpy(_ids(rows, unknown_ids, int(starts[-1])))
         packed = positions_of(ids, tables, first, starts, self._block_tokens)
         samples = np.fromiter((row.samples for row in rows), np.bool_, len(rows))
-        packed.last = packed.last[samples]
+        packed.last = np.concatenate([packed.last[samples], *_scored(rows, starts)])
         return packed
 
     def _places(self, rows: list[Row]) -> Ints:
@@ -121,6 +122,14 @@ class Packer:
         more = rows - len(self._tables)
         self._free.extend(range(len(self._tables), len(self._tables) + more))
         self._tables = np.pad(self._tables, ((0, more), (0, 0)))
+
+
+def _scored(rows: list[Row], starts: Ints) -> list[Ints]:
+    return [
+        np.arange(start, start + row.scores)
+        for row, start in zip(rows, starts[:-1].tolist(), strict=True)
+        if row.scores
+    ]
 
 
 def _ids(rows: list[Row], unknown_ids: dict[int, int], tokens: int) -> Ints:

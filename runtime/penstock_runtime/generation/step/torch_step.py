@@ -12,6 +12,7 @@ from penstock_runtime.generation.sequence import SampledToken
 from penstock_runtime.generation.step.generic import Decoder
 from penstock_runtime.generation.step.packed import Packer
 from penstock_runtime.generation.step.sampler import sample
+from penstock_runtime.generation.step.scoring import score
 from penstock_runtime.generation.step.store import Store
 from penstock_runtime.models.device import device_errors
 
@@ -33,24 +34,25 @@ class TorchStep:
         began = time.monotonic()
         with device_errors(), torch.inference_mode():
             self._store.move(plan)
-            sampled, failed = self._rows(plan, inputs) if plan.rows else ([], {})
-        self._last = (plan.number, sampled)
-        return StepResult(plan, sampled, failed, time.monotonic() - began, began)
+            result = self._rows(plan, inputs) if plan.rows else StepResult(plan, [], {}, 0.0)
+        self._last = (plan.number, result.sampled)
+        result.began, result.seconds = began, time.monotonic() - began
+        return result
 
-    def _rows(
-        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
-    ) -> tuple[list[SampledToken | None], dict[int, str]]:
+    def _rows(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         packed = self._packer.pack(plan, self._awaited(plan))
         logits = self._decoder.forward(packed)
-        sampled: list[SampledToken | None] = [None] * len(plan.rows)
-        if not len(packed.last):
-            return sampled, {}
-        wanted = inputs()
-        tokens, failed = sample(logits, wanted)
-        for draw, token in zip(wanted.draws, tokens, strict=True):
-            if draw.row not in failed:
-                sampled[draw.row] = token
-        return sampled, failed
+        result = StepResult(plan, [None] * len(plan.rows), {}, 0.0)
+        samples = sum(row.samples for row in plan.rows)
+        if len(packed.last) > samples:
+            result.scored = score(logits[samples:], plan)
+        if samples:
+            wanted = inputs()
+            tokens, result.failed = sample(logits[:samples], wanted)
+            for draw, token in zip(wanted.draws, tokens, strict=True):
+                if draw.row not in result.failed:
+                    result.sampled[draw.row] = token
+        return result
 
     def _awaited(self, plan: StepPlan) -> dict[int, int]:
         """The ids that rows of this plan wait for; a row that failed has none, and 0 stands in for it."""

@@ -50,8 +50,8 @@ def read_directory(folder: Path) -> EncoderDirectory:
     """
     if not folder.is_dir():
         raise ModelLoadFailed(
-            f"there is no directory '{folder}': correct spec.model.source.persistentVolumeClaim.path,"
-            " or put the model onto the claim"
+            f"there is no directory '{folder}': correct the path in spec.model.source,"
+            " or put the model there"
         )
     if not (folder / "tokenizer.json").is_file():
         raise ModelLoadFailed(

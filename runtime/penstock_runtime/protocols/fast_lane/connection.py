@@ -13,13 +13,15 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.connections import Age
-from penstock_runtime.protocols.fast_lane.heads import LONGEST
+from penstock_runtime.protocols.fast_lane.heads import LONGEST, Head
 from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
 
 PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
 MOST_IN_PARTS: Final = 2**20
 """Bytes of a body that are collected here; a larger one streams through aiohttp."""
+NO_HEAD: Final = b"\0"
+"""What no head begins with."""
 MOST_PIPELINED: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
@@ -28,13 +30,16 @@ class LaneConnection(web.RequestHandler):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (
-        "_age", "_answered", "_exchange", "_full", "_held", "_lane", "_needed", "_patience", "_remote", "_resting",
-        "_slow",
+        "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience", "_remote",
+        "_resting", "_seen", "_slow",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
         super().__init__(manager, **more)
         self._lane = lane
+        self._seen = NO_HEAD
+        self._head: Head
+        """What `_seen` says."""
         self._slow = False
         """aiohttp's for good."""
         self._exchange: Exchange | None = None
@@ -101,17 +106,9 @@ class LaneConnection(web.RequestHandler):
         if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
             self._hand_over(data)
             return
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            if len(data) > LONGEST:
-                self._hand_over(data)
-            else:
-                self._wait_for_more(data, 0)
+        if not data.startswith(self._seen) and not self._see(data):
             return
-        head = self._lane.heads.understand(data[:end])
-        if head is None:
-            self._hand_over(data)
-            return
+        end, head = len(self._seen), self._head
         total = end + head.length
         plain = head.target is not None and head.length <= self._lane.most_bytes
         if len(data) < total:
@@ -123,13 +120,34 @@ class LaneConnection(web.RequestHandler):
             if len(data) > total:
                 self._held += data[total:]
                 self._needed = 0
-            last = self._age.note(self._lane.pod.now())
-            self._exchange = Exchange(self._lane, head, self, last=last, remote=self._remote)
-            self._exchange.begin(data[end:total])
+            self._ask(head, data[end:total])
         elif len(data) == total:
             super().data_received(data)
         else:
             self._hand_over(data)
+
+    def _see(self, data: bytes) -> bool:
+        """Return whether the head of `data` is there and understood; a client then repeats it byte for byte."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4 and len(data) <= LONGEST:
+            self._wait_for_more(data, 0)
+            return False
+        head = self._lane.heads.understand(data[:end]) if end >= 4 else None
+        if head is None:
+            self._hand_over(data)
+            return False
+        self._seen, self._head = data[:end], head
+        return True
+
+    def _ask(self, head: Head, body: bytes) -> None:
+        lane = self._lane
+        now = lane.pod.now()
+        last = self._age.note(now)
+        if lane.is_full() and not last:
+            lane.turn_away(head, self, now, remote=self._remote)
+            return
+        self._exchange = Exchange(lane, head, self, last=last, remote=self._remote)
+        self._exchange.begin(body)
 
     def _aiohttp_idle(self) -> bool:
         """Return whether aiohttp, which was lent a request, waits for the next."""
@@ -213,9 +231,10 @@ class LaneConnection(web.RequestHandler):
         if not self._full:
             self._full = True
             self.transport.pause_reading()
-        self._loop.call_later(seconds, self._rest_over)
+        self._lane.alarm.set(seconds, self)
 
-    def _rest_over(self) -> None:
+    def rest_over(self) -> None:
+        """As `refusals.Resting.rest_over`."""
         self._resting = False
         self._go_on()
 

@@ -32,6 +32,7 @@ _ONCE: Final = frozenset(
         b"expect",
         b"host",
         b"inference-header-content-length",
+        b"traceparent",
         b"transfer-encoding",
         b"upgrade",
         b"x-request-id",
@@ -52,6 +53,7 @@ class Head(Struct, frozen=True):
     """Of the body's JSON (`Inference-Header-Content-Length`)."""
     request_id: str | None = None
     timeout_seconds: float | None = None
+    trace_parent: str | None = None
 
 
 class Heads:
@@ -92,6 +94,7 @@ def understand(head: bytes, is_target: Callable[[bytes], bool]) -> Head | None:
         _text(fields.get(b"inference-header-content-length")),
         _text(_matching(_REQUEST_ID, fields.get(b"x-request-id"))),
         _seconds(fields.get(b"x-request-timeout-ms")),
+        _text(fields.get(b"traceparent")),
     )
 
 

@@ -11,7 +11,7 @@ from penstock_runtime.errors import NotServing, Refusal
 from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
-from penstock_runtime.protocols.fast_lane.refusals import Refusals
+from penstock_runtime.protocols.fast_lane.refusals import Alarm, Refusals
 from penstock_runtime.protocols.fast_lane.wire import Wire
 from penstock_runtime.protocols.open_inference.answers import render
 from penstock_runtime.protocols.open_inference.calls import InferCall
@@ -20,7 +20,7 @@ from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
 from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
-from penstock_runtime.protocols.request_ids import RequestIds
+from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.request import Completed, End
 from penstock_runtime.traffic import Traffic
 
@@ -54,6 +54,7 @@ class FastLane:
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
         self.refusals = Refusals(pod.admission, self.wire)
+        self.alarm = Alarm(asyncio.get_running_loop().call_later, pod.now)
         self._reader: QuickReader | None = None
 
     def reader(self) -> QuickReader:
@@ -65,8 +66,40 @@ class FastLane:
         if self._reader is None:
             if self.pod.model is None:
                 raise NotServing("Loading", "the model is being loaded: try again soon")
-            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE)
+            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE, self.pod.scan)
         return self._reader
+
+    def is_full(self) -> bool:
+        """Return whether a serving pod has no place for another request."""
+        return self.pod.health.stage is Stage.SERVING and self.pod.admission.full()
+
+    def turn_away(self, head: Head, client: Client, now: float, *, remote: str) -> None:
+        """Refuse by its head a request that finds the queue full: nothing is made or kept for it.
+
+        Who asks too often is given rest.
+        """
+        refusals, request_id = self.refusals, head.request_id or self.ids.new()
+        refusal = refusals.refusal(now)
+        self.pod.admission.turn_away(refusal)
+        self.traffic.heard = now
+        client.answer(refusals.answer(request_id), closes=False)
+        seconds = refusals.rest_seconds()
+        if seconds > 0.0:
+            client.rest(seconds)
+        if self.logs:
+            self.log(head, refusal.status, self.pod.now() - now, remote, request_id)
+
+    def log(self, head: Head, status: int, seconds: float, remote: str, request_id: str) -> None:
+        """Write a request's line in the access log."""
+        self.traffic.log(
+            "POST",
+            head.target or "",
+            status=status,
+            seconds=round(seconds, 6),
+            remote=remote,
+            request_id=request_id,
+            **trace_of(head.trace_parent),
+        )
 
 
 class Exchange:
@@ -105,11 +138,8 @@ class Exchange:
         lane, ticket = self._lane, self._ticket
         admission = lane.pod.admission
         try:
-            if lane.pod.health.stage is not Stage.SERVING:
+            if lane.pod.health.stage is not Stage.SERVING or admission.full():
                 admission.check_door(ticket)
-            elif admission.full():
-                self._refuse_fast()
-                return
             admission.hold_bytes(ticket, len(body))
             if lane.pod.texts is not None and MAY_BE_TEXT in body:
                 self._reading = asyncio.ensure_future(self._begin_with_texts(body))
@@ -117,20 +147,6 @@ class Exchange:
                 self._submit(lane.reader().read(body, self._head.header_length))
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
-
-    def _refuse_fast(self) -> None:
-        """As `_refuse`, for a full queue: in few steps, and with rest for who asks too often."""
-        lane, ticket = self._lane, self._ticket
-        refusal = lane.refusals.refusal(ticket.arrived)
-        lane.pod.admission.refuse(ticket, refusal)
-        if self._last:
-            self._answer(of_refusal(refusal))
-            return
-        client = self._client
-        self._send(lane.refusals.answer(self._request_id), refusal.status, closes=False)
-        seconds = lane.refusals.rest_seconds()
-        if seconds > 0.0 and client is not None:
-            client.rest(seconds)
 
     async def _begin_with_texts(self, body: bytes) -> None:
         """As `begin`, for texts: they are tokenised off the loop first."""
@@ -205,14 +221,8 @@ class Exchange:
         self._leave()
         client.answer(data, closes=closes)
         if lane.logs:
-            lane.traffic.log(
-                "POST",
-                self._head.target or "",
-                status=status,
-                seconds=round(lane.pod.now() - self._ticket.arrived, 6),
-                remote=self._remote,
-                request_id=self._request_id,
-            )
+            seconds = lane.pod.now() - self._ticket.arrived
+            lane.log(self._head, status, seconds, self._remote, self._request_id)
 
     def _leave(self) -> None:
         ticket = self._ticket

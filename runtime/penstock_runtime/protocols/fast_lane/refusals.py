@@ -6,7 +6,9 @@ pod's whole work, so above so many refusals a second a refused connection is not
 request waits in the socket, where it costs nothing, and TCP tells the client to wait.
 """
 
-from typing import Final
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from penstock_runtime.admission import Admission
 from penstock_runtime.errors import QueueFull
@@ -18,14 +20,49 @@ REFRESH_SECONDS: Final = 0.1
 FREE_REFUSALS: Final = 2000.0
 """Refusals a second that are told without rest: a few percent of one core."""
 LEAST_REST_SECONDS: Final = 0.02
+TICK_SECONDS: Final = 0.005
 MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
+
+
+class Resting(Protocol):
+    """Who is given rest."""
+
+    def rest_over(self) -> None:
+        """Be heard again."""
+
+
+class Alarm:
+    """Wakes many at little cost: those whose rest ends within one tick share a timer."""
+
+    def __init__(self, call_later: Callable[..., object], now: Callable[[], float]) -> None:
+        self._call_later = call_later
+        self._now = now
+        self._due: dict[int, list[Resting]] = {}
+
+    def set(self, seconds: float, one: Resting) -> None:
+        """Wake `one` in `seconds`, or up to a tick later."""
+        now = self._now()
+        tick = int((now + seconds) / TICK_SECONDS) + 1
+        due = self._due.get(tick)
+        if due is None:
+            due = self._due[tick] = []
+            self._call_later(tick * TICK_SECONDS - now, self._ring, tick)
+        due.append(one)
+
+    def _ring(self, tick: int) -> None:
+        for one in self._due.pop(tick):
+            one.rest_over()
 
 
 class Refusals:
     """Owns the refusal as last written, and how many were told lately."""
 
-    def __init__(self, admission: Admission, wire: Wire) -> None:
+    def __init__(
+        self, admission: Admission, wire: Wire, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._draw = draw
+        """Jitter, for who was refused together would come back together."""
         self._admission = admission
         self._wire = wire
         self._refusal: QueueFull | None = None
@@ -51,8 +88,8 @@ class Refusals:
         return b"%b%b%b" % (before, request_id.encode(), after)
 
     def rest_seconds(self) -> float:
-        """Return how long a connection that was refused is not to be read; 0 below FREE_REFUSALS."""
+        """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS."""
         excess = self._rate / FREE_REFUSALS
         if excess <= 1.0:
             return 0.0
-        return min(LEAST_REST_SECONDS * excess, MOST_REST_SECONDS)
+        return min(LEAST_REST_SECONDS * excess, MOST_REST_SECONDS) * (0.5 + self._draw())

@@ -18,21 +18,36 @@ class Wire:
 
     def __init__(self, pod_name: str) -> None:
         self._signature = f"\r\nX-Penstock-Pod: {pod_name}\r\nServer: penstock\r\nContent-Length: "
+        self._date = ""
+        self._served = b""
+        """A served JSON answer of this second, but for queue time, id, length and body."""
 
     def write_served(
         self, answer: Answer, queue_seconds: float, request_id: str, *, closes: bool
     ) -> bytes:
         """Return a served answer as bytes: `write` of its `Reply`, in one step."""
+        length, date = answer.header_length, rfc822_formatted_time()
+        if length is None and not closes:
+            if date is not self._date:
+                self._date, self._served = date, self._served_at(date)
+            body = answer.body
+            return self._served % (queue_seconds, request_id.encode(), len(body), body)
         last = "\r\nConnection: close\r\n\r\n" if closes else "\r\n\r\n"
-        length = answer.header_length
         kind = JSON if length is None else BINARY
         own = "" if length is None else f"{HEADER_LENGTH}: {length}\r\n"
         head = (
             f"HTTP/1.1 200 OK\r\n{HEADER_QUEUE_SECONDS}: {queue_seconds:.6f}\r\n{own}Content-Type: {kind}"
             f"\r\nX-Request-Id: {request_id}{self._signature}{len(answer.body)}"
-            f"\r\nDate: {rfc822_formatted_time()}{last}"
+            f"\r\nDate: {date}{last}"
         )
         return head.encode("latin-1") + answer.body
+
+    def _served_at(self, date: str) -> bytes:
+        signature = self._signature.replace("%", "%%")
+        return (
+            f"HTTP/1.1 200 OK\r\n{HEADER_QUEUE_SECONDS}: %.6f\r\nContent-Type: {JSON}"
+            f"\r\nX-Request-Id: %b{signature}%d\r\nDate: {date}\r\n\r\n%b"
+        ).encode("latin-1")
 
     def around_id(self, reply: Reply) -> tuple[bytes, bytes]:
         """Return what stands before and behind the request id, for an answer that many will get."""

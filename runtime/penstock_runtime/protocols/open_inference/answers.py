@@ -35,7 +35,7 @@ def render(
     """
     if id is None and len(wanted) == 1 and not wanted[0].binary:
         array = outputs[wanted[0].name]
-        start = _whole_start(model.name, wanted[0].name, array.dtype, array.shape)
+        start = _whole_start(model.name, wanted[0].name, array.dtype.char, array.shape)
         return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
     binary: list[bytes] = []
     rendered = [_output(one, outputs[one.name], binary) for one in wanted]
@@ -75,11 +75,9 @@ def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _whole_start(
-    model: str, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
-) -> bytes:
-    """Return all of an answer of one JSON output up to its data."""
-    return b'%b%b,"data":' % (_opening_without_id(model), _described(name, dtype, shape))
+def _whole_start(model: str, name: str, char: str, shape: tuple[int, ...]) -> bytes:
+    """Return all of an answer of one JSON output up to its data; `char` is the dtype's."""
+    return b'%b%b,"data":' % (_opening_without_id(model), _described(name, np.dtype(char), shape))
 
 
 @lru_cache(maxsize=1024)
@@ -91,7 +89,12 @@ def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -
 
 def _numbers(array: Tensor) -> bytes:
     """Return the elements, row-major, as one JSON list."""
-    text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
+    if (
+        array.ndim == 2 and array.shape[0] == 1 and array.flags.c_contiguous
+    ):  # a lone row: as it is, but for a bracket
+        text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+    else:
+        text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
     if b"null" in text:  # how orjson writes what JSON lacks
         return json.dumps(array.reshape(-1).tolist()).encode()
     return text

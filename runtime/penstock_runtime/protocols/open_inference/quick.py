@@ -3,6 +3,9 @@
 What is not plain, and whatever is wrong, is None here and left to `bodies.split` and `calls.parse`: they
 alone judge and word a fault. So this reader may accept less than they do, never more, and never otherwise
 (a test feeds both). A plain body has flat `data` for every input, or is binary throughout.
+
+What repeats from body to body is judged once: the JSON of binary bodies, and, where native code reads the
+numbers of a model's only input (`scan/`), the envelope around them.
 """
 
 import struct
@@ -21,6 +24,7 @@ from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
+from penstock_runtime.scan.library import Scan
 
 _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
 """Datatypes read here, as `struct` packs them; it refuses what is out of range."""
@@ -29,13 +33,13 @@ _REMEMBERED: Final = 256
 _LONGEST_HEAD: Final = 4096
 
 
-class _BinaryHead(Struct, frozen=True):
-    """What a binary body's JSON means, whatever bytes follow."""
+class _Known(Struct, frozen=True):
+    """What a body means but for its data: the JSON of a binary body, or a JSON body without its numbers."""
 
     call: InferCall
     """The call of the body that it came with; its inputs lend name, dtype and shape."""
     size: int
-    """Of the binary data behind it."""
+    """Of the data, in bytes."""
 
 
 class _Form(Struct, frozen=True):
@@ -51,13 +55,16 @@ class _Form(Struct, frozen=True):
 class QuickReader:
     """Reads plain bodies for one model."""
 
-    def __init__(self, model: ModelInfo, most_rows: int) -> None:
+    def __init__(self, model: ModelInfo, most_rows: int, scan: Scan | None = None) -> None:
         self._model = model
+        self._scan = scan if len(model.inputs) == 1 else None
+        self._code = _CODES.get(model.inputs[0].datatype, "")
         self._most_rows = most_rows
         self._specs = {spec.name: spec for spec in model.inputs}
         self._decode = _decoder(model)
         self._forms: dict[tuple[str, tuple[int, ...]], _Form] = {}
-        self._heads: dict[bytes, _BinaryHead] = {}
+        self._heads: dict[bytes, _Known] = {}
+        self._envelopes: dict[bytes, _Known] = {}
         self._every_output = wanted_outputs({}, {}, model)
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
@@ -68,8 +75,24 @@ class QuickReader:
         """
         if header_length is not None:
             return self._read_binary(body, header_length)
+        if self._scan is not None and self._code:
+            found = self._scan(body, self._code)
+            if found is not None:
+                return self._read_scanned(body, *found)
         call = self._read_json(body)
         return call if call is not None else self._read_carefully(body, None)
+
+    def _read_scanned(self, body: bytes, envelope: bytes, data: bytes) -> InferCall:
+        """As `read`; what an envelope means is asked once, of the other readers, and then remembered."""
+        known = self._envelopes.get(envelope)
+        if known is not None and len(data) == known.size:
+            return _with_data(known.call, data, 0)
+        call = self._read_json(body)
+        if call is None:
+            return self._read_carefully(body, None)
+        if call.id is None and len(envelope) <= _LONGEST_HEAD:
+            _remember(self._envelopes, envelope, _Known(call, len(data)))
+        return call
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)
@@ -143,9 +166,7 @@ class QuickReader:
         size = sum(one.nbytes for one in call.inputs.values())
         plain = size == len(body) - len(text) and _in_order(text, list(call.inputs))
         if plain and len(text) <= _LONGEST_HEAD and not _has_booleans(self._model):
-            if len(self._heads) >= _REMEMBERED:
-                self._heads.clear()
-            self._heads[text] = _BinaryHead(call, size)
+            _remember(self._heads, text, _Known(call, size))
         return call
 
 
@@ -153,11 +174,18 @@ class _NotPlainError(Exception):
     """Leave it to the careful reader."""
 
 
+def _remember(known: dict[bytes, _Known], text: bytes, meaning: _Known) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[text] = meaning
+
+
 def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
+    """Return a call as `like`, its tensors over the bytes of `body` from `at` on."""
     inputs: dict[str, Tensor] = {}
     for name, one in like.inputs.items():
-        flat = np.frombuffer(body, one.dtype, one.size, at).reshape(one.shape)
-        inputs[name] = flat if flat.flags.aligned else flat.copy()
+        tensor: Tensor = np.ndarray(one.shape, one.dtype, body, at)
+        inputs[name] = tensor if at == 0 or tensor.flags.aligned else tensor.copy()
         at += one.nbytes
     return InferCall(
         like.id, inputs, like.rows, like.group, like.priority, like.timeout_seconds, like.outputs

@@ -5,9 +5,11 @@ import asyncio
 from aiohttp import hdrs, web
 
 from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.marks import CALLER
 from penstock_runtime.protocols.open_inference import answers, bodies, calls, ends, metadata, texts
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
@@ -110,9 +112,8 @@ class OpenInference:
             else:
                 call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
             pod.admission.count_rows(ticket, call.rows)
-            end = await pod.admission.serve(
-                ticket, ends.to_request(ticket, call, header_seconds(request))
-            )
+            asked = ends.to_request(ticket, call, header_seconds(request))
+            end = await pod.admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
         reply = ends.reply_to(end, call, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))
 

@@ -26,6 +26,8 @@ class Terms:
     serving: Serving
     caller: Caller
     timeout_seconds: float | None = None
+    max_run_seconds: float | None = None
+    """The pod's bound of one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Asked:
     default_tokens: int | None = None
     """Where the body does not say; None: all that fits."""
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     prompt_field: str = "prompt"
 
 
@@ -44,7 +47,7 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
     """Return the parameters, but for what only a prompt can tell: `max_tokens` is what was asked for, or 1.
 
     Raises:
-        BadInput: a token id is not in the vocabulary, or the key grants fewer tokens.
+        BadInput: a token id is not in the vocabulary, the key grants fewer tokens, or two fields contradict.
     """
     serving, caller = terms.serving, terms.caller
     size = serving.info.vocabulary
@@ -55,6 +58,11 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
             f"`{asked.max_tokens_field}` must be at most {caller.max_tokens} with this API key,"
             f" got {asked.max_tokens}",
             field=asked.max_tokens_field,
+        )
+    if body.prompt_logprobs is not None and body.stream:
+        raise BadInput(
+            "`prompt_logprobs` are told in a whole answer: leave `stream` out",
+            field="prompt_logprobs",
         )
     own_ends = frozenset[int]() if body.ignore_eos else serving.own_ends
     return SamplingParams(
@@ -69,8 +77,10 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
         frequency_penalty=_or(body.frequency_penalty, 0.0),
         logit_bias=tuple(sorted((body.logit_bias or {}).items())),
         seed=draw_seed() if body.seed is None else body.seed % _SEEDS,
+        max_run_seconds=terms.max_run_seconds,
         stop_ids=own_ends | frozenset(body.stop_token_ids or ()),
         logprobs=asked.logprobs,
+        prompt_logprobs=asked.prompt_logprobs,
     )
 
 

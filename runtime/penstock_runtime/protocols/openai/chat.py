@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from penstock_runtime.errors import BadInput
+from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage_so_far
 from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
 from penstock_runtime.protocols.openai.formats import grammar_of
-from penstock_runtime.protocols.openai.logprobs import chat_logprobs
+from penstock_runtime.protocols.openai.logprobs import chat_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.speaking import Delta, Message, Speaker
 from penstock_runtime.protocols.openai.tools import Toolbox, toolbox
@@ -53,6 +54,7 @@ class ChatAnswer:
         self._choices = [_Choice(one) for one in speakers]
         self._head = Head("chatcmpl", _CHUNK if body.stream else "chat.completion", model)
         self._told_prompt = False
+        self._scored: tuple[PromptLogprob, ...] = ()
 
     def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
         """As `Answer.chunks`."""
@@ -78,6 +80,7 @@ class ChatAnswer:
     def take(self, pieces: list[Piece]) -> None:
         """As `Answer.take`."""
         for piece in pieces:
+            self._scored = piece.scored or self._scored
             choice = self._choices[piece.index]
             for delta in self._say(choice, piece):
                 choice.message.add(delta)
@@ -92,6 +95,10 @@ class ChatAnswer:
         whole = self._head.whole(choices, usage(cost))
         if self._body.return_token_ids:
             whole["prompt_token_ids"] = list(self.call.prompts[0].ids)
+        most = self._body.prompt_logprobs
+        if most is not None:
+            ids = self.call.prompts[0].ids
+            whole["prompt_logprobs"] = prompt_logprobs(ids, self._scored, self._vocabulary, most)
         return whole
 
     def _choice_chunks(self, piece: Piece) -> list[Object]:
@@ -178,10 +185,15 @@ def _asked(body: ChatBody) -> Asked:
     if body.top_logprobs and not body.logprobs:
         raise BadInput("`top_logprobs` needs `logprobs`: set it to true", field="top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    if body.max_completion_tokens is None:
-        return Asked(body.max_tokens, logprobs=logprobs, prompt_field="messages")
+    most, named = body.max_completion_tokens, "max_completion_tokens"
+    if most is None:
+        most, named = body.max_tokens, "max_tokens"
     return Asked(
-        body.max_completion_tokens, "max_completion_tokens", None, logprobs, prompt_field="messages"
+        most,
+        named,
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        prompt_field="messages",
     )
 
 

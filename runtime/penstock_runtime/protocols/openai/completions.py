@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field, replace
 
 from penstock_runtime.errors import BadInput
+from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLogprob
 from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage_so_far
 from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
 from penstock_runtime.protocols.openai.formats import grammar_of
-from penstock_runtime.protocols.openai.logprobs import completion_logprobs
+from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.prompts import tokenize
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
 from penstock_runtime.streams.answering import Cost
@@ -43,23 +44,28 @@ class CompletionAnswer:
         self._body = body
         self._vocabulary = vocabulary
         self._choices = [_Choice() for _ in range(call.choices)]
+        self._scored: dict[int, tuple[PromptLogprob, ...]] = {}
+        """By prompt."""
+        self._silent = body.max_tokens == 0
+        """Nothing but the prompt comes back; the one token that the engine drew after it is nobody's."""
         self._head = Head("cmpl", "text_completion", model)
 
     def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
         """As `Answer.chunks`."""
-        so_far = usage_so_far(self._body, cost)
+        so_far = usage_so_far(self._body, self._cost(cost))
         wanted = self._body.usage_in_stream
-        made = [self._chunk(piece) for piece in pieces if self._tells(piece)]
+        made = [self._chunk(piece) for piece in self._heard(pieces) if self._tells(piece)]
         return [self._head.chunk([one], so_far, with_usage=wanted) for one in made]
 
     def closing(self, cost: Cost) -> list[Object]:
         """As `Answer.closing`."""
         wanted = self._body.usage_in_stream
-        return [self._head.chunk([], usage(cost), with_usage=True)] if wanted else []
+        told = usage(self._cost(cost))
+        return [self._head.chunk([], told, with_usage=True)] if wanted else []
 
     def take(self, pieces: list[Piece]) -> None:
         """As `Answer.take`."""
-        for piece in pieces:
+        for piece in self._heard(pieces):
             choice = self._choices[piece.index]
             choice.text += piece.text
             choice.tokens += piece.tokens
@@ -71,7 +77,20 @@ class CompletionAnswer:
     def whole(self, cost: Cost) -> Object:
         """As `Answer.whole`."""
         choices = [self._whole_choice(*one) for one in enumerate(self._choices)]
-        return self._head.whole(choices, usage(cost))
+        return self._head.whole(choices, usage(self._cost(cost)))
+
+    def _heard(self, pieces: list[Piece]) -> list[Piece]:
+        """Keep what `pieces` say of prompts; return what they say of answers."""
+        for piece in pieces:
+            if piece.scored:
+                self._scored[piece.index // self.call.n] = piece.scored
+        if not self._silent:
+            return pieces
+        length = FinishReason.LENGTH
+        return [Piece(one.index, finish=length) for one in pieces if one.finish is not None]
+
+    def _cost(self, cost: Cost) -> Cost:
+        return replace(cost, completion_tokens=0) if self._silent else cost
 
     def _tells(self, piece: Piece) -> bool:
         wanted = self._body.return_token_ids or self._body.logprobs is not None
@@ -86,7 +105,7 @@ class CompletionAnswer:
         made: Object = {
             "index": piece.index,
             "text": text,
-            "logprobs": self._logprobs(choice, [piece] if piece.logprobs else []),
+            "logprobs": self._logprobs(piece.index, [piece], echo=first and self._body.echo),
             "finish_reason": piece.finish,
             "stop_reason": piece.stop,
         }
@@ -99,23 +118,36 @@ class CompletionAnswer:
         made: Object = {
             "index": index,
             "text": (self._prompt_text(index) if self._body.echo else "") + choice.text,
-            "logprobs": self._logprobs(choice, choice.pieces),
+            "logprobs": self._logprobs(index, choice.pieces, echo=self._body.echo),
             "finish_reason": choice.ended.finish if choice.ended else None,
             "stop_reason": choice.ended.stop if choice.ended else None,
         }
         if self._body.return_token_ids:
             made["token_ids"] = choice.tokens
             made["prompt_token_ids"] = self._prompt_ids(index)
+        most = self._body.prompt_logprobs
+        if most is not None:
+            ids, scored = self._prompt_ids(index), self._prompt_scores(index)
+            made["prompt_logprobs"] = prompt_logprobs(ids, scored, self._vocabulary, most)
         return made
 
-    def _logprobs(self, choice: _Choice, pieces: list[Piece]) -> Object | None:
-        if self._body.logprobs is None:
+    def _logprobs(self, index: int, pieces: list[Piece], *, echo: bool) -> Object | None:
+        most = self._body.logprobs
+        if most is None:
             return None
-        tokens = [token for piece in pieces for token in piece.tokens]
-        logprobs = [one for piece in pieces for one in piece.logprobs]
-        made = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset)
+        choice, held = self._choices[index], [piece for piece in pieces if piece.logprobs]
+        tokens = self._prompt_ids(index) if echo else []
+        logprobs: list[Logprob | PromptLogprob | None] = []
+        if echo:
+            logprobs += [None, *self._prompt_scores(index)]
+        tokens += [token for piece in held for token in piece.tokens]
+        logprobs += [one for piece in held for one in piece.logprobs]
+        made = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset, most)
         choice.offset += sum(len(one) for one in made["tokens"])
         return made
+
+    def _prompt_scores(self, index: int) -> tuple[PromptLogprob, ...]:
+        return self._scored.get(index // self.call.n, ())
 
     def _prompt_text(self, index: int) -> str:
         return self.call.prompts[index // self.call.n].text
@@ -130,11 +162,16 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
     Raises:
         BadInput: with the field.
     """
-    if body.echo and body.logprobs is not None:
+    if body.max_tokens == 0 and not body.echo:
         raise BadInput(
-            "`logprobs` of an echoed prompt are not supported here: leave `echo` out", field="echo"
+            "`max_tokens` must be at least 1, or 0 with `echo`, got 0", field="max_tokens"
         )
-    asked = Asked(body.max_tokens, default_tokens=DEFAULT_TOKENS, logprobs=body.logprobs)
+    asked = Asked(
+        None if body.max_tokens is None else max(1, body.max_tokens),
+        default_tokens=DEFAULT_TOKENS,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.wanted_scores,
+    )
     serving, params = terms.serving, sampling(body, terms, asked)
     vocabulary = serving.tokenizer.vocabulary
     prompts = []

@@ -40,8 +40,11 @@ class Door:
                 body = await self._body(request, ticket, kind)
                 serving = self._pod.serving_or_refuse()
                 seconds = timeout_seconds(request, body.asked_seconds)
-                terms = Terms(serving, request.get(CALLER, ANYBODY), seconds)
-                answer = await prepare(body, self._pod.config.model_name, terms)
+                config = self._pod.config
+                terms = Terms(
+                    serving, request.get(CALLER, ANYBODY), seconds, config.max_run_seconds
+                )
+                answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except Refusal as refusal:
             return openai_refusal(refusal)

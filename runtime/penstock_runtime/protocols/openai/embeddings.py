@@ -10,9 +10,11 @@ from aiohttp import web
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.admission import Ticket
+from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import BadInput, NotServing, Refusal
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.marks import CALLER
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.open_inference.routes import header_seconds
@@ -62,7 +64,8 @@ class Embeddings:
         elif call.cut:
             ids = [one[: texts.most_tokens] for one in ids]
         texts.check(ids, "input")
-        end = await pod.admission.serve(ticket, _request(request, ticket, call, ids, model))
+        asked = request.get(CALLER, ANYBODY).grant(_request(request, ticket, call, ids, model))
+        end = await pod.admission.serve(ticket, asked)
         return call, ids, end
 
     def _model(self) -> tuple[ModelInfo, Tokenizing]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock_runtime.generation.messages import Logprob
+from penstock_runtime.generation.messages import Logprob, PromptLogprob
 from penstock_runtime.text.vocabulary import Vocabulary
 
 
@@ -25,10 +25,40 @@ def _entry(token: int, value: float, vocabulary: Vocabulary) -> dict[str, Any]:
     return {"token": _text(spelt), "logprob": _finite(value), "bytes": list(spelt)}
 
 
+def prompt_logprobs(
+    tokens: Sequence[int], scored: Sequence[PromptLogprob], vocabulary: Vocabulary, most: int
+) -> list[dict[str, Any] | None]:
+    """Return what vLLM tells of a prompt: of its first token nothing, of each other the likeliest and its own."""
+    return [None] + [
+        {
+            str(other): {
+                "logprob": _finite(value),
+                "rank": rank,
+                "decoded_token": _text(vocabulary.bytes_of(other)),
+            }
+            for rank, other, value in _ranked(token, one, most)
+        }
+        for token, one in zip(tokens[1:], scored, strict=True)
+    ]
+
+
+def _ranked(token: int, one: PromptLogprob, most: int) -> list[tuple[int, int, float]]:
+    best = [(rank, other, value) for rank, (other, value) in enumerate(one.top[:most], start=1)]
+    told = any(other == token for _, other, _ in best)
+    return best if told else [(one.rank, token, one.chosen), *best]
+
+
 def completion_logprobs(
-    tokens: Sequence[int], logprobs: Sequence[Logprob], vocabulary: Vocabulary, offset: int
+    tokens: Sequence[int],
+    logprobs: Sequence[Logprob | PromptLogprob | None],
+    vocabulary: Vocabulary,
+    offset: int,
+    most: int,
 ) -> dict[str, Any]:
-    """Return lists that run in parallel, as completions have them; `offset` is where the text begins."""
+    """Return lists that run in parallel, as completions have them; `offset` is where the text begins.
+
+    Nothing foretells the first token of a prompt: its log-probability is None.
+    """
     texts = [_text(vocabulary.bytes_of(token)) for token in tokens]
     offsets = []
     for text in texts:
@@ -36,9 +66,11 @@ def completion_logprobs(
         offset += len(text)
     return {
         "tokens": texts,
-        "token_logprobs": [_finite(one.chosen) for one in logprobs],
+        "token_logprobs": [None if one is None else _finite(one.chosen) for one in logprobs],
         "top_logprobs": [
-            {_text(vocabulary.bytes_of(other)): _finite(value) for other, value in one.top}
+            None
+            if one is None
+            else {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in one.top[:most]}
             for one in logprobs
         ],
         "text_offset": offsets,

@@ -1,12 +1,13 @@
 """Answers one call, whole or as a stream. Every way out of here ends the answer visibly."""
 
+import asyncio
 import logging
 from typing import Any, Final
 
 from aiohttp import web
 
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import LOGGED
+from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, openai_error
 from penstock_runtime.protocols.openai.sse import EventStream
@@ -40,8 +41,22 @@ async def reply_whole(
 async def reply_stream(
     request: web.Request, answer: Answer, answering: Answering, pod: Pod
 ) -> web.StreamResponse:
-    """Stream the answer; what fails before the first token is still answered by a status."""
-    stream = EventStream(request, pod.config.pod_name, closes=pod.health.closing)
+    """Stream the answer; what fails before the first token is still answered by a status.
+
+    Raises:
+        CancelledError: the client is gone, whoever noticed it first: aiohttp or a write.
+    """
+    closes = request.get(LAST, False) or pod.health.closing
+    stream = EventStream(request, pod.config.pod_name, closes=closes)
+    try:
+        return await _reply(request, answer, answering, stream)
+    except ConnectionError as gone:
+        raise asyncio.CancelledError(str(gone)) from gone
+
+
+async def _reply(
+    request: web.Request, answer: Answer, answering: Answering, stream: EventStream
+) -> web.StreamResponse:
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)

@@ -180,8 +180,10 @@ def _is_odd(curve: PodCurve, fresh: CurveSums) -> bool:
 
 
 def _surely_seen(sums: CurveSums) -> float:
-    """Return a size that at least one of the batches had: none is below sum(b^2) / sum(b)."""
-    return sums.cost_units_squared / sums.cost_units if sums.cost_units > 0 else 0.0
+    """Return a size that at least one of the batches had: the largest is at least sum(b^2) / sum(b), at most sum(b)."""
+    if sums.cost_units <= 0:
+        return 0.0
+    return min(sums.cost_units_squared / sums.cost_units, sums.cost_units)
 
 
 def _merged(one: PodCurve, other: PodCurve) -> PodCurve:

@@ -93,8 +93,7 @@ def curve_seen(found: Model, rows: int) -> CurveSeen:
 
 
 def _p99_ratio(sums: CurveSums) -> float:
-    sigma = spread(sums)
-    if sigma is None or sums.seconds <= 0:
+    sigma, typical = spread(sums), sums.seconds / sums.batches
+    if sigma is None or typical <= 0:
         return 1.0
-    typical = sums.seconds / sums.batches
     return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), LARGEST_RATIO)

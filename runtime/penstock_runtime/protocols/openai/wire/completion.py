@@ -23,9 +23,18 @@ class CompletionBody(Options):
         | TokenIds
         | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS)]
     )
+    max_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    """0 with `echo`: the prompt alone comes back, as those who measure models ask for it."""
     echo: bool = False
     logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
     add_special_tokens: bool = True
+
+    @property
+    def wanted_scores(self) -> int | None:
+        """How many alternatives of each token of the prompt are to be told, here or there; None: nothing of it."""
+        echoed = self.logprobs if self.echo else None
+        asked = [one for one in (echoed, self.prompt_logprobs) if one is not None]
+        return max(asked, default=None)
 
     @property
     def prompts(self) -> list[str] | list[list[int]]:

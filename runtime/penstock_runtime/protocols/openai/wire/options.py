@@ -60,7 +60,6 @@ class Options(AskingBody):
         "use_beam_search": (False,),
         "length_penalty": (1.0,),
         "early_stopping": (False,),
-        "prompt_logprobs": (0, False),
         "allowed_token_ids": ([],),
         "bad_words": ([],),
         "logits_processors": ([],),
@@ -125,6 +124,8 @@ class Options(AskingBody):
     timeout: Annotated[float | None, Field(gt=0, le=86_400)] = None
     """Seconds from arrival to the last token."""
     return_token_ids: bool = False
+    prompt_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
+    """Alternatives to tell beside each token of the prompt (vLLM's field)."""
     cache_salt: Annotated[str | None, Field(max_length=1024)] = None
 
     @property

@@ -1,0 +1,37 @@
+"""Where a fetched model is kept, and how the pod proves who it is to those that it is fetched from."""
+
+from enum import StrEnum
+
+from pydantic import ConfigDict
+
+from penstock_api.base import ApiModel
+from penstock_api.fields import Name, Quantity, rule, rules
+
+
+class CacheType(StrEnum):
+    """How long a fetched model is kept."""
+
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    EPHEMERAL = "Ephemeral"
+
+
+_TYPE_IFF_MEMBER = [
+    rule(
+        f"has(self.{member}) == (self.type == '{kind}')",
+        f"cache.type is %s: set {member} if and only if type is {kind}",
+        "self.type",
+    )
+    for kind, member in (("PersistentVolumeClaim", "claimName"), ("Ephemeral", "sizeLimit"))
+]
+
+
+class ModelCache(ApiModel):
+    """Where a fetched model is kept: a union discriminated by `type`."""
+
+    model_config = ConfigDict(json_schema_extra=rules(*_TYPE_IFF_MEMBER))
+    type: CacheType
+    """PersistentVolumeClaim is shared by all pods that mount it and outlives them; Ephemeral is a pod's own."""
+    claim_name: Name | None = None
+    """For type PersistentVolumeClaim: a claim of the pool's namespace, mounted for writing."""
+    size_limit: Quantity | None = None
+    """For type Ephemeral: the most that the pod may keep on its node's disk."""

@@ -1,0 +1,206 @@
+"""Where a model comes from: files on a volume, a repository, an image, a bucket, or a Python factory."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from penstock_api.base import ApiModel
+from penstock_api.caches import ModelCache
+from penstock_api.container import ImagePullPolicy, KeySelector
+from penstock_api.fields import Image, Name, rule, rules
+from penstock_api.volumes import LocalObjectReference
+
+_PYTHON_NAME = "^[A-Za-z_][A-Za-z0-9_]*$"
+_HUB_NAME = "[A-Za-z0-9][-A-Za-z0-9_.]{0,95}"
+
+RelativePath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        pattern=r"^[^/].*$",
+        json_schema_extra=rules(
+            rule(
+                "!self.split('/').exists(p, p == '..')",
+                "path %s leaves the volume: write a relative path without ..",
+                "self",
+            )
+        ),
+    ),
+]
+"""Of a file or a folder, `/` between its parts."""
+
+
+class SourceType(StrEnum):
+    """Where a model comes from."""
+
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    HUGGING_FACE = "HuggingFace"
+    IMAGE = "Image"
+    S3 = "S3"
+    MODULE = "Module"
+
+
+class ClaimSource(ApiModel):
+    """A program or a model's directory on a claim of the pool's namespace, mounted read-only."""
+
+    claim_name: Name
+    """Name of the PersistentVolumeClaim."""
+    path: RelativePath
+    """Relative path inside the volume: a `torch.export` program (`.pt2`), or for any task but Tensor a Hugging Face
+    directory (`config.json`, `tokenizer.json`, safetensors); `.` is the volume itself."""
+
+
+class HuggingFaceSource(ApiModel):
+    """A model's repository on the Hugging Face Hub, or on what `HF_ENDPOINT` in `template.container.env` names."""
+
+    repository: Annotated[
+        str, Field(min_length=1, max_length=193, pattern=f"^{_HUB_NAME}(/{_HUB_NAME})?$")
+    ]
+    """`owner/name`."""
+    revision: (
+        Annotated[
+            str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*$")
+        ]
+        | None
+    ) = None
+    """Branch, tag or commit; a branch may mean another commit at a pod's next start; unset, main."""
+    path: RelativePath | None = None
+    """What of the repository is fetched: a folder, or for task Tensor a `.pt2` file; unset, all of it."""
+    token_secret_ref: KeySelector | None = None
+    """A key of a Secret of the pool's namespace that holds an access token; only the pods read it."""
+    cache: ModelCache
+    """Where it is kept, in the hub's own layout; pods that share a cache fetch a model once."""
+
+
+class ImageSource(ApiModel):
+    """An OCI image or artifact that the kubelet mounts read-only (Kubernetes 1.33, feature gate ImageVolume)."""
+
+    reference: Image
+    """The image, as in a container; pulled with `template.imagePullSecrets`."""
+    pull_policy: ImagePullPolicy | None = None
+    """As core/v1; unset, Always for the tag latest, else IfNotPresent."""
+    path: RelativePath | None = None
+    """Where in the image the model is: a folder, or for task Tensor a `.pt2` file; unset, its root."""
+
+
+class S3Source(ApiModel):
+    """A bucket of a store that speaks S3."""
+
+    bucket: Annotated[
+        str, Field(min_length=3, max_length=63, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    ]
+    """Name of the bucket."""
+    prefix: RelativePath | None = None
+    """Folder in the bucket; unset, all of it."""
+    path: RelativePath | None = None
+    """What below the prefix is fetched: a folder, or for task Tensor a `.pt2` object; unset, all of it."""
+    endpoint: (
+        Annotated[
+            str, Field(min_length=8, max_length=512, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")
+        ]
+        | None
+    ) = None
+    """URL of the store; unset, that of AWS."""
+    region: (
+        Annotated[str, Field(min_length=1, max_length=64, pattern="^[a-z0-9][-a-z0-9]*$")] | None
+    ) = None
+    """Region of the bucket; unset, what `AWS_REGION` in `template.container.env` says, if anything."""
+    credentials_secret_ref: LocalObjectReference | None = None
+    """A Secret of the pool's namespace with the keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and perhaps
+    AWS_SESSION_TOKEN; only the pods read it; unset, what the pod's ServiceAccount is granted, else nobody's."""
+    cache: ModelCache
+    """Where it is kept; pods that share a cache fetch a model once."""
+
+
+class ModuleSource(ApiModel):
+    """A Python factory in the runtime image or on its PYTHONPATH."""
+
+    factory: Annotated[
+        str,
+        Field(
+            min_length=3,
+            max_length=256,
+            pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+        ),
+    ]
+    """`package.module:function` in the runtime image, called with `arguments`."""
+    arguments: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=1024)]],
+            Field(
+                max_length=64,
+                json_schema_extra=rules(
+                    rule(
+                        f"self.all(k, k.matches('{_PYTHON_NAME}'))",
+                        "arguments %s are no Python names: write letters, digits and underscores",
+                        f"self.filter(k, !k.matches('{_PYTHON_NAME}'))",
+                    )
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Passed to the factory as keyword arguments, all strings."""
+
+
+_TYPE_IFF_MEMBER = [
+    rule(
+        f"has(self.{member}) == (self.type == '{kind}')",
+        f"source.type is %s: set {member} if and only if type is {kind}",
+        "self.type",
+    )
+    for kind, member in (
+        ("PersistentVolumeClaim", "persistentVolumeClaim"),
+        ("HuggingFace", "huggingFace"),
+        ("Image", "image"),
+        ("S3", "s3"),
+        ("Module", "module"),
+    )
+]
+
+
+class ModelSource(ApiModel):
+    """Where the model comes from: a union discriminated by `type`."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *_TYPE_IFF_MEMBER,
+            rule(
+                "self.type == oldSelf.type",
+                "source.type is immutable: was %s, got %s; create another pool",
+                "oldSelf.type",
+                "self.type",
+            ),
+        )
+    )
+    type: SourceType
+    """Which member is set; immutable."""
+    persistent_volume_claim: ClaimSource | None = None
+    """For type PersistentVolumeClaim."""
+    hugging_face: HuggingFaceSource | None = None
+    """For type HuggingFace."""
+    image: ImageSource | None = None
+    """For type Image."""
+    s3: S3Source | None = None
+    """For type S3."""
+    module: ModuleSource | None = None
+    """For type Module."""
+
+    @property
+    def files(self) -> ClaimSource | HuggingFaceSource | ImageSource | S3Source | None:
+        """The member that is made of files; None for a factory."""
+        return self.persistent_volume_claim or self.hugging_face or self.image or self.s3
+
+    @property
+    def fetched(self) -> HuggingFaceSource | S3Source | None:
+        """The member that the pod itself fetches into a cache, or None."""
+        return self.hugging_face or self.s3
+
+    @property
+    def member(self) -> str:
+        """The name of the member that is set, as the API spells it: for messages."""
+        names = {one: to_camel(one) for one in type(self).model_fields if one != "type"}
+        return next((told for one, told in names.items() if getattr(self, one)), "type")

@@ -1,0 +1,74 @@
+"""What a model's source asks of the pod: a volume at the model's folder, and what proves who the pod is.
+
+Secrets are named, never read: the kubelet hands their values to the container alone.
+"""
+
+from typing import Any
+
+from penstock_api import names
+from penstock_api.caches import ModelCache
+from penstock_api.sources import HuggingFaceSource, ImageSource, ModelSource, S3Source
+from penstock_operator.decide.children.metadata import Manifest
+
+MODEL_VOLUME = "penstock-model"
+
+
+def model_volumes(source: ModelSource) -> list[Manifest]:
+    """Return the volume that is mounted as the model's folder; a factory has none."""
+    claim, fetched = source.persistent_volume_claim, source.fetched
+    if claim is not None:
+        held: dict[str, Any] = {"claimName": claim.claim_name, "readOnly": True}
+        return [{"name": MODEL_VOLUME, "persistentVolumeClaim": held}]
+    if source.image is not None:
+        return [{"name": MODEL_VOLUME, "image": _image(source.image)}]
+    return [{"name": MODEL_VOLUME, **_cache(fetched.cache)}] if fetched is not None else []
+
+
+def model_mounts(source: ModelSource) -> list[Manifest]:
+    """Return the mount of that volume: read-only but for a cache, which the pod fills."""
+    if source.files is None:
+        return []
+    mount: Manifest = {"name": MODEL_VOLUME, "mountPath": names.MODEL_FOLDER}
+    return [mount if source.fetched is not None else {**mount, "readOnly": True}]
+
+
+def model_environment(source: ModelSource) -> list[Manifest]:
+    """Return the variables that huggingface_hub and botocore read, by their own names."""
+    if source.hugging_face is not None:
+        return _hugging_face(source.hugging_face)
+    return _s3(source.s3) if source.s3 is not None else []
+
+
+def _image(image: ImageSource) -> Manifest:
+    policy = {"pullPolicy": image.pull_policy.value} if image.pull_policy else {}
+    return {"reference": image.reference, **policy}
+
+
+def _cache(cache: ModelCache) -> Manifest:
+    if cache.claim_name is not None:
+        return {"persistentVolumeClaim": {"claimName": cache.claim_name}}
+    return {"emptyDir": {"sizeLimit": str(cache.size_limit)}}
+
+
+def _hugging_face(source: HuggingFaceSource) -> list[Manifest]:
+    held: list[Manifest] = [{"name": "HF_HUB_DISABLE_TELEMETRY", "value": "1"}]
+    if source.token_secret_ref is not None:
+        held.append(_secret("HF_TOKEN", source.token_secret_ref.name, source.token_secret_ref.key))
+    return held
+
+
+def _s3(source: S3Source) -> list[Manifest]:
+    held: list[Manifest] = []
+    if source.region is not None:
+        held.append({"name": "AWS_REGION", "value": source.region})
+        held.append({"name": "AWS_DEFAULT_REGION", "value": source.region})
+    if source.credentials_secret_ref is not None:
+        name = source.credentials_secret_ref.name
+        held += [_secret(key, name, key) for key in names.S3_CREDENTIALS]
+        held.append(_secret(names.S3_SESSION_TOKEN, name, names.S3_SESSION_TOKEN, optional=True))
+    return held
+
+
+def _secret(variable: str, name: str, key: str, *, optional: bool = False) -> Manifest:
+    reference: Manifest = {"name": name, "key": key} | ({"optional": True} if optional else {})
+    return {"name": variable, "valueFrom": {"secretKeyRef": reference}}

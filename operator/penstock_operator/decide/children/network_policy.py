@@ -1,0 +1,35 @@
+"""Who may open connections to a pool's pods."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock_api import names
+from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.decide.config import Peer, PoolPeers
+from penstock_operator.observed import PoolObject
+
+
+def network_policy(pool: PoolObject, peers: PoolPeers) -> Manifest:
+    """Return the NetworkPolicy: the cluster's port for the operator and Prometheus, the clients' for clients.
+
+    Kubelets need no rule: what comes from a pod's own node is always let in (networking/v1, NetworkPolicy).
+    """
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(pool, child_name(pool)),
+        "spec": {
+            "podSelector": {"matchLabels": selector(pool)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                _rule(names.CLIENT_PORT_NAME, peers.clients),
+                _rule(names.CLUSTER_PORT_NAME, peers.cluster),
+            ],
+        },
+    }
+
+
+def _rule(port: str, peers: Sequence[Peer]) -> dict[str, Any]:
+    """Without peers a rule is for everybody, as in networking/v1."""
+    opened = {"ports": [{"protocol": "TCP", "port": port}]}
+    return {**opened, "from": [dict(one) for one in peers]} if peers else opened

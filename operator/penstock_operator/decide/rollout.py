@@ -1,0 +1,129 @@
+"""How a change of the template reaches the pods: one more first, one less first, or not yet. Pure.
+
+`spec.rollout.strategy` says what is given up where there is no room for one replica more:
+
+- SurgeThenReplace (unset): surge; once the new pod found no room for 30 s that an old one's leaving could make,
+  or a budget or quota has none, the rest of this rollout replaces
+- Surge: surge, and wait for room; where a budget has none the rollout does not begin, for it would break the budget
+- Replace: one pod is given up before its successor starts
+
+That a rollout gave up its surge is kept on the Deployment itself, under the revision that rolls: it outlives the
+operator and ends with the rollout. No node and no foreign pod is read: the scheduler's own words tell.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from penstock_api import names
+from penstock_api.pool import RolloutStrategy
+from penstock_operator.decide.budgets.ledger import Grant
+from penstock_operator.decide.children.revision import revision_name
+from penstock_operator.decide.templates import Pinned
+from penstock_operator.observed import ChildObject, PodObject, PoolView
+
+UNPLACED_SECONDS = 30.0
+"""A scheduler that has room binds a pod in seconds (DESIGN, section 2, Rollout)."""
+ROOM = ("Insufficient ", "Too many pods", "ReadWriteOncePod")
+"""What a scheduler says where a pod's leaving may make room for another."""
+HOPELESS = "Preemption is not helpful for scheduling"
+HOPEFUL = "No preemption victims found"
+"""kube-scheduler judges each node: would it help if pods left? Only the first verdict on all of them is hopeless."""
+
+
+class Way(StrEnum):
+    """What the Deployment is told."""
+
+    SURGE = "Surge"
+    REPLACE = "Replace"
+    WAIT = "Wait"
+    """The pods stay as they are until there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How a template that differs from the pods' own would reach them now."""
+
+    way: Way = Way.SURGE
+    outdated: int = 0
+    """Pods of other templates that still serve."""
+    gave_up: str = ""
+    """The revision whose rollout replaces though it should surge; empty where none does."""
+    why: str = ""
+    """What there is no room in, in words; empty where that was found out before this pass."""
+
+
+def rollout(
+    view: PoolView, deployed: ChildObject | None, pinned: Pinned, grant: Grant | None, now: float
+) -> Rollout:
+    """Return how the pool's pods come to the pinned template; `deployed` is the pool's own Deployment."""
+    current = revision_name(pinned.template or {}) or ""
+    outdated = sum(_of_another(pod, current) for pod in view.pods)
+    rolls = deployed is not None and outdated > 0
+    asked = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
+    if asked is RolloutStrategy.REPLACE:
+        return Rollout(Way.REPLACE, outdated)
+    short = _budget(grant)
+    if asked is RolloutStrategy.SURGE:
+        return (
+            Rollout(Way.WAIT, outdated, why=short)
+            if short and rolls
+            else Rollout(outdated=outdated)
+        )
+    if not rolls:
+        return Rollout(Way.REPLACE if short else Way.SURGE, outdated)
+    if _gave_up(deployed) == current:
+        return Rollout(Way.REPLACE, outdated, current)
+    new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]
+    why = short or _unplaced(new, now) or _quota(deployed, now)
+    if why:
+        return Rollout(Way.REPLACE, outdated, current, why)
+    return Rollout(outdated=outdated)
+
+
+def _of_another(pod: PodObject, current: str) -> bool:
+    return not pod.terminating and pod.revision is not None and pod.revision != current
+
+
+def _gave_up(deployed: ChildObject | None) -> str:
+    held = deployed.manifest["metadata"].get("annotations") or {} if deployed else {}
+    return str(held.get(names.ANNOTATION_WITHOUT_SURGE, ""))
+
+
+def _budget(grant: Grant | None) -> str:
+    if grant is None or grant.surge:
+        return ""
+    if not grant.policy:
+        return "the GPU budget is not divided yet"
+    return f"policy {grant.policy} has no device to spare"
+
+
+def _unplaced(pods: Iterable[PodObject], now: float) -> str:
+    """Return why a new pod found no room for so long that an old one is given up for it."""
+    for pod in pods:
+        since, problem = pod.unschedulable_since, pod.problem
+        if since is None or problem is None or now - since < UNPLACED_SECONDS:
+            continue
+        if helped_by_leaving(problem.message):
+            return f"pod {pod.name} found no room for 30 s: {problem.message}"
+    return ""
+
+
+def helped_by_leaving(message: str) -> bool:
+    """Tell from the scheduler's words whether an unschedulable pod might fit if another left."""
+    if HOPELESS in message and HOPEFUL not in message:
+        return False
+    return any(word in message for word in ROOM)
+
+
+def _quota(deployed: ChildObject | None, now: float) -> str:
+    """Return the words of a ResourceQuota that lets the Deployment make no further pod."""
+    conditions = (deployed.status.get("conditions") if deployed else None) or ()
+    for one in conditions:
+        full = one.get("type") == "ReplicaFailure" and one.get("status") == "True"
+        message, since = one.get("message") or "", one.get("lastTransitionTime")
+        if full and since and "exceeded quota" in message:
+            age = now - datetime.fromisoformat(since).timestamp()
+            return message if age >= UNPLACED_SECONDS else ""
+    return ""

@@ -1,0 +1,56 @@
+"""Which part of the cluster an installation serves, and where it therefore lists and watches what. Pure.
+
+Cluster: every namespace, by one list and watch a kind. Namespaces: those that are named, each by lists and watches of
+its own, so that exactly a Role in each is needed and one that is lost takes no other with it. Policies and the
+operator's own namespace are places of their own then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Kinds that are listed and watched together."""
+
+    namespace: str | None
+    """None: the whole cluster."""
+    kinds: tuple[Kind, ...]
+    """Those that are listed and watched."""
+
+    def __str__(self) -> str:
+        """Return its name for logs."""
+        return f"namespace {self.namespace}" if self.namespace else "the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is served."""
+
+    places: tuple[Place, ...] = (Place(None, WATCHED),)
+    namespaces: tuple[str, ...] | None = None
+    """The namespaces that are served; None: every one."""
+    policies_readable: bool = True
+
+    def may_lose(self, place: Place) -> bool:
+        """Tell whether the others go on where a place cannot be read: a namespace that is gone, or not there yet."""
+        return self.namespaces is not None and place.namespace in self.namespaces
+
+
+CLUSTER = Scope()
+
+
+def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: bool) -> Scope:
+    """Return the scope of an installation in namespace `own` that serves `namespaces`.
+
+    A namespace itself can be read in it, but neither listed nor watched: `Resync` asks for it by name.
+    """
+    within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
+    places = [Place(one, within) for one in namespaces]
+    if own not in namespaces:
+        places.append(Place(own, (CONFIG_MAP,)))  # the records of settings found good
+    if policies_readable:
+        places.append(Place(None, (POLICY,)))
+    return Scope(tuple(places), tuple(namespaces), policies_readable)

@@ -1,0 +1,79 @@
+"""kopf's watches, one set a place. One that is refused is asked for again and again by kopf itself.
+
+kopf's own `operator` takes every task of the process with it when it ends, and the last one started takes the
+signals; so its tasks are waited for here, and the signals are ours.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import kopf
+from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
+
+from penstock_operator import handlers
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.resync import Resync, Wake
+from penstock_operator.scope import Place, Scope
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """Watches every place of a scope and fills the store."""
+
+    scope: Scope
+    store: ObjectStore
+    resync: Resync
+    wake: Wake
+    identity: str
+    """Said where kopf would ask the password file for a user: the image's 65532 has no entry there."""
+
+    async def run(self) -> None:
+        """Watch until a signal ends it.
+
+        Raises:
+            Exception: whatever ended a watch; none ends of itself.
+        """
+        stopping = asyncio.Event()
+        parts = [
+            asyncio.create_task(self._watch(place, stopping.set), name=f"watch {place}")
+            for place in self.scope.places
+        ]
+        parts.append(asyncio.create_task(_until(stopping), name="signals"))
+        await _first_of(parts)
+
+    async def _watch(self, place: Place, stop: Callable[[], None]) -> None:
+        within = [place.namespace] if place.namespace is not None else []
+        tasks = await kopf.spawn_tasks(
+            registry=handlers.registry(self.store, self.resync, self.wake, place),
+            settings=handlers.settings(),
+            clusterwide=not within,
+            namespaces=within,
+            standalone=True,
+            identity=Identity(self.identity),
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):  # after kopf, which took them
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+        await _first_of(tasks)
+
+
+async def _until(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    log.info("told to stop")
+
+
+async def _first_of(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Wait for the first task to end, end the others, and raise what it raised."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,56 @@
+"""A generating pod from its parts: the engine behind a thread's or a process's link, and the model it opens."""
+
+from functools import partial
+from pathlib import Path
+
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.config import Config
+from penstock_runtime.generation.stepping import Step
+from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.link.generation_process import GenerationProcessLink
+from penstock_runtime.link.generation_thread import GenerationThreadLink
+from penstock_runtime.link.placement import Placement, Seat, seat
+from penstock_runtime.logs import configure
+from penstock_runtime.machine import keep_to, this_machine
+from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.streams.face import GenerationLink, generation_limits
+from penstock_runtime.streams.pod import GenerationPod
+
+
+def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
+    """Place the engine by what this container may use; pins this process where that helps."""
+    folder, limits = _folder(config), generation_limits(first)
+    grammars = SharedGrammars(folder)
+    taken = seat(this_machine(), config.placement)
+    load, depth = partial(open_generation, config, folder, taken), config.generation.depth
+    link: GenerationLink
+    if taken.placement is Placement.THREAD:
+        link = GenerationThreadLink(load, limits, grammars.of, depth=depth)
+    else:
+        keep_to(taken.http_cpus)
+        link = GenerationProcessLink(load, limits, folder, depth=depth)
+    return GenerationPod(config, link, grammars, first)
+
+
+def _folder(config: Config) -> Path:
+    files = config.model.source.files
+    return config.files_folder / ((files and files.path) or ".")
+
+
+def open_generation(config: Config, folder: Path, taken: Seat) -> Step:
+    """Load a generative model, in the engine's own thread or process.
+
+    Raises:
+        ModelLoadFailed: with a one-line reason.
+    """
+    configure(config.log_format, config.log_level)
+    keep_to(taken.engine_cpus)
+    if config.model.source.files is None:
+        raise ModelLoadFailed(
+            "spec.model.source has no files: task TextGeneration needs a model's folder"
+        )
+    from penstock_runtime.generation.step.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+    from penstock_runtime.models.device import pin_threads  # noqa: PLC0415
+
+    pin_threads(taken.threads)
+    return open_step(folder, config.generation, config.model_name)

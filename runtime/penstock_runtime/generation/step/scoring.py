@@ -1,0 +1,37 @@
+"""Log-probabilities of prompts: what the logits of one position say of the token that follows it."""
+
+from collections.abc import Iterator
+
+import torch
+
+from penstock_runtime.generation.messages import PromptLogprob
+from penstock_runtime.generation.plan import Row, StepPlan
+
+_AT_ONCE = 64
+"""Positions whose log-probabilities over the whole vocabulary are held together: a chunk may have hundreds."""
+
+
+def score(logits: torch.Tensor, plan: StepPlan) -> dict[int, tuple[PromptLogprob, ...]]:
+    """Return the scores of each row that wants some; `logits` ([sum of rows' scores, vocabulary]) are in their order."""
+    scored, at = {}, 0
+    for index, row in enumerate(plan.rows):
+        if row.scores:
+            scored[index] = tuple(_of_row(logits[at : at + row.scores], row))
+            at += row.scores
+    return scored
+
+
+def _of_row(logits: torch.Tensor, row: Row) -> Iterator[PromptLogprob]:
+    sequence, first = row.sequence, row.start + 1
+    alternatives = min(sequence.params.prompt_logprobs or 0, logits.shape[1])
+    for at in range(0, row.scores, _AT_ONCE):
+        part = logits[at : at + _AT_ONCE]
+        part = (part if part.dtype == torch.float64 else part.float()).log_softmax(-1)
+        following = sequence.ids[first + at : first + at + len(part)]
+        told = part.gather(1, torch.tensor(following, device=part.device)[:, None])
+        ranks = (part > told).sum(-1) + 1
+        values, ids = part.topk(alternatives)
+        for chosen, rank, *top in zip(
+            told.flatten().tolist(), ranks.tolist(), ids.tolist(), values.tolist(), strict=True
+        ):
+            yield PromptLogprob(chosen, rank, tuple(zip(*top, strict=True)))

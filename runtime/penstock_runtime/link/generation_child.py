@@ -1,0 +1,68 @@
+"""The child's side of `link/generation_process`: `python -m penstock_runtime.link.generation_child SOCKET MEMORY`.
+
+Two threads: the engine's, which plans, runs and tells; and a listener, which unpacks what comes and compiles
+grammars before the engine is handed who asks for them, so that no step ever waits for either.
+"""
+
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from penstock_runtime.generation.grammar import GrammarSource
+from penstock_runtime.generation.loop import Outside, serve
+from penstock_runtime.generation.messages import Generate, Stepped
+from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.link.engine_process import Child, run_child
+from penstock_runtime.link.generation_engine import OpenedEngine, open_engine
+from penstock_runtime.link.generation_inbox import Inbox
+from penstock_runtime.link.messages import EngineDied
+from penstock_runtime.link.opening import BeginGeneration, Loaded, NotLoaded
+from penstock_runtime.models.base import ModelLoadFailed, describe
+
+
+class GenerationChild(Child):
+    """One generation engine's life in this process."""
+
+    def live(self) -> int:
+        """As `Child.live`."""
+        begin: Any = (self.inbox.receive(None) or (None,))[0]
+        if not isinstance(begin, BeginGeneration):
+            return 1
+        grammars = SharedGrammars(begin.folder)
+        try:
+            opened = open_engine(begin.load, begin.limits, grammars.of, begin.depth)
+        except ModelLoadFailed as error:
+            return self.last_word(NotLoaded(str(error)))
+        except BaseException as error:  # noqa: BLE001  whatever a loader raises is a model that did not load
+            return self.last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        self.post(Stepped((), None, opened.engine.report()))
+        self.post(Loaded(opened.info))
+        return self._serve(opened, grammars.of(opened.info))
+
+    def _serve(self, opened: OpenedEngine, grammars: GrammarSource) -> int:
+        inbox = Inbox(time.monotonic)
+        listener = threading.Thread(target=self._listen, args=(inbox, grammars), daemon=True)
+        listener.start()
+        outside = Outside(self.post, self.pulse, time.monotonic)
+        try:
+            serve(opened.engine, opened.runner, inbox, outside)
+        except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know
+            return self.last_word(EngineDied(describe(error)))
+        return 0
+
+    def _listen(self, inbox: Inbox, grammars: GrammarSource) -> None:
+        try:
+            while (messages := self.inbox.receive(None)) is not None:
+                for message in messages:
+                    if isinstance(message, Generate) and message.grammar is not None:
+                        with suppress(ValueError):  # the engine ends the request with the reason
+                            grammars.start(message.grammar)
+                inbox.send(*messages)
+        finally:
+            inbox.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(GenerationChild, int(sys.argv[1]), int(sys.argv[2])))

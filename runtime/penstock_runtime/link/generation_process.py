@@ -1,0 +1,30 @@
+"""The `process` placement of generation: an engine beside a busy event loop would wait for it at every step."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.generation.stepping import Step
+from penstock_runtime.link.opening import BeginGeneration
+from penstock_runtime.link.process import ChildLink
+
+
+class GenerationProcessLink(ChildLink[GenerationInfo]):
+    """A `GenerationLink` whose engine loads and runs its model in a child process.
+
+    `load` crosses to the child, so it is picklable; the child reads the tokenizer in `folder` for its grammars.
+    """
+
+    child = "penstock_runtime.link.generation_child"
+
+    def __init__(
+        self,
+        load: Callable[[], Step],
+        limits: GenerationLimits,
+        folder: Path,
+        *,
+        depth: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(BeginGeneration(load, limits, folder, depth), clock)

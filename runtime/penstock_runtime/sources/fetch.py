@@ -1,0 +1,90 @@
+"""From a pool's source to files in their place, before the engine starts."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from penstock_api.caches import ModelCache
+from penstock_api.limits import LoadStage
+from penstock_api.quantities import byte_count
+from penstock_api.sources import HuggingFaceSource, ModelSource
+from penstock_runtime.config import Config
+from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.meter import Meter
+
+TALKATIVE = ("huggingface_hub", "httpx2", "httpcore2", "botocore", "aiobotocore", "s3fs", "fsspec")
+"""They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""
+
+
+async def fetched(config: Config, meter: Meter) -> None:
+    """Fetch the model in a thread that nobody waits for when the pod is told to stop meanwhile.
+
+    Raises:
+        ModelLoadFailed: as `fetch_model`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def end(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            fetch_model(config, meter)
+        except BaseException as raised:  # noqa: BLE001  told to whoever waits
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed: the pod was told to stop
+            loop.call_soon_threadsafe(end, error)
+
+    threading.Thread(target=run, name="fetches-the-model", daemon=True).start()
+    await done
+
+
+def fetch_model(config: Config, meter: Meter) -> None:
+    """Fetch what `config.files_folder` is to hold, where the pod itself fetches its model; returns when it is there.
+
+    Raises:
+        ModelLoadFailed: with a reason and one line that names the remedy.
+    """
+    fetched = config.model.source.fetched
+    if fetched is None:
+        return
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    cache = Cache(config.model_folder, _limit(fetched.cache))
+    snapshot = _fetcher(config.model.source)(cache, meter)
+    _link(config.files_folder, snapshot)
+    meter.enter(LoadStage.STARTING)
+
+
+def _fetcher(source: ModelSource) -> Callable[[Cache, Meter], Path]:
+    """Return what fetches this source; its libraries are imported by those who need them."""
+    fetched = source.fetched
+    if isinstance(fetched, HuggingFaceSource):
+        from penstock_runtime.sources import hugging_face  # noqa: PLC0415
+
+        return lambda cache, meter: hugging_face.fetch(fetched, cache, meter)
+    from penstock_runtime.sources import s3  # noqa: PLC0415
+
+    assert fetched is not None  # noqa: S101 - asked by the caller
+    return lambda cache, meter: s3.fetch(fetched, cache, meter)
+
+
+def _limit(cache: ModelCache) -> int | None:
+    return None if cache.size_limit is None else byte_count(cache.size_limit)
+
+
+def _link(place: Path, snapshot: Path) -> None:
+    """Let `place` be the snapshot: the engine's process finds it by the configuration alone."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.symlink_to(snapshot, target_is_directory=True)

@@ -1,0 +1,124 @@
+"""The plainest queue: requests alike in shape and priority, which came in the order in which they are served.
+
+Most pools never see another, so it has no keys, no heaps and no groups: one line, and who of it still waits.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from penstock_api.limits import Discipline
+from penstock_runtime.request import Request
+
+ARRIVAL_SERVES: Final = frozenset(
+    (Discipline.FIRST_IN_FIRST_OUT, Discipline.PRIORITY, Discipline.EARLIEST_DEADLINE_FIRST)
+)
+"""Disciplines that serve in order of arrival whom they cannot tell apart, or whose deadlines are in that order."""
+_STALE_ALLOWED: Final = 64
+
+
+class PlainLine:
+    """Requests of one shape and one priority whose arrivals and deadlines (all have one, or none) only grow.
+
+    Who was cancelled stays in the line until it surfaces, or until such entries outnumber those that wait. All
+    costs O(1), amortised.
+    """
+
+    __slots__ = ("_last", "_line", "_waiting", "rows")
+
+    def __init__(self) -> None:
+        self._line: deque[Request] = deque()
+        self._waiting: dict[str, Request] = {}
+        self._last: Request | None = None
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._waiting
+
+    def __iter__(self) -> Iterator[Request]:
+        return filter(self._waits, self._line)
+
+    def add(self, request: Request) -> bool:
+        """Let `request` wait, or return False: it is of another kind than those that do, or out of order."""
+        waiting = self._waiting
+        if not waiting:
+            self._line.clear()
+        elif self._last is None or not _follows(request, self._last):
+            return False
+        self._last = waiting[request.id] = request
+        self._line.append(request)
+        self.rows += request.rows
+        return True
+
+    def head(self) -> Request:
+        """Return who is served next; raise IndexError when nobody waits."""
+        line = self._line
+        while not self._waits(line[0]):
+            line.popleft()
+        return line[0]
+
+    def remove(self, id: str) -> Request | None:
+        """Return the request called `id`, which no longer waits, or None if it did not wait."""
+        request = self._waiting.pop(id, None)
+        if request is not None:
+            self.rows -= request.rows
+            if len(self._line) > 2 * len(self._waiting) + _STALE_ALLOWED:
+                self._line = deque(self)
+        return request
+
+    def take(self, max_rows: int) -> list[Request]:
+        """As `Group.take`."""
+        line, waiting = self._line, self._waiting
+        taken, rows = [self._pop()], 0
+        rows = taken[0].rows
+        while waiting:
+            request = line[0]
+            if waiting.get(request.id) is not request:
+                line.popleft()
+                continue
+            if rows + request.rows > max_rows:
+                break
+            rows += request.rows
+            line.popleft()
+            del waiting[request.id]
+            taken.append(request)
+        self.rows -= rows - taken[0].rows
+        return taken
+
+    def take_all(self) -> list[Request]:
+        """Remove and return everybody, in order."""
+        everybody = list(self)
+        self._line.clear()
+        self._waiting.clear()
+        self.rows = 0
+        return everybody
+
+    def expire(self, now: float) -> list[Request]:
+        """As `WaitingRequests.expire`."""
+        expired: list[Request] = []
+        while self._waiting and (deadline := self.head().deadline) is not None and deadline <= now:
+            expired.append(self._pop())
+        return expired
+
+    def _pop(self) -> Request:
+        request = self.head()
+        self._line.popleft()
+        del self._waiting[request.id]
+        self.rows -= request.rows
+        return request
+
+    def _waits(self, request: Request) -> bool:
+        return self._waiting.get(request.id) is request
+
+
+def _follows(request: Request, last: Request) -> bool:
+    if request.arrived < last.arrived or request.priority != last.priority:
+        return False
+    if request.group is not last.group and request.group != last.group:
+        return False
+    if request.deadline is None or last.deadline is None:
+        return request.deadline is last.deadline
+    return request.deadline >= last.deadline

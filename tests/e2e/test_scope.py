@@ -1,0 +1,43 @@
+"""Scope Namespaces with real pods: what is named is served by the chart's Roles, the rest is left alone."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube import install, namespaces
+from tests.kube.api import Api
+from tests.kube.install import Images
+from tests.kube.operator import Operator
+from tests.kube.pools import Pool, emulated
+from tests.kube.target import Target
+
+SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
+
+
+@pytest.fixture
+def scoped(
+    target: Target, images: Images, operator: Operator, namespace: str
+) -> Iterator[Operator]:
+    """The release in scope Namespaces, for the test's own; afterwards as it was."""
+    target.helm(
+        "upgrade", install.RELEASE, install.CHART, "-n", install.OPERATOR_NAMESPACE, "--reuse-values",
+        "--wait", "--set", "scope=Namespaces", "--set", f"namespaces={{{namespace}}}",
+    )  # fmt: skip
+    yield operator
+    install.install_operator(target, images)
+
+
+def test_a_named_namespace_is_served_and_another_is_not(
+    api: Api, scoped: Operator, namespace: str
+) -> None:
+    pool = Pool(api, namespace, "named")
+    pool.apply(SPEC)
+    pool.await_ready(1)
+    pool.await_acknowledged()
+    with namespaces.namespace(api, "e2e") as other:
+        left = Pool(api, other, "left")
+        left.apply(SPEC)
+        pool.edit({"replicas": 2})
+        pool.await_ready(2)
+        assert left.status() == {}
+    assert scoped.restarts() == 0

@@ -1,0 +1,191 @@
+"""A proxy in front of the real API server that fails as told: refusals, server errors, dropped watches.
+
+Whoever comes through it acts with the credentials of the kubeconfig it was made from. It runs in a thread with a loop
+of its own, so that a test can turn it while it waits.
+"""
+
+import asyncio
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from aiohttp import web
+from kubernetes import client, config
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
+
+
+class Fault(Enum):
+    """What becomes of requests."""
+
+    NONE = "they pass"
+    TOO_MANY = "429"
+    SERVER_ERROR = "500"
+    NO_WATCH = "watches are refused, all else passes"
+
+
+@dataclass(slots=True)
+class FaultProxy:
+    """One proxy; `fault` may be set at any time."""
+
+    kubeconfig: Path
+    fault: Fault = Fault.NONE
+    answers: Counter[int] = field(default_factory=Counter)
+    """How often it gave each status."""
+    url: str = ""
+    _watches: set[asyncio.Task[Any]] = field(default_factory=set)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+
+    def drop_watches(self) -> int:
+        """Cut every open watch in mid-stream; return how many there were."""
+
+        async def drop() -> int:
+            cut = list(self._watches)
+            for one in cut:
+                one.cancel()
+            return len(cut)
+
+        return asyncio.run_coroutine_threadsafe(drop(), self._loop).result(10)
+
+    def write_kubeconfig(self, file: Path) -> Path:
+        """Write a kubeconfig by which a program comes through this proxy."""
+        named = {"name": "proxy"}
+        context = {"cluster": "proxy", "user": "proxy"}
+        held = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "proxy",
+            "clusters": [{**named, "cluster": {"server": self.url}}],
+            "users": [{**named, "user": {"token": "none"}}],
+            "contexts": [{**named, "context": context}],
+        }
+        file.write_text(yaml.safe_dump(held))
+        return file
+
+    async def serve(self, started: threading.Event, stop: asyncio.Event) -> None:
+        """Answer until told to stop."""
+        server, context, headers = _upstream(self.kubeconfig)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        ) as session:
+
+            async def answer(request: web.Request) -> web.StreamResponse:
+                reply = await self._answer(request, session, server, headers)
+                self.answers[reply.status] += 1
+                return reply
+
+            app = web.Application(client_max_size=2**24)
+            app.router.add_route("*", "/{any:.*}", answer)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self.url = f"http://127.0.0.1:{site.port}"
+            started.set()
+            await stop.wait()
+            await runner.cleanup()
+
+    async def _answer(
+        self, request: web.Request, session: aiohttp.ClientSession, server: str, more: Any
+    ) -> web.StreamResponse:
+        watching = request.query.get("watch") in ("1", "true")
+        refused = _refused(self.fault, watching=watching)
+        if refused is not None:
+            return refused
+        kept = {k: v for k, v in request.headers.items() if k.lower() not in HOP_BY_HOP}
+        kept.pop("Authorization", None)
+        async with session.request(
+            request.method,
+            server + request.path_qs,
+            headers={**kept, **more},
+            data=await request.read() or None,
+            skip_auto_headers=("Content-Type",),
+            allow_redirects=False,
+        ) as upstream:
+            head = {k: v for k, v in upstream.headers.items() if k.lower() not in HOP_BY_HOP}
+            reply = web.StreamResponse(status=upstream.status, headers=head)
+            await reply.prepare(request)
+            if watching:
+                await self._stream(request, upstream, reply)
+            else:
+                await reply.write(await upstream.read())
+            return reply
+
+    async def _stream(
+        self, request: web.Request, upstream: aiohttp.ClientResponse, reply: web.StreamResponse
+    ) -> None:
+        async def copy() -> None:
+            with suppress(ConnectionError):  # its client went away
+                async for chunk in upstream.content.iter_any():
+                    await reply.write(chunk)
+
+        task = asyncio.ensure_future(copy())
+        self._watches.add(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():  # it is the handler that ends: its client went away
+                task.cancel()
+                raise
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._watches.discard(task)
+
+
+def _refused(fault: Fault, *, watching: bool) -> web.Response | None:
+    """Return the answer that stands for the API server's, or None where it is to be asked."""
+    status = {Fault.TOO_MANY: 429, Fault.SERVER_ERROR: 500}.get(fault)
+    if fault is Fault.NO_WATCH and watching:
+        status = 500
+    if status is None:
+        return None
+    reason = "TooManyRequests" if status == 429 else "InternalError"
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
+    headers = {"Retry-After": "1"} if status == 429 else {}
+    told = {**body, "reason": reason, "message": "the proxy was told to fail"}
+    return web.json_response(told, status=status, headers=headers)
+
+
+def _upstream(kubeconfig: Path) -> tuple[str, ssl.SSLContext, dict[str, str]]:
+    """Return the API server's URL, and how the kubeconfig's user speaks to it."""
+    held = client.Configuration()
+    config.load_kube_config(config_file=str(kubeconfig), client_configuration=held)
+    context = ssl.create_default_context(cafile=held.ssl_ca_cert)
+    if held.cert_file:
+        context.load_cert_chain(held.cert_file, held.key_file)
+    token = held.get_api_key_with_prefix("authorization") or held.get_api_key_with_prefix(
+        "BearerToken"
+    )
+    return str(held.host), context, {"Authorization": token} if token else {}
+
+
+@contextmanager
+def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
+    """Run a proxy for a while."""
+    proxy = FaultProxy(kubeconfig)
+    started, stop = threading.Event(), asyncio.Event()
+
+    def run() -> None:
+        asyncio.set_event_loop(proxy._loop)
+        proxy._loop.run_until_complete(proxy.serve(started, stop))
+        proxy._loop.close()
+
+    thread = threading.Thread(target=run, name="fault proxy", daemon=True)
+    thread.start()
+    assert started.wait(20)
+    try:
+        yield proxy
+    finally:
+        proxy._loop.call_soon_threadsafe(stop.set)
+        thread.join(10)

@@ -1,0 +1,55 @@
+"""Installations of the chart in scope Namespaces, whose operator runs here as the chart's own ServiceAccount."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.integration.pools.conftest import Operator
+from tests.kube.account import kubeconfig_of
+from tests.kube.api import Api
+from tests.kube.install import CHART
+from tests.kube.target import Target
+
+SETTINGS = (
+    "replicas=0",
+    "image.repository=localhost/penstock-operator",
+    "defaultRuntimeImage=localhost/penstock-busybox:1",
+    "crds.install=false",
+    "rbac.people=false",
+    "scope=Namespaces",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What installing takes."""
+
+    target: Target
+    api: Api
+    kubeconfig: Path
+    folder: Path
+
+    @contextmanager
+    def installed(
+        self, home: str, namespaces: tuple[str, ...], *settings: str
+    ) -> Iterator[Operator]:
+        """Install the chart in `home` for `namespaces`, with no pod, and hand out its operator, not started."""
+        named = ",".join(namespaces)
+        given = (*SETTINGS, f"namespaces={{{named}}}", *settings)
+        sets = [word for one in given for word in ("--set", one)]
+        self.target.helm("upgrade", "--install", "penstock", CHART, "--namespace", home, *sets)
+        account = (home, "penstock-operator")
+        made = Operator(
+            kubeconfig_of(self.api, self.kubeconfig, account, self.folder),
+            home,
+            self.folder,
+            f"in-{home}",
+            {"PENSTOCK_SCOPE": "Namespaces", "PENSTOCK_NAMESPACES": named},
+        )
+        try:
+            yield made
+        finally:
+            if made.running:
+                made.stop()
+            self.target.helm("uninstall", "penstock", "--namespace", home)

@@ -1,0 +1,96 @@
+"""A pod that the cluster never starts, and a runtime that answers for it from this machine.
+
+The pool asks for a node that nobody has, so its pod stays unscheduled; its status is then written as a kubelet would, with
+a loopback address at which the real runtime listens. Its settings folder follows the pool's ConfigMap.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock_api import names
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+
+NOWHERE: Object = {"template": {"nodeSelector": {"penstock-tests/nowhere": "true"}}}
+CLOCK = """
+import time
+_real = time.time
+time.time = lambda: _real() + {seconds}
+"""
+
+
+@dataclass(slots=True)
+class Pretended:
+    """One pod, and the process that is it."""
+
+    api: Api
+    pool: Pool
+    pod: Object
+    address: str
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, api: Api, pool: Pool, address: str, folder: Path) -> "Pretended":
+        """Wait for the pool's one pod, which nobody runs."""
+        until("its pod is made", pool.pods, seconds=90)
+        (pod,) = pool.pods()
+        return cls(api, pool, pod, address, folder)
+
+    def start(self, clock_off_seconds: float = 0.0) -> None:
+        """Start the runtime with the pod's own environment, its clock set wrong."""
+        container = self.pod["spec"]["containers"][0]
+        given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        self.sync_settings()
+        (self.folder / "sitecustomize.py").write_text(CLOCK.format(seconds=clock_off_seconds))
+        path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
+        environ = {
+            **{name: value for name, value in given.items() if name.startswith("PENSTOCK_")},
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": path,
+            "OMP_NUM_THREADS": "1",
+            names.ENV_POD_UID: self.pod["metadata"]["uid"],
+            names.ENV_POD_NAME: self.pod["metadata"]["name"],
+            names.ENV_NAMESPACE: self.pool.namespace,
+            "PENSTOCK_SETTINGS_FOLDER": str(self.folder),
+            "PENSTOCK_HOST": self.address,
+            "PENSTOCK_CONNECTION_AGE_SECONDS": "3600",
+        }
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_runtime"], env=environ, stderr=log, cwd=self.folder
+            )
+
+    def sync_settings(self) -> None:
+        """Bring the pool's ConfigMap into the pod, as the kubelet does within a minute or so."""
+        data: dict[str, str] = self.api.request("GET", self.pool.children["ConfigMap"])["data"]
+        for name, text in data.items():
+            (self.folder / name).write_text(text)
+
+    def generation(self) -> int:
+        """Return the generation that the pool's ConfigMap publishes."""
+        text = self.api.request("GET", self.pool.children["ConfigMap"])["data"][names.LIMITS_FILE]
+        return int(json.loads(text)["generation"])
+
+    def tell_running(self) -> None:
+        """Write the pod's status as a kubelet would of one that is Ready."""
+        where = f"/api/v1/namespaces/{self.pool.namespace}/pods/{self.pod['metadata']['name']}"
+        since = "2026-01-01T00:00:00Z"
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": since}
+            for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        ]
+        ips: dict[str, Any] = {"podIP": self.address, "podIPs": [{"ip": self.address}]}
+        status = {"phase": "Running", "conditions": conditions, **ips}
+        self.api.merge(f"{where}/status", {"status": status})
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()

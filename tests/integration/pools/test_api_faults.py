@@ -1,0 +1,108 @@
+"""The API server fails for a while: nothing moves the wrong way meanwhile, and what was asked is done after it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.fault_proxy import Fault, FaultProxy, fault_proxy
+from tests.integration.pools.test_children import BARE, await_children
+from tests.integration.pools.test_leading import leads
+from tests.kube.api import Api
+from tests.kube.pools import Pool, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+FAULT_SECONDS = 60
+RECOVERY_SECONDS = 30
+"""kopf's longest pause is 8 s, a Lease lasts 15 s, and the test machine is busy."""
+
+
+@pytest.fixture
+def proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
+    with fault_proxy(kubeconfig) as made:
+        yield made
+
+
+@pytest.fixture
+def behind(operator: Operator, proxy: FaultProxy, tmp_path: Path) -> Iterator[Operator]:
+    """The only operator, with the proxy before the API server."""
+    operator.stop()
+    made = operator.as_user("behind", proxy.write_kubeconfig(tmp_path / "kubeconfig"))
+    made.start()
+    until("it leads", lambda: leads(made), seconds=60)
+    yield made
+    proxy.fault = Fault.NONE
+    if made.running:
+        made.stop()
+    operator.start()
+
+
+def standing(api: Api, pool: Pool) -> dict[str, str]:
+    """Return what must not move of its own: every child's identity, and the count."""
+    children = {kind: api.request("GET", path) for kind, path in pool.children.items()}
+    held = {kind: one["metadata"]["uid"] for kind, one in children.items()}
+    return {**held, "replicas": str(children["Deployment"]["spec"]["replicas"])}
+
+
+def depth(api: Api, pool: Pool) -> int:
+    text = api.request("GET", pool.children["ConfigMap"])["data"]["limits.json"]
+    return int(text.split('"maxQueueDepth":')[1].split(",")[0].strip(" }"))
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("fault", [Fault.TOO_MANY, Fault.SERVER_ERROR])
+def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
+    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy, fault: Fault
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool, seconds=60)
+    pool.await_condition("Ready", "True", seconds=60)
+    before = standing(api, pool)
+
+    proxy.fault = fault
+    pool.edit({"batching": {"maxQueueDepth": 91}})
+    api.delete(pool.children["PodDisruptionBudget"])
+    ends = time.monotonic() + FAULT_SECONDS
+    while time.monotonic() < ends:
+        assert behind.running
+        time.sleep(1)
+    asked = sum(proxy.answers.values())
+    proxy.fault = Fault.NONE
+
+    took = until("the edit is in force", lambda: depth(api, pool) == 91, seconds=RECOVERY_SECONDS)
+    await_children(api, pool, seconds=RECOVERY_SECONDS)
+    after = standing(api, pool)
+    assert {k: v for k, v in after.items() if k != "PodDisruptionBudget"} == {
+        k: v for k, v in before.items() if k != "PodDisruptionBudget"
+    }
+    refused = proxy.answers[int(fault.value)]
+    print(f"{fault.value} for {FAULT_SECONDS} s: {refused} refusals, in force {took:.1f} s after")
+    assert refused < 20 * FAULT_SECONDS, f"it hammers a server in need: {asked} requests"
+
+
+@pytest.mark.timeout(400)
+def test_dropped_watches_are_made_again_and_miss_nothing(
+    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy
+) -> None:
+    pool.apply(BARE)
+    await_children(api, pool, seconds=60)
+    pool.await_condition("Ready", "True", seconds=60)
+    before = standing(api, pool)
+
+    proxy.fault = Fault.NO_WATCH
+    assert proxy.drop_watches() >= 10
+    pool.edit({"batching": {"maxQueueDepth": 92}})
+    time.sleep(10)
+    proxy.fault = Fault.NONE
+
+    took = until("the edit is in force", lambda: depth(api, pool) == 92, seconds=RECOVERY_SECONDS)
+    assert standing(api, pool) == before
+    print(f"watches dropped for 10 s: in force {took:.1f} s after")
+
+    assert proxy.drop_watches() >= 10
+    pool.edit({"batching": {"maxQueueDepth": 93}})
+    until("the next edit is too", lambda: depth(api, pool) == 93, seconds=RECOVERY_SECONDS)
+    assert behind.running

@@ -1,0 +1,112 @@
+"""CRDs of another version than the operator's: pools are served, and say what differs; what was stored before works on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.pools.conftest import CRDS, Operator
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+EARLIER = Path(__file__).parents[1] / "api" / "earlier"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+Change = Callable[[Object], None]
+OPENAPI = "/openapi/v3/apis/penstock.dev/v1alpha1"
+
+
+def test_an_older_crd_is_served_with_a_condition_and_its_pools_go_through_the_upgrade(
+    api: Api, namespace: str, operator: Operator
+) -> None:
+    pool = Pool(api, namespace, "chat")
+    with operator.down(), older(api):
+        pool.apply(BARE)
+        operator.start()
+        await_children(api, pool)
+        pool.await_condition("UpToDate", "False", "OlderSchema", seconds=20)
+        assert "spec.weight" in pool.condition("UpToDate")["message"]
+        pool.await_condition("Ready", "True", seconds=20)
+        pool.edit({"batching": {"maxQueueDepth": 77}})
+        pool.await_condition("LimitsApplied", "Unknown", seconds=10)
+        assert "not declared in schema" not in operator.log()
+        before = {kind: uid_of(api, path) for kind, path in pool.children.items()}
+
+        put(api, CRDS / "penstock.dev_inferencepools.yaml")
+        pool.await_condition("UpToDate", "True", seconds=100)
+        assert {kind: uid_of(api, path) for kind, path in pool.children.items()} == before
+        pool.edit({"weight": 200})
+        pool.await_condition("Ready", "True", seconds=10)
+        operator.stop()
+
+
+def test_a_newer_crd_is_served_and_a_pool_that_uses_it_says_so(
+    api: Api, namespace: str, operator: Operator
+) -> None:
+    plain, newer = Pool(api, namespace, "plain"), Pool(api, namespace, "newer")
+    with operator.down(), changed(api, "inferencepools", with_colour):
+        plain.apply(BARE)
+        newer.apply({**BARE, "colour": "blue"})
+        operator.start()
+        plain.await_condition("Ready", "True", seconds=30)
+        plain.await_condition("UpToDate", "False", "NewerSchema", seconds=20)
+        newer.await_condition("Ready", "False", "SpecNotUnderstood", seconds=20)
+        assert "upgrade the operator" in newer.condition("Ready")["message"]
+        operator.stop()
+
+
+@contextmanager
+def older(api: Api) -> Iterator[None]:
+    """Serve the first schemas, as long as it lasts."""
+    try:
+        for file in ("pool.yaml", "policy.yaml"):
+            put(api, EARLIER / file)
+        until("the older schema is published", lambda: not published(api, "weight"), seconds=60)
+        yield
+    finally:
+        for one in sorted(CRDS.glob("*.yaml")):
+            put(api, one)
+        until("the newer schema is published", lambda: published(api, "weight"), seconds=60)
+
+
+def with_colour(definition: Object) -> None:
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["colour"] = {"type": "string"}
+
+
+@contextmanager
+def changed(api: Api, plural: str, change: Change) -> Iterator[None]:
+    """Serve a changed schema, as long as it lasts."""
+    file = CRDS / f"penstock.dev_{plural}.yaml"
+    try:
+        put(api, file, change)
+        until("the newer schema is published", lambda: published(api, "colour"), seconds=60)
+        yield
+    finally:
+        put(api, file)
+        until("the schema is published", lambda: not published(api, "colour"), seconds=60)
+
+
+def put(api: Api, file: Path, change: Change | None = None) -> None:
+    """Replace a definition's spec."""
+    wanted = yaml.safe_load(file.read_text())
+    if change is not None:
+        change(wanted)
+    path = DEFINITIONS + wanted["metadata"]["name"]
+    held = api.request("GET", path)
+    api.request("PUT", path, {**held, "spec": wanted["spec"]})
+
+
+def published(api: Api, name: str) -> bool:
+    """Say whether pools have the field in their spec, by the API server's OpenAPI."""
+    schemas = api.request("GET", OPENAPI)["components"]["schemas"]
+    (pool,) = [one for key, one in schemas.items() if key.endswith(".InferencePool")]
+    return name in pool["properties"]["spec"]["properties"]
+
+
+def uid_of(api: Api, path: str) -> str:
+    return str(api.request("GET", path)["metadata"]["uid"])

@@ -1,0 +1,185 @@
+"""Others who write replicas: a stock HPA on the pool's scale, and somebody who fights over its Deployment."""
+
+import ipaddress
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.pools.test_children import BARE, await_children
+from tests.integration.signals.test_real_clusters import certificate
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+
+pytestmark = pytest.mark.integration
+
+METRIC = "queue_depth"
+GROUP = "external.metrics.k8s.io"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+class Metrics(ThreadingHTTPServer):
+    """A stand-in of what prometheus-adapter serves: one external metric, of a value that the test sets."""
+
+    value = 0
+
+    def answer(self, path: str) -> Object:
+        if path.endswith("/v1beta1"):
+            one = {"name": METRIC, "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}  # fmt: skip
+            head = {"kind": "APIResourceList", "apiVersion": "v1"}
+            return {**head, "groupVersion": f"{GROUP}/v1beta1", "resources": [one]}
+        value = {"metricName": METRIC, "metricLabels": {}, "timestamp": "2026-01-01T00:00:00Z", "value": str(self.value)}  # fmt: skip
+        head = {"kind": "ExternalMetricValueList", "apiVersion": f"{GROUP}/v1beta1"}
+        return {**head, "metadata": {}, "items": [value]}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """JSON to every GET."""
+
+    server: Metrics
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.server.answer(self.path.partition("?")[0])).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
+    """Serve the metric by TLS on the node's own address, behind a Service that the API server aggregates."""
+    (node,) = api.list("/api/v1/nodes")
+    (address,) = [
+        one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"
+    ]
+    certificate(folder, str(ipaddress.ip_address(address)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    server = Metrics((address, 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    port = server.server_address[1]
+    head: Object = {"metadata": {"name": "adapter", "namespace": namespace}}
+    ports = [{"port": 443, "targetPort": port, "name": "https"}]
+    api.create({"apiVersion": "v1", "kind": "Service", **head, "spec": {"ports": ports}})
+    slice_of: Object = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "adapter",
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": "adapter"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    api.request(
+        "POST", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices", slice_of
+    )
+    spec = {
+        "group": GROUP,
+        "version": "v1beta1",
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "insecureSkipTLSVerify": True,
+        "service": {"name": "adapter", "namespace": namespace, "port": 443},
+    }
+    name = f"v1beta1.{GROUP}"
+    made = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}  # fmt: skip
+    api.request("POST", API_SERVICES, {**made, "spec": spec})
+    try:
+        yield server
+    finally:
+        api.request("DELETE", f"{API_SERVICES}/{name}")
+        server.shutdown()
+
+
+def hpa(pool: Pool) -> Object:
+    metric = {
+        "type": "External",
+        "external": {
+            "metric": {"name": METRIC},
+            "target": {"type": "AverageValue", "averageValue": "10"},
+        },
+    }
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": pool.name, "namespace": pool.namespace},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "penstock.dev/v1alpha1",
+                "kind": "InferencePool",
+                "name": pool.name,
+            },
+            "minReplicas": 1,
+            "maxReplicas": 4,
+            "metrics": [metric],
+        },
+    }
+
+
+def deployed(api: Api, pool: Pool) -> int:
+    count: int = api.request("GET", pool.children["Deployment"])["spec"]["replicas"]
+    return count
+
+
+def test_a_stock_hpa_scales_a_manual_pool_by_its_scale_subresource(
+    api: Api, pool: Pool, tmp_path: Path
+) -> None:
+    pool.apply({**BARE, "replicas": 1})
+    await_children(api, pool)
+    with adapter(api, pool.namespace, tmp_path) as metrics:
+        metrics.value = 30
+        path = f"/apis/autoscaling/v2/namespaces/{pool.namespace}/horizontalpodautoscalers"
+        api.request("POST", path, hpa(pool))
+
+        def scaled() -> bool | str:
+            state = api.request("GET", f"{path}/{pool.name}").get("status", {})
+            return deployed(api, pool) == 3 or str(state)
+
+        until("the HPA scales the pool", scaled, seconds=100)
+    assert pool.get()["spec"]["replicas"] == 3, "it wrote the pool, and the operator followed"
+    said = pool.condition("Scaling")
+    assert said["reason"] != "ReplicasContested", said
+
+
+def test_somebody_who_fights_over_the_deployment_is_found_out_and_left_alone(
+    api: Api, pool: Pool
+) -> None:
+    pool.apply({**BARE, "replicas": 0})
+    await_children(api, pool)
+    path = f"{pool.children['Deployment']}/scale?fieldManager=another-autoscaler"
+    back, rounds = "the operator sets it back", 0
+    while pool.condition("Scaling").get("reason") != "ReplicasContested":
+        rounds += 1
+        assert rounds <= 8
+        api.merge(path, {"spec": {"replicas": 2}})
+
+        def answered() -> bool | str:
+            said = pool.condition("Scaling").get("reason", "")
+            return deployed(api, pool) == 0 or said == "ReplicasContested" or str(said)
+
+        until(back, answered, seconds=30)
+    assert rounds >= 4, "a slip of a person's is set back, and no more is said"
+    assert deployed(api, pool) == 2, "the count is left alone"
+    said = pool.condition("Scaling")
+    assert "point that writer at the InferencePool's scale" in said["message"]
+    held = api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]
+    api.merge(path, {"spec": {"replicas": 3}})
+    until("the newer count is told", lambda: "now 3" in pool.condition("Scaling")["message"])
+    assert deployed(api, pool) == 3
+    assert held != api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]

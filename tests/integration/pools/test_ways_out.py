@@ -1,0 +1,173 @@
+"""What a tenant who may only write pools can try at the API server: all refused, and nobody else is touched.
+
+The ways over the network are in tests/unit/http/test_ways_out.py; docs/security.md lists them all.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock_api import names
+from tests.integration.pools.conftest import Operator
+from tests.integration.pools.tenant import refusal, tenant
+from tests.integration.pools.test_children import (
+    BARE,
+    await_children,
+    spec_of,
+    stranger_deployment,
+    stranger_service,
+)
+from tests.kube.api import POOLS, Api, Object
+from tests.kube.pools import Pool, until
+
+pytestmark = pytest.mark.integration
+
+POLICY = "/apis/penstock.dev/v1alpha1/inferencepolicies/ways-out"
+
+
+@pytest.fixture
+def outsider(api: Api, namespace: str, kubeconfig: Path, tmp_path: Path) -> Api:
+    return tenant(api, namespace, kubeconfig, tmp_path)
+
+
+@pytest.fixture
+def his(outsider: Api, namespace: str) -> Pool:
+    """A pool as the tenant handles it."""
+    return Pool(outsider, namespace, "chat")
+
+
+def pool_of(spec: Object, name: str = "chat") -> Object:
+    head = {"apiVersion": names.API_VERSION, "kind": names.POOL_KIND}
+    return {**head, "metadata": {"name": name}, "spec": {**BARE, **spec}}
+
+
+def path_of(namespace: str, *, strict: bool = True) -> str:
+    return f"{POOLS}/namespaces/{namespace}/inferencepools" + "?fieldValidation=Strict" * strict
+
+
+@contextmanager
+def bounds(api: Api, namespace: str, **template: list[str]) -> Iterator[None]:
+    """An administrator's bounds on what this namespace's pods may be."""
+    api.apply(
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": names.POLICY_KIND,
+            "metadata": {"name": "ways-out"},
+            "spec": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "bounds": {"template": template},
+            },
+        }
+    )
+    try:
+        yield
+    finally:
+        api.delete(POLICY)
+
+
+def test_a_name_that_somebody_else_has_takes_nothing_over(api: Api, his: Pool) -> None:
+    strangers = [stranger_service(his), stranger_deployment(his)]
+    before = [api.create(one) for one in strangers]
+    his.apply(BARE)
+    his.await_condition("Ready", "False", "NameConflict", seconds=20)
+    paths = [his.children["Service"], his.children["Deployment"]]
+    assert [spec_of(api.request("GET", path)) for path in paths] == [spec_of(one) for one in before]
+    assert api.get(his.children["ConfigMap"]) is None, "nothing is begun that cannot be whole"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_host_path_is_refused(outsider: Api, namespace: str, *, strict: bool) -> None:
+    volume = {"name": "root", "hostPath": {"path": "/"}}
+    body = pool_of({"template": {"volumes": [volume]}})
+    status, said = refusal(outsider, "POST", path_of(namespace, strict=strict), body)
+    assert status in (400, 422)
+    assert "hostPath" in said if strict else "sets 0 sources" in said
+
+
+def test_a_service_account_that_is_not_allowed_runs_nothing(
+    api: Api, his: Pool, namespace: str
+) -> None:
+    with bounds(api, namespace, serviceAccountNames=[]):
+        his.apply({**BARE, "template": {"serviceAccountName": "tenant"}})
+        his.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
+        assert api.get(his.children["Deployment"]) is None
+
+
+def test_labels_make_no_pod_another_pools(outsider: Api, namespace: str) -> None:
+    for key in (names.LABEL_POOL_UID, "app.kubernetes.io/name", names.ANNOTATION_SCHEME):
+        for part in ("labels", "annotations"):
+            body = pool_of({"template": {part: {key: "other"}}})
+            status, said = refusal(outsider, "POST", path_of(namespace), body)
+            assert (status, "are reserved" in said) == (422, True), said
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"hostNetwork": True},
+        {"hostPID": True},
+        {"initContainers": []},
+        {"container": {"securityContext": {"privileged": True}}},
+        {"container": {"command": ["sh"]}},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
+    api: Api, his: Pool, namespace: str, way: Object
+) -> None:
+    status, said = refusal(his.api, "POST", path_of(namespace), pool_of({"template": way}))
+    assert (status, "unknown field" in said) == (400, True), said
+    his.api.request("POST", path_of(namespace, strict=False), pool_of({"template": way}))
+    await_children(api, his)
+    pod = api.request("GET", his.children["Deployment"])["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "initContainers"} & pod.keys()
+    (container,) = pod["containers"]
+    assert "command" not in container
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "privileged" not in container["securityContext"]
+
+
+def test_an_image_that_is_not_allowed_runs_nothing(api: Api, his: Pool, namespace: str) -> None:
+    with bounds(api, namespace, allowedImages=["registry.example/"]):
+        image = "registry.example.attacker.dev/miner:1"
+        his.apply({**BARE, "runtime": {"image": image}})
+        his.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
+        assert image in his.condition("PolicyApplied")["message"]
+        assert api.get(his.children["Deployment"]) is None
+
+
+def test_no_pool_says_where_the_operator_connects_to(outsider: Api, namespace: str) -> None:
+    prometheus = {"metrics": {"prometheus": {"url": "http://169.254.169.254/"}}}
+    status, said = refusal(outsider, "POST", path_of(namespace), pool_of(prometheus))
+    assert (status, "unknown field" in said) == (400, True), said
+    stored = outsider.request("POST", path_of(namespace, strict=False), pool_of(prometheus))
+    assert "metrics" not in stored["spec"]
+    head = {"apiVersion": names.API_VERSION, "kind": names.POLICY_KIND}
+    policy = {**head, "metadata": {"name": "mine"}, "spec": prometheus}
+    status, _ = refusal(outsider, "POST", POLICY.rpartition("/")[0], policy)
+    assert status == 403
+
+
+def test_a_service_shows_the_clients_port_alone(api: Api, his: Pool) -> None:
+    his.apply(BARE)
+    await_children(api, his)
+    (port,) = api.request("GET", his.children["Service"])["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (names.CLIENT_PORT, names.CLIENT_PORT_NAME)
+    assert str(names.CLUSTER_PORT) not in json.dumps(port)
+
+
+def test_a_tenant_reads_no_secret_and_forges_no_status(
+    api: Api, his: Pool, operator: Operator
+) -> None:
+    his.apply(BARE)
+    await_children(api, his)
+    key = f"/api/v1/namespaces/{operator.namespace}/secrets/{names.SIGNING_KEY_SECRET}"
+    until("the signing key is there", lambda: api.get(key) is not None, seconds=20)
+    assert refusal(his.api, "GET", key, {})[0] == 403
+    forged = {"status": {"desiredReplicas": 1000}}
+    assert refusal(his.api, "PUT", f"{his.path}/status", {**his.get(), **forged})[0] == 403
+    limits = {"data": {names.CONTROL_KEYS_FILE: "{}"}}
+    assert refusal(his.api, "PUT", his.children["ConfigMap"], limits)[0] == 403

@@ -1,0 +1,102 @@
+"""A pod that generates, with its engine in a thread and in a process of its own: the same answers, the same ends."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.integration.runtime.test_generation_loses_nobody import SOURCE
+from tests.integration.runtime.test_placements import alive, children
+from tests.unit.openai.served import save_tiny_model
+
+SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("tiny")
+    save_tiny_model(found)
+    return found
+
+
+def generating(launch: Any, folder: Path, placement: str, **more: str) -> Any:
+    pod = launch(
+        model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
+        PENSTOCK_MODEL_FOLDER=str(folder),
+        PENSTOCK_CACHE_BYTES=str(1 << 20),
+        PENSTOCK_PLACEMENT=placement,
+        **more,
+    )
+    pod.listening()
+    return pod
+
+
+async def complete(pod: Any, session: aiohttp.ClientSession, **more: Any) -> Any:
+    body = {"prompt": "A gate", "temperature": 0, "max_tokens": 12, **more}
+    async with session.post(f"{pod.client}/v1/completions", json=body) as reply:
+        assert reply.status == 200, await reply.text()
+        return await reply.json()
+
+
+@pytest.mark.parametrize("depth", ["0", "1"])
+async def test_both_placements_say_the_same_and_leave_nothing_behind(
+    launch: Any, folder: Path, depth: str
+) -> None:
+    said = []
+    for placement, processes in (("Thread", 0), ("Process", 1)):
+        pod = generating(launch, folder, placement, PENSTOCK_STEP_DEPTH=depth)
+        await asyncio.to_thread(pod.ready)
+        engines = children(pod.process.pid)
+        assert len(engines) == processes
+        async with aiohttp.ClientSession() as session:
+            plain = [complete(pod, session, seed=n, temperature=1) for n in range(8)]
+            shaped = complete(
+                pod, session, max_tokens=40, structured_outputs={"json": SCHEMA}, logprobs=2
+            )
+            answers = await asyncio.gather(*plain, shaped)
+        said.append([one["choices"] for one in answers])
+        assert pod.metric('penstock_requests_total{outcome="Completed"}') == 9
+        pod.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(pod.stopped, 60) == 0
+        assert not any(alive(one) for one in engines)
+    assert said[0] == said[1]
+    assert said[0][-1][0]["text"].strip().startswith("{")
+
+
+async def test_an_engines_process_that_is_killed_ends_every_stream_and_the_pod(
+    launch: Any, folder: Path
+) -> None:
+    pod = generating(launch, folder, "Process")
+    await asyncio.to_thread(pod.ready)
+    (engine,) = children(pod.process.pid)
+    body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
+    lines: list[bytes] = []
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{pod.client}/v1/completions", json=body) as reply,
+    ):
+        async for line in reply.content:
+            if line.strip():
+                lines.append(line.strip())
+            if len(lines) == 3:
+                os.kill(engine, signal.SIGKILL)
+    assert lines[-1] == b"data: [DONE]"
+    assert b'"error"' in lines[-2]
+    assert await asyncio.to_thread(pod.stopped, 30) == 1
+    last_words = (pod.folder / "termination-log").read_text()
+    assert last_words == "EngineDied: its process was killed by SIGKILL (out of memory?)"
+
+
+async def test_a_folder_without_a_model_is_told_by_the_process_that_looked(
+    launch: Any, tmp_path: Path, folder: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    pod = generating(launch, empty, "Process")
+    assert await asyncio.to_thread(pod.stopped, 240) == 1
+    assert "config.json" in (pod.folder / "termination-log").read_text()

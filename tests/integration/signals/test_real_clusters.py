@@ -1,0 +1,220 @@
+"""A real Prometheus as clusters have it: behind TLS and a password, and with a DCGM exporter among its targets."""
+
+import asyncio
+import datetime as dt
+import ipaddress
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from penstock_operator.calls import CallFailed, new_session
+from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
+from penstock_operator.observe.access import Accesses
+from penstock_operator.observe.rounds import Rounds
+from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.observed import DutySource, PoolSignals, SignalSource
+from tests.integration.signals.test_real_prometheus import until
+from tests.unit.signals.exporter import Figures, free_address, metrics_route, pod_object, serving
+from tests.unit.signals.test_access import Objects, encoded
+
+pytestmark = pytest.mark.integration
+
+HASH = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay"
+"""bcrypt of `test`, from Prometheus' own documentation."""
+CONFIG = """
+global: {{scrape_interval: 1s, scrape_timeout: 1s}}
+scrape_configs:
+- job_name: pools
+  static_configs:
+  - targets: ['{pod}:8001']
+    labels: {{namespace: team, pool: chat}}
+- job_name: dcgm
+  honor_labels: {honor}
+  static_configs:
+  - targets: ['{exporter}:9400']
+    labels: {{namespace: monitoring, pod: dcgm-exporter-x}}
+"""
+WEB = """
+tls_server_config: {{cert_file: {folder}/server.crt, key_file: {folder}/server.key}}
+basic_auth_users: {{reader: {hash}}}
+"""
+
+
+def certificate(folder: Path, address: str) -> str:
+    """Write a self-signed certificate for an address; return it, for it is its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "prometheus")])
+    now = dt.datetime.now(dt.UTC)
+    names_of = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(names_of, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "server.key").write_bytes(plain)
+    text = made.public_bytes(Encoding.PEM)
+    (folder / "server.crt").write_bytes(text)
+    return text.decode()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A Prometheus, what it scrapes, and its certificate."""
+
+    url: str
+    ca: str
+    pod_ip: str
+
+
+def device(**labels: str) -> str:
+    return ",".join(f'{key}="{text}"' for key, text in labels.items())
+
+
+def exporter_route(lines: dict[str, str]) -> web.RouteDef:
+    """Return `/metrics` of a pretended DCGM exporter: series with labels -> value."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text="".join(f"{key} {value}\n" for key, value in lines.items()))
+
+    return web.get("/metrics", answer)
+
+
+@asynccontextmanager
+async def scene(
+    folder: Path, lines: dict[str, str] | None = None, *, secure: bool, honor: bool = True
+) -> AsyncIterator[Scene]:
+    """Run a pod, an exporter, and the Prometheus that scrapes both."""
+    async with AsyncExitStack() as stack:
+        figures = Figures("uid-1", duty={"Nvml": 0.25})
+        pod = await stack.enter_async_context(serving(metrics_route(figures)))
+        exporter = await stack.enter_async_context(serving(exporter_route(lines or {}), port=9400))
+        address = free_address()
+        ca = certificate(folder, address)
+        (folder / "prometheus.yml").write_text(
+            CONFIG.format(pod=pod, exporter=exporter, honor=str(honor).lower())
+        )
+        (folder / "web.yml").write_text(WEB.format(folder=folder, hash=HASH))
+        secured = [f"--web.config.file={folder / 'web.yml'}"] if secure else []
+        process = await asyncio.create_subprocess_exec(
+            "prometheus",
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={address}:9090",
+            "--log.level=error",
+            *secured,
+        )
+        try:
+            yield Scene(f"http{'s' if secure else ''}://{address}:9090", ca, pod)
+        finally:
+            process.kill()
+            await process.wait()
+
+
+def accesses(**objects: Any) -> Accesses:
+    return Accesses(Objects(**objects), "penstock-system")  # type: ignore[arg-type]
+
+
+async def signals(where: Scene, server: MetricsServer, held: Accesses) -> PoolSignals:
+    pool = PoolPods("pool", "team", (pod_object("uid-1", where.pod_ip),), server)
+    async with new_session() as session:
+        return (await observe_signals(session, [pool], time.time(), Rounds(held.of)))["pool"]
+
+
+async def test_a_server_behind_tls_and_a_password_is_read_and_what_is_wrong_is_named(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path, secure=True) as where:
+        right = encoded({"username": "reader", "password": "test"})
+        held = accesses(ca={"ca.crt": where.ca}, reader=right)
+        ca = KeyOf("ca", "ca.crt")
+        server = MetricsServer(where.url, ca, "reader", (("X-Scope-OrgID", "team"),))
+        found = await until(
+            lambda: signals(where, server, held),
+            lambda one: one.source is SignalSource.PROMETHEUS,
+            seconds=90,
+        )
+        assert found.problem == ""
+        assert found.samples[-1].waiting == 3.0
+
+        async def problem(server: MetricsServer, **objects: Any) -> str:
+            found = await signals(where, server, accesses(**objects))
+            assert found.source is SignalSource.PODS, "the pods are read instead"
+            return found.problem
+
+        told = await problem(MetricsServer(where.url, None, "reader"), reader=right)
+        assert "its certificate is not one that is trusted here" in told
+        wrong = encoded({"username": "reader", "password": "other"})
+        told = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
+        assert "answered 401: check the credentials" in told
+        assert "other" not in told
+        told = await problem(server, ca={"ca.crt": where.ca})
+        assert "Secret reader of penstock-system cannot be read (Forbidden)" in told
+
+
+OURS = {"namespace": "team", "pod": "chat-uid-1", "container": "runtime"}
+WHOLE = device(gpu="0", UUID="GPU-a", **OURS)
+OTHER = device(gpu="1", UUID="GPU-b", namespace="team", pod="another", container="runtime")
+MIG = [
+    device(gpu="0", UUID="GPU-a", GPU_I_PROFILE="2g.20gb", GPU_I_ID=number, **OURS)
+    for number in "34"
+]
+
+
+@pytest.mark.parametrize("honor", [True, False], ids=["own-labels", "exported-labels"])
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        ({f"DCGM_FI_DEV_GPU_UTIL{{{WHOLE}}}": "75", f"DCGM_FI_DEV_GPU_UTIL{{{OTHER}}}": "10"}, 0.75),
+        ({f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{one}}}": value for one, value in zip(MIG, ("0.4", "0.6"), strict=True)}, 0.5),
+    ],
+    ids=["whole", "mig"],
+)  # fmt: skip
+async def test_the_exporters_word_on_a_pods_devices_is_its_duty(
+    tmp_path: Path, lines: dict[str, str], share: float, honor: bool
+) -> None:
+    async with scene(tmp_path, lines, secure=False, honor=honor) as where:
+        server = MetricsServer(where.url)
+        found = await until(
+            lambda: signals(where, server, accesses()),
+            lambda one: (
+                one.source is SignalSource.PROMETHEUS
+                and one.samples[-1].duty_source is DutySource.DCGM
+            ),
+            seconds=90,
+        )
+        assert found.samples[-1].gpu_utilization == pytest.approx(share)
+
+
+async def test_without_an_exporter_the_pods_own_figure_stays(tmp_path: Path) -> None:
+    async with scene(tmp_path, secure=False) as where:
+        found = await until(
+            lambda: signals(where, MetricsServer(where.url), accesses()),
+            lambda one: one.source is SignalSource.PROMETHEUS,
+            seconds=90,
+        )
+        newest = found.samples[-1]
+        assert (newest.duty_source, newest.gpu_utilization) == (DutySource.NVML, 0.25)
+
+
+async def test_nobody_is_asked_before_what_proves_him_is_there(tmp_path: Path) -> None:
+    with pytest.raises(CallFailed, match="ConfigMap ca of penstock-system cannot be read"):
+        await accesses().of(MetricsServer("https://127.0.0.1:1", KeyOf("ca", "ca.crt")))

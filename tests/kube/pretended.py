@@ -1,0 +1,118 @@
+"""A node that nobody runs, and pods that are said to run on it: rollouts at the speed of the API server.
+
+Real are the API server, the scheduler and the controllers; pretended is the kubelet. Nothing else is scheduled there.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.kube.api import Api, ApiError, Object
+from tests.kube.pools import emulated, is_ready
+
+LABEL = "penstock-tests/pretended"
+GPU = "nvidia.com/gpu"
+BROKEN_IMAGE = "localhost/broken:1"
+"""Pods of this image never come up."""
+HEARTBEAT_SECONDS = 10.0
+TURN_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class PretendedNode:
+    """A node with `gpus` devices, for pools made by `spec`."""
+
+    api: Api
+    """A connection of its own: it is used from a thread."""
+    name: str
+    gpus: int
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _beat: float = 0.0
+
+    def spec(self, **more: Any) -> Object:
+        """Return the spec of a pool whose pods run here, one device each."""
+        toleration = {"key": LABEL, "operator": "Equal", "value": self.name}
+        template: Object = {"nodeSelector": {LABEL: self.name}, "tolerations": [toleration]}
+        own: Object = more.pop("template", {})
+        return emulated(accelerators=1, template={**template, **own}, **more)
+
+    @contextmanager
+    def running(self) -> Iterator["PretendedNode"]:
+        """Register the node and play its kubelet until the end; then it and its pods are gone."""
+        taint = {"key": LABEL, "value": self.name, "effect": "NoSchedule"}
+        meta = {"name": self.name, "labels": {LABEL: self.name}}
+        head = {"apiVersion": "v1", "kind": "Node"}
+        self.api.request(
+            "POST", "/api/v1/nodes", {**head, "metadata": meta, "spec": {"taints": [taint]}}
+        )
+        thread = threading.Thread(target=self._run, name=self.name)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._stopping.set()
+            thread.join()
+            for pod in self._pods():
+                self.api.delete(_path(pod), grace_seconds=0)
+            self.api.delete(f"/api/v1/nodes/{self.name}")
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TURN_SECONDS):
+            if time.monotonic() - self._beat > HEARTBEAT_SECONDS:
+                self._beat = time.monotonic()
+                self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": self._status()})
+            for pod in self._pods():
+                try:
+                    self._serve(pod)
+                except ApiError as error:
+                    if error.status not in (404, 409):
+                        raise
+
+    def _status(self) -> Object:
+        room = {"cpu": "8", "memory": "64Gi", "pods": "50", GPU: str(self.gpus)}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "lastHeartbeatTime": _now(),
+        }
+        return {"capacity": room, "allocatable": room, "conditions": [ready]}
+
+    def _pods(self) -> list[Object]:
+        return self.api.list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
+
+    def _serve(self, pod: Object) -> None:
+        if "deletionTimestamp" in pod["metadata"]:
+            self.api.delete(_path(pod), grace_seconds=0)
+        elif not is_ready(pod) and not pod["status"].get("containerStatuses"):
+            self.api.merge(f"{_path(pod)}/status", {"status": _started(pod)})
+
+
+def _started(pod: Object) -> Object:
+    (container,) = pod["spec"]["containers"]
+    broken = container["image"] == BROKEN_IMAGE
+    held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
+    turned = [
+        {"type": kind, "status": "False" if broken else "True", "lastTransitionTime": _now()}
+        for kind in ("Initialized", "ContainersReady", "Ready")
+    ]
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    state = waiting if broken else {"running": {"startedAt": _now()}}
+    one = {
+        "name": container["name"], "image": container["image"], "imageID": "" if broken else "sha256:0",
+        "ready": not broken, "started": not broken, "restartCount": 0, "state": state,
+    }  # fmt: skip
+    phase = "Pending" if broken else "Running"
+    return {"phase": phase, "conditions": [*held, *turned], "containerStatuses": [one]}
+
+
+def _path(pod: Object) -> str:
+    where = pod["metadata"]
+    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

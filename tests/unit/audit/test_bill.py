@@ -1,0 +1,67 @@
+"""Bills of materials: what an extra stands on, and nothing that is only installed beside it."""
+
+from importlib import metadata
+from typing import Any
+
+import pytest
+
+from tests.audit.bill import Bom, bill, closure, plain, requirements
+
+REQUIRES = {
+    "penstock": ['kopf==1; extra == "operator"', 'torch==2; extra == "runtime"', "pydantic==2"],
+    "kopf": ["aiohttp>=3", "Typing_Extensions", 'uvloop; extra == "full"'],
+    "aiohttp": ["yarl", 'kopf; python_version < "3"'],
+    "torch": ["numpy", "penstock"],
+}
+NAMES = ("kopf", "torch", "pydantic", "aiohttp", "typing_extensions", "yarl", "numpy", "pytest")
+WHOLE: Bom = {
+    "bomFormat": "CycloneDX",
+    "metadata": {"component": {"bom-ref": "root", "name": "penstock"}},
+    "components": [{"bom-ref": f"{n}==1", "name": n, "version": "1"} for n in NAMES],
+    "dependencies": [
+        {"ref": "kopf==1", "dependsOn": ["aiohttp==1", "pytest==1"]},
+        {"ref": "pytest==1"},
+    ],
+}
+
+
+def requires(name: str) -> list[str]:
+    return REQUIRES.get(name, [])
+
+
+OPERATOR = closure("penstock", frozenset({"operator"}), requires)
+
+
+def test_an_extra_stands_on_what_its_requirements_stand_on() -> None:
+    assert {"kopf", "pydantic", "aiohttp", "typing-extensions", "yarl"} == OPERATOR
+    runtime = closure("penstock", frozenset({"runtime"}), requires)
+    assert runtime == {"torch", "pydantic", "numpy"}
+
+
+def test_a_bill_holds_that_and_nothing_else() -> None:
+    made = bill(WHOLE, "penstock-operator", OPERATOR)
+    assert {plain(one["name"]) for one in made["components"]} == OPERATOR
+    assert made["metadata"]["component"]["name"] == "penstock-operator"
+    assert {"ref": "kopf==1", "dependsOn": ["aiohttp==1"]} in made["dependencies"]
+    assert "pytest" not in str(made)
+    assert "kopf==1\n" in requirements(made)
+
+
+def test_what_is_not_installed_is_no_silent_gap() -> None:
+    with pytest.raises(ValueError, match="left-pad not installed"):
+        bill(WHOLE, "penstock-operator", OPERATOR | {"left-pad"})
+
+
+def test_the_real_operator_stands_on_no_torch_and_the_runtime_on_no_kopf() -> None:
+    def real(name: str) -> Any:
+        try:
+            return metadata.requires(name) or ()
+        except metadata.PackageNotFoundError:
+            return ()
+
+    operator = closure("penstock", frozenset({"operator"}), real)
+    runtime = closure("penstock", frozenset({"runtime"}), real)
+    assert {"kopf", "aiohttp", "pydantic", "pydantic-core"} <= operator
+    assert not {"torch", "transformers", "numpy", "pytest"} & operator
+    assert {"torch", "safetensors", "pydantic-core"} <= runtime
+    assert not {"kopf", "kubernetes", "pytest"} & runtime

@@ -1,0 +1,76 @@
+"""The Grafana dashboard: where the sidecar finds it, and that every metric and label in it exists."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from penstock_api import names
+from penstock_operator import policy_metrics
+from penstock_operator.metrics import REGISTRY
+from tests.unit.charts.rendered import CHART, only, render
+
+FILE = CHART / "dashboards" / "pools.json"
+DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+QUERIES += [one["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+
+
+def known() -> set[str]:
+    """Return every metric name of the runtime and of the operator, as scraped, without `_bucket` and its like."""
+    assert policy_metrics.WANTED, "registered with the operator's own"
+    operator = {
+        name
+        for family in REGISTRY.collect()
+        for name in (family.name, f"{family.name}_total")
+        if family.type == "counter" or not name.endswith("_total")
+    }
+    runtime = {
+        value for key, value in vars(names).items() if key.startswith("METRIC_") and value.islower()
+    }
+    return operator | runtime
+
+
+def asked(query: str) -> set[str]:
+    """Return the metric names that a query asks for."""
+    found = re.findall(r"\b(?:penstock_|vllm:)\w+", query)
+    return {re.sub(r"_(bucket|sum|count)$", "", one) for one in found}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_metric_of_a_query_exists(query: str) -> None:
+    assert asked(query)
+    assert asked(query) <= known()
+
+
+def test_every_query_is_bound_to_the_chosen_pool_or_is_the_operators() -> None:
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            bound = 'namespace="$namespace", pool="$pool"' in target["expr"]
+            assert bound or panel["title"].startswith("Operator:"), panel["title"]
+
+
+def test_panels_do_not_overlap_and_each_has_its_own_number() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_it_is_a_config_map_that_grafanas_sidecar_finds() -> None:
+    made = only(render(metrics__dashboard__enabled="true"), "ConfigMap", "-dashboards")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(made["data"]["penstock-pools.json"]) == DASHBOARD
+
+
+def test_it_is_off_until_asked_for() -> None:
+    assert not [one for one in render() if one["kind"] == "ConfigMap"]

@@ -1,0 +1,85 @@
+"""A pool whose model is still loading says how far it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_api.limits import Loading, LoadStage
+from penstock_operator.decide.conditions.loading import progress
+from penstock_operator.observed import Acknowledgement, PodProblem
+from tests.unit.decide.world import World, message, pool, reason, settled
+
+GIGABYTE = 10**9
+
+
+def loading(stage: LoadStage, loaded: float = 0, total: float = 0) -> Acknowledgement:
+    told = Loading(
+        stage=stage, loaded_bytes=int(loaded * GIGABYTE), total_bytes=int(total * GIGABYTE)
+    )
+    return Acknowledgement(None, None, "503", told)
+
+
+def starting(*answers: Acknowledgement) -> World:
+    world = settled(pool=pool(replicas=len(answers)))
+    world.pods = tuple(replace(one, ready=False) for one in world.pods)
+    world.acknowledgements = dict(zip((one.uid for one in world.pods), answers, strict=True))
+    return world
+
+
+def test_the_bytes_and_percent_of_a_load_are_in_the_condition() -> None:
+    plan = starting(loading(LoadStage.FETCHING, 3.14, 14.2)).run()
+    assert reason(plan, "Ready") == "False/ModelLoading"
+    assert "the model is fetched: 3.1 of 14.2 GB, 22 %" in message(plan, "Ready")
+    assert "3.1 of 14.2 GB, 22 %" in message(plan, "Progressing")
+
+
+def test_the_load_that_is_furthest_is_told_and_the_others_are_counted() -> None:
+    world = starting(
+        loading(LoadStage.WAITING, 1, 10), loading(LoadStage.FETCHING, 7, 10), loading(LoadStage.FETCHING)
+    )  # fmt: skip
+    said = message(world.run(), "Ready")
+    assert world.pods[1].name in said
+    assert "7.0 of 10.0 GB, 70 %, and 2 more load" in said
+
+
+def test_who_waits_for_another_pods_fetch_says_so() -> None:
+    said = message(starting(loading(LoadStage.WAITING, 1, 10)).run(), "Ready")
+    assert "10 %; it shares its cache with another pod, which fetches" in said
+
+
+def test_a_model_whose_files_are_there_is_being_placed() -> None:
+    assert "placed on its device" in message(starting(loading(LoadStage.STARTING)).run(), "Ready")
+
+
+def test_a_pod_that_failed_is_told_before_those_that_load() -> None:
+    world = starting(loading(LoadStage.FETCHING, 1, 10), loading(LoadStage.FETCHING, 1, 10))
+    failed = PodProblem("CacheFull", "9 GB are still to come and the cache has 1 GB free")
+    world.pods = (world.pods[0], replace(world.pods[1], problem=failed))
+    plan = world.run()
+    assert reason(plan, "Ready") == "False/CacheFull"
+    assert "use a larger cache in spec.model.source" in message(plan, "Ready")
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable"],
+)
+def test_every_reason_of_a_failed_fetch_is_a_reason_of_the_pool(named: str) -> None:
+    world = starting(loading(LoadStage.FETCHING))
+    world.pods = (replace(world.pods[0], problem=PodProblem(named, "it says why")),)
+    plan = world.run()
+    assert reason(plan, "Ready") == f"False/{named}"
+    assert "see `kubectl describe`" not in message(plan, "Ready"), "it has a remedy of its own"
+
+
+@pytest.mark.parametrize(
+    ("held", "total", "text"),
+    [
+        (0, 2_000, "0.0 of 2.0 kB, 0 %"),
+        (512, 700, "512 of 700 bytes, 73 %"),
+        (1_999_999, 2_000_000, "2.0 of 2.0 MB, 99 %"),
+        (7, 5, "5 of 5 bytes, 100 %"),
+    ],
+)
+def test_progress_is_never_rounded_up_to_done(held: int, total: int, text: str) -> None:
+    assert progress(Loading(stage=LoadStage.FETCHING, loaded_bytes=held, total_bytes=total)) == text

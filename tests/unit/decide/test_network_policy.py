@@ -1,0 +1,65 @@
+"""Who may reach a pool's pods: the administrator's word, as a child of every pool."""
+
+from dataclasses import replace
+from typing import Any
+
+from penstock_operator.decide.config import PoolPeers
+from penstock_operator.decide.plan import Write
+from tests.unit.decide.world import CONFIG, World, child
+
+OPERATOR = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "penstock-system"}}
+}
+PEERS = PoolPeers(cluster=(OPERATOR,))
+GUARDED = replace(CONFIG, peers=PEERS)
+KEY = ("NetworkPolicy", "chat-penstock")
+
+
+def settled(config: Any = GUARDED) -> World:
+    world = World(config=config)
+    world.settle()
+    return world
+
+
+def test_the_cluster_port_is_for_the_operator_and_the_clients_port_for_everybody() -> None:
+    spec = settled().children[KEY].manifest["spec"]
+    clients, cluster = spec["ingress"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["podSelector"] == {"matchLabels": {"penstock.dev/pool-uid": "uid-chat"}}
+    assert clients == {"ports": [{"protocol": "TCP", "port": "http"}]}
+    assert cluster == {"ports": [{"protocol": "TCP", "port": "control"}], "from": [OPERATOR]}
+
+
+def test_clients_may_be_named_too() -> None:
+    some = {"podSelector": {"matchLabels": {"app": "gateway"}}}
+    world = settled(replace(CONFIG, peers=PoolPeers((OPERATOR,), (some,))))
+    assert world.children[KEY].manifest["spec"]["ingress"][0]["from"] == [some]
+
+
+def test_there_is_none_unless_the_administrator_says_so() -> None:
+    assert KEY not in settled(CONFIG).children
+
+
+def test_it_goes_when_the_administrator_takes_his_word_back() -> None:
+    world = settled()
+    world.config = CONFIG
+    (write,) = world.run().writes
+    assert (write.write, write.kind) == (Write.DELETE, "NetworkPolicy")
+
+
+def test_it_is_written_when_peers_change_and_not_else() -> None:
+    world = settled()
+    assert world.run().writes == ()
+    world.config = replace(CONFIG, peers=PoolPeers((OPERATOR, {"podSelector": {}})))
+    (write,) = world.run().writes
+    assert (write.write, write.kind) == (Write.APPLY, "NetworkPolicy")
+
+
+def test_a_strangers_is_a_conflict_only_where_one_is_wanted() -> None:
+    stranger = {KEY: child(*KEY)}
+    taken = World(config=GUARDED, children=dict(stranger)).run()
+    assert "NetworkPolicy" in str(taken.status.conditions)
+    assert "NameConflict" in str(taken.status.conditions)
+    free = World(children=dict(stranger)).run()
+    assert "NameConflict" not in str(free.status.conditions)
+    assert Write.DELETE not in {one.write for one in free.writes}

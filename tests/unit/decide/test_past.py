@@ -1,0 +1,92 @@
+"""What a store still has of the last minutes stands in for what a restart forgot."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity.forecast import middle
+from penstock_operator.decide.scaling.decision import ScalingState
+from penstock_operator.decide.state import PoolMemory
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from tests.bench.decide.fleet import SPEC, TICK, signals
+from tests.unit.decide.test_checkpoint import NAME, law_state, ticks, working
+from tests.unit.decide.world import World, known
+
+
+def lived(world: World, seconds: float) -> PoolSignals:
+    """What a store has of the last seconds of `working`'s load, in the order of nobody's choosing."""
+    rounds = [signals(0, world, world.now - back) for back in range(0, int(seconds), int(TICK))]
+    samples = {(one.uid, one.time): one for each in rounds for one in each.samples}
+    return PoolSignals(SignalSource.PROMETHEUS, tuple(samples.values()), asked=world.now)
+
+
+def restarted(world: World, past: PoolSignals | None) -> None:
+    """Run the first tick of an operator that knows nothing, not even a checkpoint."""
+    world.states.clear()
+    world.children.pop(("ConfigMap", NAME), None)
+    world.signals = signals(0, world, world.now)
+    world.past = past
+    world.settle()
+    world.past = None
+
+
+def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
+    world = working()
+    ticks(world, 60)
+    before = law_state(world)
+    restarted(world, lived(world, 180))
+    after = law_state(world)
+    assert middle(after.forecaster, 60) == pytest.approx(middle(before.forecaster, 60), rel=0.15)
+    seen = after.forecaster
+    assert len(seen.pending) + len(seen.misses) > 30
+    assert after.unevenness == pytest.approx(before.unevenness, abs=0.05)
+    assert all(one.data.batches > 100 for one in after.curves.pods.values())
+    assert after.plan.cap == before.plan.cap
+    assert after.count.begun == world.now - TICK
+
+
+def test_without_a_past_the_forecast_begins_at_its_first_sample() -> None:
+    world = working()
+    ticks(world, 60)
+    restarted(world, None)
+    assert len(law_state(world).forecaster.pending) <= 1
+
+
+def test_nothing_is_given_back_before_a_whole_hold_after_it() -> None:
+    world = working()
+    ticks(world, 60)
+    held = known(world.run().status.desired_replicas)
+    restarted(world, lived(world, 180))
+    lowest = min(known(plan.status.desired_replicas) for plan in ticks(world, 20))
+    assert lowest >= held
+
+
+def test_a_past_by_another_clock_is_not_mixed_in() -> None:
+    world = working()
+    ticks(world, 60)
+    restarted(world, replace(lived(world, 180), source=SignalSource.PODS))
+    assert len(law_state(world).forecaster.pending) <= 1
+
+
+@pytest.mark.parametrize("algorithm", ["CapacityAtObjective", "UtilizationBand"])
+def test_an_odd_past_is_borne(algorithm: str) -> None:
+    world = working()
+    world.edit_spec(scaling={**SPEC["scaling"], "algorithm": algorithm})
+    odd = (float("nan"), float("inf"), -1.0, 0.0, 1e308)
+    samples = tuple(
+        PodSample(world.pods[0].uid, time, waiting=value, rows_received=value)
+        for time in (*odd, world.now - 30, world.now + 30)
+        for value in odd
+    )
+    restarted(world, PoolSignals(SignalSource.PROMETHEUS, samples, asked=world.now))
+    assert known(world.run().status.desired_replicas) >= 1
+
+
+def test_the_first_law_has_whole_windows_at_once() -> None:
+    world = working()
+    world.edit_spec(scaling={**SPEC["scaling"], "algorithm": "UtilizationBand"})
+    restarted(world, lived(world, 180))
+    state = world.states[world.pool.uid]
+    assert isinstance(state, PoolMemory)
+    assert isinstance(state.scaling, ScalingState)
+    assert {len(one) for one in state.scaling.law.windows.pods.values()} == {7}

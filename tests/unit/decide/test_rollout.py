@@ -1,0 +1,175 @@
+"""Rollouts with and without a spare device: what is given up, when, and what people are told."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.rollout import helped_by_leaving
+from penstock_operator.observed import PodObject, PodProblem
+from tests.unit.decide.world import World, failing, message, pod, pool, reason, settled
+
+GPU = "nvidia.com/gpu"
+NO_ROOM = (
+    f"0/1 nodes are available: 1 Insufficient {GPU}. preemption: 0/1 nodes are available:"
+    " 1 No preemption victims found for incoming pod."
+)
+SURGING, REPLACING = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def rolling(strategy: str | None = None, replicas: int = 2) -> World:
+    """A pool of ready pods whose template was just edited, and the surge pod, not yet bound."""
+    more: dict[str, Any] = {"rollout": {"strategy": strategy}} if strategy else {}
+    world = settled(pool=pool(replicas=replicas, **more))
+    world.edit_spec(template={"labels": {"v": "2"}})
+    world.settle()
+    return world
+
+
+def unplaced(world: World, *, seconds: float, text: str = NO_ROOM) -> PodObject:
+    return replace(
+        failing("new", "Unschedulable", text, revision=world.revision),
+        scheduled=False,
+        unschedulable_since=world.now - seconds,
+        problem=PodProblem("Unschedulable", text),
+    )
+
+
+def step(world: World) -> Any:
+    return world.deployment["spec"]["strategy"]["rollingUpdate"]
+
+
+def events(plan: PoolPlan) -> list[str]:
+    return [one.reason for one in plan.events]
+
+
+def test_a_rollout_surges_by_one_while_there_may_be_room() -> None:
+    world = rolling()
+    assert step(world) == SURGING
+    world.pods = (*world.pods, unplaced(world, seconds=29))
+    world.settle()
+    assert step(world) == SURGING
+
+
+def test_a_surge_that_finds_no_room_for_half_a_minute_gives_one_pod_up_and_says_so() -> None:
+    world = rolling()
+    world.pods = (*world.pods, unplaced(world, seconds=30))
+    plan = world.settle()
+    assert step(world) == REPLACING
+    (told,) = [one for one in plan.events if one.reason == "ReplacingWithoutSurge"]
+    assert f"Insufficient {GPU}" in told.message
+
+
+def test_what_gave_up_its_surge_replaces_to_the_end_of_this_rollout_and_no_further() -> None:
+    world = rolling(replicas=3)
+    world.pods = (*world.pods, unplaced(world, seconds=30))
+    world.settle()
+    world.pods = (*world.pods[:2], pod("new", revision=world.revision))
+    world.states.clear()  # another operator leads meanwhile
+    plan = world.settle()
+    assert step(world) == REPLACING
+    assert "ReplacingWithoutSurge" not in events(plan)
+    assert "one pod less at a time" in message(plan, "Progressing")
+
+    world.pods = tuple(pod(f"new-{one}", revision=world.revision) for one in range(3))
+    world.settle()
+    assert step(world) == SURGING
+    world.edit_spec(template={"labels": {"v": "3"}})
+    world.settle()
+    assert step(world) == SURGING
+
+
+def test_a_pod_that_fits_no_node_costs_no_pod_that_serves() -> None:
+    world = rolling()
+    text = (
+        "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. preemption:"
+        " 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+    world.pods = (*world.pods, unplaced(world, seconds=600, text=text))
+    plan = world.settle()
+    assert step(world) == SURGING
+    assert reason(plan, "Progressing") == "False/Unschedulable"
+
+
+TAIL = "preemption: 0/2 nodes are available: {}."
+HOPEFUL = TAIL.format(
+    "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling"
+)
+HOPELESS = TAIL.format("2 Preemption is not helpful for scheduling")
+
+
+@pytest.mark.parametrize(
+    ("text", "helped"),
+    [
+        (NO_ROOM, True),
+        (f"0/1 nodes are available: 1 Insufficient {GPU}.", True),
+        ("0/2 nodes are available: 1 Too many pods, 1 Insufficient cpu.", True),
+        (f"0/2 nodes are available: 1 Insufficient {GPU}, 1 untolerated taint. {HOPEFUL}", True),
+        (f"0/2 nodes are available: 2 Insufficient {GPU}. {HOPELESS}", False),
+        ("0/1 nodes are available: 1 node(s) had untolerated taint {a: b}.", False),
+        ('persistentvolumeclaim "weights" not found', False),
+    ],
+)
+def test_the_schedulers_words_tell_whether_a_pods_leaving_would_help(
+    text: str, helped: bool
+) -> None:
+    assert helped_by_leaving(text) is helped
+
+
+def test_surge_waits_for_room_however_long_it_takes() -> None:
+    world = rolling("Surge")
+    world.pods = (*world.pods, unplaced(world, seconds=600))
+    plan = world.settle()
+    assert step(world) == SURGING
+    assert reason(plan, "Progressing") == "False/Unschedulable"
+
+
+def test_replace_gives_one_up_at_once() -> None:
+    assert step(rolling("Replace")) == REPLACING
+
+
+def test_a_quota_that_has_no_room_for_a_surge_is_as_good_as_a_full_budget() -> None:
+    world = rolling()
+    key = ("Deployment", "chat-penstock")
+    full = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": 'pods "x" is forbidden: exceeded quota: gpus',
+        "lastTransitionTime": "2027-01-15T07:59:00Z",
+    }
+    world.children[key] = replace(world.children[key], status={"conditions": [full]})
+    plan = world.settle()
+    assert step(world) == REPLACING
+    assert "ReplacingWithoutSurge" in events(plan)
+
+
+def test_a_broken_template_keeps_the_pods_before_it_and_says_how_to_go_back() -> None:
+    world = settled(pool=pool(replicas=2))
+    before = world.revision
+    world.edit_spec(runtime={"image": "registry.example/missing:1"})
+    world.settle()
+    broken = failing("new", "ImagePullBackOff", "not found", revision=world.revision)
+    world.pods = (*world.pods, broken)
+    plan = world.settle()
+    told = message(plan, "Progressing")
+    assert "2 pods of the template before go on" in told
+    assert f"to go back to it, {before}, undo the edit" in told
+
+    world.edit_spec(runtime={})
+    world.settle()
+    assert world.revision == before
+
+
+def test_undoing_an_edit_goes_back_to_the_template_as_it_was_though_the_operator_is_newer() -> None:
+    world = settled()
+    before = world.revision
+    world.config = replace(world.config, default_runtime_image="registry.example/broken:2")
+    world.edit_spec(template={"labels": {"v": "2"}})
+    world.settle()
+    world.edit_spec(template={})
+    for _ in range(3):
+        plan = world.settle()
+        assert world.revision == before
+    assert reason(plan, "UpToDate") == "False/NewTemplateAvailable"
+    assert world.run().writes == ()

@@ -1,0 +1,99 @@
+"""As much of an API server as kopf's watches ask for: discovery, lists, and watches that never say anything."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from penstock_operator.kinds import WATCHED
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ApiServer:
+    """Holds objects by the path of their list; paths that contain a forbidden word are forbidden."""
+
+    objects: dict[str, list[Json]] = field(default_factory=dict)
+    forbidden: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a GET."""
+        path = request.path
+        if path in ("/api", "/apis"):
+            return web.json_response({"versions": ["v1"]} if path == "/api" else _groups())
+        if (found := _resources(path)) is not None:
+            return web.json_response({"resources": found})
+        self.asked.append(path)
+        if any(word in path for word in self.forbidden):
+            said = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+            return web.json_response(said, status=403)
+        if "watch" in request.query:
+            silent = web.StreamResponse()
+            await silent.prepare(request)
+            await asyncio.sleep(3600)
+        head = {"metadata": {"resourceVersion": "9"}, "kind": "List", "apiVersion": "v1"}
+        return web.json_response({**head, "items": self.objects.get(path, [])})
+
+    @asynccontextmanager
+    async def serving(self, folder: Path) -> AsyncIterator[Path]:
+        """Serve, and hand out a kubeconfig."""
+        app = web.Application()
+        app.router.add_get("/{any:.*}", self.answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        file = folder / "kubeconfig"
+        file.write_text(yaml.safe_dump(_kubeconfig(url)))
+        try:
+            yield file
+        finally:
+            await runner.cleanup()
+
+
+def _kubeconfig(url: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": url}}],
+        "users": [{"name": "it", "user": {"token": "t"}}],
+    }
+
+
+def _groups() -> Json:
+    named = {kind.group: kind.version for kind in WATCHED if kind.group}
+    return {
+        "groups": [
+            {
+                "name": group,
+                "versions": [{"groupVersion": f"{group}/{version}", "version": version}],
+                "preferredVersion": {"groupVersion": f"{group}/{version}", "version": version},
+            }
+            for group, version in named.items()
+        ]
+    }
+
+
+def _resources(path: str) -> list[Json] | None:
+    """Return the discovery of one group and version, or None where `path` is not one."""
+    mine = [kind for kind in WATCHED if kind.path().rpartition("/")[0] == path]
+    return [
+        {
+            "name": kind.plural,
+            "singularName": kind.kind.lower(),
+            "kind": kind.kind,
+            "namespaced": kind.namespaced,
+            "verbs": ["get", "list", "watch", "patch"],
+        }
+        for kind in mine
+    ] or None

@@ -1,0 +1,83 @@
+"""The audit: one JSON line a decision, with the pool, what was seen and wanted, the term, and what was done."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from penstock_operator import telling
+from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.logs import JsonFormatter
+from penstock_operator.memory import PoolMemory
+from tests.unit.decide.test_checkpoint import ticks, working
+from tests.unit.decide.world import World, settled
+
+
+@pytest.fixture
+def memory() -> Iterator[PoolMemory]:
+    made = PoolMemory()
+    yield made
+    telling.forget_pool(made)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    formatter = JsonFormatter()
+    return [
+        json.loads(formatter.format(one))
+        for one in caplog.records
+        if one.name == "penstock_operator.decisions"
+    ]
+
+
+def tell(plan: PoolPlan, world: World, memory: PoolMemory) -> None:
+    telling.tell_decision(plan, world.view(), memory)
+
+
+def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(
+    caplog: pytest.LogCaptureFixture, memory: PoolMemory
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = settled()
+    tell(world.settle(), world, memory)
+    tell(world.settle(), world, memory)
+    assert len(lines(caplog)) == 1
+
+    world.edit_spec(replicas=3, batching={"mode": "Fixed", "size": {"max": 7}})
+    plan = world.settle()
+    tell(plan, world, memory)
+
+    line = lines(caplog)[-1]
+    assert plan.limits is not None
+    assert (line["namespace"], line["pool"], line["audit"]) == ("team-a", "chat", "decision")
+    assert line["seen"] == {
+        "pods": 1,
+        "readyPods": 1,
+        "signals": "None",
+        "problem": "nobody was asked",
+    }
+    done = {"replicas": 3, "cap": 7, "generation": plan.limits.generation}
+    assert done.items() <= line["done"].items()  # type: ignore[attr-defined]
+    tell(world.settle(), world, memory)
+    assert [one["done"] for one in lines(caplog)].count(line["done"]) == 1
+
+
+def test_a_decision_of_the_law_names_its_terms_and_what_it_saw(
+    caplog: pytest.LogCaptureFixture, memory: PoolMemory
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = working()
+    plan = ticks(world, 12)[-1]
+    tell(plan, world, memory)
+
+    (line,) = lines(caplog)
+    decision = plan.status.last_decision
+    assert decision is not None
+    seen, term, done = (dict(line[key]) for key in ("seen", "term", "done"))  # type: ignore[call-overload]
+    assert {"demandRowsPerSecond", "forecastRowsPerSecond", "effectiveUtilization"} <= seen.keys()
+    assert seen["readyPods"] == len(world.pods)
+    assert line["wanted"] == {"replicas": plan.figures.wanted, "cap": decision.cap}
+    assert (term["replicas"], term["cap"]) == (decision.replicas_term, decision.cap_term)
+    assert {"Forecast", "Demand"} <= term["asked"].keys()
+    assert done["law"] == decision.acted
+    assert line["message"] == f"decided: {decision.message}"

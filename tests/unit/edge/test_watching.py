@@ -1,0 +1,63 @@
+"""Watches, one set a place, against an HTTP server: one that is refused hinders no other, and a signal ends them all."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from penstock_operator import kinds
+from penstock_operator.cluster import Cluster
+from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.observe.resync import Resync
+from penstock_operator.scope import Scope, namespaces_scope
+from penstock_operator.watching import Watches
+from tests.unit.edge.api_server import ApiServer, Json
+
+TWO = namespaces_scope(("team-a", "team-b"), "system", policies_readable=True)
+
+
+def pool(namespace: str) -> Json:
+    meta = {"name": "chat", "namespace": namespace, "uid": f"uid-{namespace}", "resourceVersion": "5",
+            "creationTimestamp": "2026-11-21T10:00:00Z"}  # fmt: skip
+    source = {"type": "Module", "module": {"factory": "a.b:c"}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool"}
+    return {**head, "metadata": meta, "spec": {"model": {"source": source}}}
+
+
+def server() -> ApiServer:
+    return ApiServer({kinds.POOL.path(one): [pool(one)] for one in ("team-a", "team-b")})
+
+
+def watches(scope: Scope) -> Watches:
+    store = ObjectStore(own_namespace="system")
+    resync = Resync(cast("Cluster", None), store, lambda _: None, scope)
+    return Watches(scope, store, resync, lambda _: None, "tests")
+
+
+async def soon(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not what():  # noqa: ASYNC110 - kopf has no event for it
+            await asyncio.sleep(0.05)
+
+
+async def test_a_forbidden_namespace_is_tried_again_while_the_others_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, seen = server(), watches(TWO)
+    api.forbidden.add("team-b")
+    async with api.serving(tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        running = asyncio.create_task(seen.run())
+        await soon(lambda: "uid-team-a" in seen.store.pools)
+        assert "uid-team-b" not in seen.store.pools
+        api.forbidden.clear()
+        await soon(lambda: "uid-team-b" in seen.store.pools)
+        assert not running.done()
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await running

@@ -1,0 +1,73 @@
+"""One-shot pods that ask for keys: a body asks for a priority, the caller's key caps it, and names the tenant."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock_runtime.callers.keys import KeyRing
+from penstock_runtime.link.messages import Submit
+from penstock_runtime.pod import Pod
+from penstock_runtime.request import Request
+from tests.unit.http.conftest import Start, call
+from tests.unit.http.test_texts import root, serve, short_start
+
+__all__ = ["root", "short_start"]
+
+BEARER = {"Authorization": "Bearer secret-of-a"}
+BEST = 3
+
+
+def ask_for_keys(pod: Pod, folder: Path) -> None:
+    path = folder / "keys.json"
+    key = {"key": "secret-of-a", "tenant": "a", "bestPriority": BEST}
+    path.write_text(json.dumps({"keys": [key]}))
+    pod.callers._ring = KeyRing(path)
+    pod.callers._ring.reload()
+
+
+def watched(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Return the requests that will reach the engine."""
+    seen: list[Request] = []
+    send = pod.admission._send
+
+    def note(message: Any) -> None:
+        if isinstance(message, Submit):
+            seen.extend(message.requests)
+        send(message)
+
+    monkeypatch.setattr(pod.admission, "_send", note)
+    return seen
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(1, BEST), (0, BEST), (7, 7)])
+async def test_an_inference_gets_no_better_class_than_its_key_grants(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int, granted: int
+) -> None:
+    running = await start(api_keys_file=tmp_path / "keys.json")
+    ask_for_keys(running.pod, tmp_path)
+    seen = watched(running.pod, monkeypatch)
+    reply = await running.infer(call(parameters={"priority": asked}), headers=BEARER)
+    assert reply.status == 200
+    assert [(one.priority, one.tenant) for one in seen] == [(granted, "a")]
+    assert (await running.infer(call())).status == 401
+
+
+async def test_embeddings_get_no_better_class_than_their_key_grants(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = await serve(
+        root, "Embedding", tmp_path, fast_lane=True, api_keys_file=tmp_path / "keys.json"
+    )
+    try:
+        ask_for_keys(texts.pod, tmp_path)
+        seen = watched(texts.pod, monkeypatch)
+        for asked in (1, 7):
+            status, _ = await texts.post(
+                "/v1/embeddings", {"input": "w1", "priority": asked}, headers=BEARER
+            )
+            assert status == 200
+        assert [(one.priority, one.tenant) for one in seen] == [(BEST, "a"), (7, "a")]
+    finally:
+        await texts.close()

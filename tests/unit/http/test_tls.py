@@ -1,0 +1,91 @@
+"""Both ports over TLS: the fast lane, aiohttp's and the control API alike, and a renewal without a restart."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+
+from penstock_api.certificates import KEY_FILE, ServerCertificate
+from penstock_runtime.certificate import watch_certificate
+from tests.unit.edge.certificates import Authority
+
+NAME = "chat.team-a.svc"
+
+
+@pytest.fixture(params=[True, False], ids=["fast lane", "aiohttp's lane"])
+def fast_lane(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+async def test_both_ports_speak_tls_and_nothing_else(
+    start: Any, call: Callable[..., Any], tmp_path: Path
+) -> None:
+    authority = Authority.make()
+    authority.issue(tmp_path / "tls", NAME)
+    certificate = ServerCertificate(tmp_path / "tls")
+    trust = ssl.create_default_context(cadata=authority.pem())
+    pod = await start(tls=certificate.context)
+    secure = {"ssl": trust, "server_hostname": NAME}
+    async with await pod.infer(call(rows=300), **secure) as reply:
+        answer = await reply.json()
+    assert reply.status == 200
+    assert answer["outputs"][0]["shape"] == [300, 3]
+    async with pod.session.get(f"{pod.cluster_url}/healthz", **secure) as reply:
+        assert reply.status == 200
+    for url in (pod.url, pod.cluster_url):
+        with pytest.raises(aiohttp.ClientError):
+            await pod.session.get(url.replace("https", "http") + "/healthz")
+
+
+async def test_a_renewed_certificate_is_served_to_new_connections_only(
+    start: Any, tmp_path: Path
+) -> None:
+    authority = Authority.make()
+    first = authority.issue(tmp_path / "tls", NAME)
+    certificate = ServerCertificate(tmp_path / "tls")
+    pod = await start(tls=certificate.context)
+    watching = asyncio.create_task(watch_certificate(certificate, 0.01))
+    host, port = pod.url.removeprefix("https://").split(":")
+    held, writer = await asyncio.open_connection(host, int(port), ssl=_any())
+    assert serial(writer) == first
+
+    second = authority.issue(tmp_path / "tls", NAME)
+    await wait_for_serial(host, int(port), second)
+    (tmp_path / "tls" / KEY_FILE).write_text("broken")
+    await asyncio.sleep(0.1)
+    await wait_for_serial(host, int(port), second)
+
+    writer.write(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await held.readline()).startswith(b"HTTP/1.1 200")
+    writer.close()
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+
+
+def _any() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def serial(writer: asyncio.StreamWriter) -> int:
+    der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return x509.load_der_x509_certificate(der).serial_number
+
+
+async def wait_for_serial(host: str, port: int, wanted: int) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            _, writer = await asyncio.open_connection(host, port, ssl=_any())
+            found = serial(writer)
+            writer.close()
+            if found == wanted:
+                return
+            await asyncio.sleep(0.02)

@@ -1,0 +1,156 @@
+"""What a tenant's own pod, or somebody with a token that is not his, can try over the network: all refused.
+
+The tenant may run any code in his pods, so a pod here says and does what it likes: real sockets, the operator's own
+calls on one side, the runtime's real servers on the other. The ways through the API server are in
+tests/integration/pools/test_ways_out.py; docs/security.md lists them all.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from penstock_api import names
+from penstock_operator.act.limits import LIMIT_BYTES, PodControl
+from penstock_operator.calls import new_session
+from penstock_operator.decide.plan import Push
+from penstock_operator.observe.pods import read_pods
+from penstock_operator.observed import Acknowledgement, SignalSource
+from penstock_operator.tokens import TOKEN_SECONDS, Signer
+from penstock_runtime.protocols.tokens import LEEWAY_SECONDS
+from tests.unit.http.conftest import LIMITS
+from tests.unit.signals.exporter import Figures, pod_object, serving
+
+OPERATOR = Signer.generate()
+NEWER = LIMITS.model_copy(update={"generation": 2, "max_batch_size": 4})
+
+
+@pytest.fixture
+async def control() -> AsyncIterator[PodControl]:
+    async with new_session() as session:
+        yield PodControl(session, OPERATOR, time.time, lambda: True)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> None:
+    """The operator's public keys, as the pod under attack holds them."""
+    held = json.dumps({OPERATOR.kid: OPERATOR.public_key()})
+    (tmp_path / names.CONTROL_KEYS_FILE).write_text(held)
+
+
+async def turn(pod: Any, token: str, url: str = "") -> int:
+    """Try to turn a pod's valves with a token; return what it answers."""
+    async with pod.session.patch(
+        f"{url or pod.cluster_url}{names.PATH_LIMITS}",
+        data=NEWER.model_dump_json(by_alias=True),
+        headers={"Authorization": f"Bearer {token}"},
+    ) as reply:
+        return int(reply.status)
+
+
+def obeys(pod: Any) -> int:
+    generation: int = pod.pod.live.accepted.generation
+    return generation
+
+
+async def test_a_redirect_from_a_pod_takes_the_operator_nowhere(control: PodControl) -> None:
+    reached: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        reached.append(request.headers.get("Authorization", ""))
+        return web.Response()
+
+    async with serving(web.route("*", "/{any:.*}", elsewhere)) as victim:
+
+        async def away(_: web.Request) -> web.Response:
+            raise web.HTTPTemporaryRedirect(f"http://{victim}:{names.CLUSTER_PORT}/secrets")
+
+        async with serving(web.route("*", "/{any:.*}", away)) as ip, new_session() as session:
+            pushed = await control.push([Push("uid-1", ip, NEWER)])
+            read = await read_pods(session, [pod_object("uid-1", ip)], time.time())
+    assert reached == []
+    assert "a redirect, which is never followed" in pushed["uid-1"].problem
+    assert "a redirect, which is never followed" in read.problem
+
+
+async def test_an_oversized_state_is_cut_off_and_not_believed(control: PodControl) -> None:
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        try:
+            for _ in range(1000):
+                await reply.write(b" " * LIMIT_BYTES)
+                sent += LIMIT_BYTES
+        except ConnectionError:
+            pass
+        return reply
+
+    async with serving(web.patch(names.PATH_LIMITS, endless)) as ip:
+        found = (await control.push([Push("uid-1", ip, NEWER)]))["uid-1"]
+    assert found == Acknowledgement(
+        None, None, f"{names.PATH_LIMITS} answered more than {LIMIT_BYTES} bytes"
+    )
+    assert sent < 500 * LIMIT_BYTES
+
+
+async def test_forged_metrics_count_for_nobody_else_and_for_no_absurd_number() -> None:
+    neighbour = Figures(uid="uid-neighbour", waiting=1e6).text()
+    absurd = Figures(uid="uid-1", waiting=float("nan"), rows=-5.0, duty={"EngineBusyShare": 1e300})
+    async with new_session() as session:
+        for text, check in ((neighbour, _nothing), (absurd.text(), _nothing_absurd)):
+
+            async def answer(_: web.Request, text: str = text) -> web.Response:
+                return web.Response(text=text)
+
+            async with serving(web.get(names.PATH_METRICS, answer)) as ip:
+                check(await read_pods(session, [pod_object("uid-1", ip)], time.time()))
+
+
+def _nothing(found: Any) -> None:
+    assert (found.source, found.samples) == (SignalSource.NONE, ())
+    assert "was answered by another pod" in found.problem
+
+
+def _nothing_absurd(found: Any) -> None:
+    (sample,) = found.samples
+    assert (sample.waiting, sample.rows_received, sample.gpu_utilization) == (None, None, None)
+
+
+async def test_a_foreign_token_turns_no_valve(pod: Any, keys: None) -> None:
+    stranger = Signer.generate()
+    assert await turn(pod, stranger.token("uid-0", 2, time.time())) == 401
+    assert obeys(pod) == 1
+
+
+async def test_a_replayed_token_turns_no_valve(pod: Any, keys: None) -> None:
+    overheard = OPERATOR.token("uid-0", 2, time.time())
+    assert await turn(pod, overheard) == 200
+    assert await turn(pod, overheard) == 401
+
+
+async def test_an_expired_token_turns_no_valve(pod: Any, keys: None) -> None:
+    old = OPERATOR.token("uid-0", 2, time.time() - TOKEN_SECONDS - LEEWAY_SECONDS - 1)
+    assert await turn(pod, old) == 401
+    assert obeys(pod) == 1
+
+
+async def test_a_token_for_another_pod_turns_no_valve(pod: Any, keys: None) -> None:
+    """What a tenant's own pod is sent by the operator is worth nothing at a neighbour's."""
+    assert await turn(pod, OPERATOR.token("uid-of-the-tenants-pod", 2, time.time())) == 403
+    assert obeys(pod) == 1
+
+
+async def test_the_control_api_is_not_behind_the_port_that_a_service_shows(
+    pod: Any, keys: None, call: Callable[..., Any]
+) -> None:
+    assert await turn(pod, OPERATOR.token("uid-0", 2, time.time()), pod.url) == 404
+    async with pod.session.get(f"{pod.url}{names.PATH_STATE}") as reply:
+        assert reply.status == 404
+    assert obeys(pod) == 1

@@ -1,0 +1,187 @@
+"""Rounds of signals from bytes: what hypothesis draws at once, and shrinks as bytes. Drawing each field by itself
+costs hundreds of times what the laws do with it.
+
+Half of the samples go on from their pod's last ones, so that curves are learnt and forecasts made; in the rest any
+figure may be absent, or anything a float can be.
+"""
+
+from dataclasses import dataclass, field
+from math import inf, nan
+from typing import Any
+
+from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.counters import SUMS
+from penstock_operator.decide.scaling.law import Guards, LawPod, LawSettings
+from penstock_operator.observed import DutySource, PodSample, SignalSource
+
+ODD = (nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1.0, 7.5, 1e9, 1e15, 1e16, 1e308)
+SURE = (*ODD, *(0.001 * 1.08**step for step in range(180)))
+"""Up to a thousand."""
+NUMBERS = (*SURE, *(None,) * (256 - len(SURE)))
+GAUGES = ("waiting", "running", "gpu_utilization")
+COUNTERS = ("requests_received", "rows_received", "out_of_memory_splits", "requests_settled")
+BOUNDS = (0.05, 0.2, 0.8, inf)
+UIDS = ("a", "b", "c", "d")
+START = 1000.0
+
+
+@dataclass
+class Draws:
+    """Choices, one byte each; the bytes are read round and round, each time from another place."""
+
+    data: bytes
+    place: int = 0
+
+    def upto(self, most: int) -> int:
+        """Return a whole number from 0 to `most`."""
+        rounds, index = divmod(self.place, len(self.data))
+        self.place += 1
+        return (self.data[(index + 7 * rounds) % len(self.data)] + rounds) % 256 * (most + 1) // 256
+
+    def one(self, of: Any) -> Any:
+        """Return one of a sequence."""
+        return of[self.upto(len(of) - 1)]
+
+    def ordered(self, most: int) -> tuple[int, int]:
+        """Return two whole numbers from 1 on, the lesser first."""
+        low, high = sorted((1 + self.upto(most - 1), 1 + self.upto(most - 1)))
+        return low, high
+
+    def maybe(self, value: Any) -> Any:
+        """Return the value, or None one time in four."""
+        return value if self.upto(3) else None
+
+
+@dataclass
+class Counters:
+    """What one pod has counted so far."""
+
+    plain: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
+
+    def grow(self, draw: Draws) -> None:
+        """Serve a few batches of one size, at t(b) = 0.1 + 0.01 * b, or about that."""
+        batches, rows = float(draw.upto(50)), float(1 + draw.upto(40))
+        seconds = (0.1 + 0.01 * rows) * (1 + draw.upto(4) / 10)
+        each = (1.0, rows, rows**2, seconds, rows * seconds, seconds**2)
+        for name, one in zip(SUMS, each, strict=True):
+            self.sums[name] += batches * one
+        for name in ("requests_received", "rows_received", "requests_settled"):
+            self.plain[name] += batches * rows + draw.upto(20)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One tick's signals and pods."""
+
+    source: SignalSource
+    samples: tuple[PodSample, ...]
+    pods: tuple[LawPod, ...]
+    now: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pool's settings, and what it lives through."""
+
+    data: bytes
+    """What it was made from: shown, and enough to make it again."""
+    settings: LawSettings = field(repr=False)
+    rounds: tuple[Round, ...] = field(repr=False)
+    replicas: int
+    cap: int | None
+
+
+def case(data: bytes) -> Case:
+    """Return the case that the bytes stand for."""
+    draw = Draws(data)
+    replicas, cap = draw.upto(30), draw.maybe(1 + draw.upto(99))
+    return Case(data, _settings(draw), tuple(_rounds(draw)), replicas, cap)
+
+
+def _settings(draw: Draws) -> LawSettings:
+    (size_min, size_max), (low, high) = draw.ordered(64), draw.ordered(100)
+    least, most = draw.ordered(20)
+    return LawSettings(
+        objective_milliseconds=draw.maybe(draw.one((1, 50, 400, 1000, 3000, 60_000, 3_600_000))),
+        size_min=size_min,
+        size_max=size_max,
+        max_queue_delay_milliseconds=draw.one((0, 5, 300, 60_000)),
+        min_replicas=least,
+        max_replicas=most,
+        low_percent=low,
+        high_percent=high,
+        target_per_replica=1 + draw.upto(99),
+        stabilization_seconds=draw.one((0, 5, 10, 300)),
+        max_percent_per_minute=1 + draw.upto(99),
+        guards=Guards(
+            draw.maybe(1 + draw.upto(99)) if draw.upto(1) else None,
+            draw.maybe(1 + draw.upto(99)) if draw.upto(1) else None,
+            draw.maybe(1 + draw.upto(99)) if draw.upto(1) else None,
+            draw.one((None, 0, 5, 300)),
+        ),
+    )
+
+
+def _rounds(draw: Draws) -> list[Round]:
+    counters, now, found = {uid: Counters() for uid in UIDS}, START, []
+    usual = draw.one(tuple(SignalSource))
+    for _ in range(1 + draw.upto(23)):
+        now += draw.one((0.0, 0.1, 5.0, 5.0, 5.0, 5.0, 7.5, 30.0))
+        source = usual if draw.upto(7) else draw.one(tuple(SignalSource))
+        uids = UIDS[: draw.upto(4)]
+        samples = tuple(_sample(draw, draw.one(UIDS), counters, now) for _ in range(draw.upto(8)))
+        found.append(Round(source, samples, tuple(_pod(draw, uid) for uid in uids), now))
+    return found
+
+
+def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) -> PodSample:
+    held = counters[uid]
+    held.grow(draw)
+    if draw.upto(1):
+        gauges = dict(
+            zip(GAUGES, (draw.upto(40), draw.upto(40), draw.upto(100) / 100), strict=True)
+        )
+        return PodSample(
+            uid,
+            now - draw.upto(3),
+            **gauges,
+            **held.plain,
+            curve=CurveSums(**held.sums),
+            batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
+            request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
+            duty_source=draw.maybe(draw.one(tuple(DutySource))),
+        )
+    return PodSample(
+        uid,
+        draw.one((now, now - 20, now + 30, 0.0, *ODD)),
+        **{name: draw.one(NUMBERS) for name in (*GAUGES, *COUNTERS)},
+        curve=draw.maybe(CurveSums(**{name: draw.one(SURE) for name in SUMS})),
+        batch_duration_buckets=tuple((draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))),
+        request_duration_buckets=tuple(
+            (draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))
+        ),
+        duty_source=draw.maybe(draw.one(tuple(DutySource))),
+    )
+
+
+def _in_time(draw: Draws, settled: float) -> tuple[tuple[float, float], ...]:
+    """Return how many requests had ended within each bound: a part of them, and all without one."""
+    part = draw.upto(10) / 10
+    return tuple((one, settled if one == inf else part * settled) for one in BOUNDS)
+
+
+def _pod(draw: Draws, uid: str) -> LawPod:
+    since = START - 100 + draw.upto(200)
+    return LawPod(
+        uid=uid,
+        ready=bool(draw.upto(7)),
+        terminating=not draw.upto(7),
+        acknowledged=bool(draw.upto(3)),
+        cap_bound=draw.maybe(1 + draw.upto(63)),
+        created=draw.maybe(since),
+        cap=draw.maybe(1 + draw.upto(63)),
+        scheduled_since=draw.maybe(since + draw.upto(60)),
+        ready_since=draw.maybe(since + draw.upto(120)),
+        revision=draw.one((None, "one", "one", "two")),
+    )

@@ -1,0 +1,61 @@
+"""A hub on loopback, and a configuration whose cache is a folder of the test's."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import pytest
+
+from penstock_api.model import ModelSpec
+from penstock_runtime.config import Config
+from penstock_runtime.sources import blobs
+from tests.unit.sources.hub import Hub, serving
+
+LARGE = bytes(range(256)) * 4096
+"""1 MiB."""
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": LARGE,
+    "pytorch_model.bin": LARGE,
+    "sub/model.pt2": LARGE[::-1],
+}
+
+Configure = Callable[..., Config]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving(Hub(FILES)) as served:
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", served.url)
+        template = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(
+            huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=True
+        )
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 2**15)
+        monkeypatch.setattr(blobs, "FIRST_PAUSE_SECONDS", 0.01)
+        yield served
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configure:
+    """Return how a pod of a source is configured; all of one test share the cache."""
+
+    def configure(member: str, **source: Any) -> Config:
+        kind = {"huggingFace": "HuggingFace", "s3": "S3"}[member]
+        cache = {"type": "PersistentVolumeClaim", "claimName": "cache"}
+        given = {"cache": cache, **source}
+        program = str(given.get("path", "")).endswith(".pt2")
+        spec = {
+            "task": "Tensor" if program else "Embedding",
+            "source": {"type": kind, member: given},
+        }
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        return Config(
+            model=ModelSpec.model_validate(spec),
+            model_folder=tmp_path / "cache",
+            fetched_folder=tmp_path / "scratch" / "model",
+        )
+
+    return configure

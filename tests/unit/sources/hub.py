@@ -1,0 +1,143 @@
+"""A small server that speaks the Hugging Face Hub's API to the real huggingface_hub, and can misbehave."""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+SHA = "a" * 40
+LFS_FROM = 2**16
+"""Larger files are LFS objects, as the hub's own attributes make weights."""
+
+
+@dataclass
+class Hub:
+    """One repository `owner/tiny` at one commit."""
+
+    files: Mapping[str, bytes]
+    token: str | None = None
+    """Who does not bring it is refused."""
+    cut_after: int | None = None
+    """Break every transfer of a large file after so many bytes."""
+    spoil: bool = False
+    """Send another content than was promised."""
+    down: bool = False
+    """Answer 503 to all."""
+    chunk_bytes: int = 2**16
+    pause_seconds: float = 0.0
+    """Between two chunks of a large file."""
+    sent: list[tuple[str, int, int]] = field(default_factory=list)
+    """(path, offset, bytes) of every transfer of a file."""
+    url: str = ""
+
+    def app(self) -> web.Application:
+        app = web.Application(middlewares=[self._door])
+        app.router.add_get("/api/models/owner/tiny", self._info)
+        app.router.add_get("/api/models/owner/tiny/revision/{revision}", self._info)
+        app.router.add_get("/api/models/owner/tiny/tree/{revision}", self._tree)
+        app.router.add_route("*", "/owner/tiny/resolve/{revision}/{path:.*}", self._resolve)
+        app.router.add_get("/cdn/{path:.*}", self._cdn)
+        return app
+
+    @web.middleware
+    async def _door(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.down:
+            return web.Response(status=503)
+        known = request.headers.get("Authorization") == f"Bearer {self.token}"
+        if self.token and not known and not request.path.startswith("/cdn/"):
+            return web.Response(status=401, headers={"X-Error-Code": "RepoNotFound"})
+        try:
+            response: web.StreamResponse = await handler(request)
+        except web.HTTPNotFound:
+            return web.Response(status=404, headers={"X-Error-Code": "RepoNotFound"})
+        return response
+
+    async def _info(self, request: web.Request) -> web.Response:
+        if request.match_info.get("revision", "main") not in ("main", SHA):
+            return web.Response(status=404, headers={"X-Error-Code": "RevisionNotFound"})
+        siblings = [{"rfilename": path} for path in self.files]
+        return web.json_response({"id": "owner/tiny", "sha": SHA, "siblings": siblings})
+
+    async def _tree(self, request: web.Request) -> web.Response:
+        return web.json_response([entry(path, body) for path, body in self.files.items()])
+
+    async def _resolve(self, request: web.Request) -> web.StreamResponse:
+        path = request.match_info["path"]
+        if path not in self.files:
+            return web.Response(status=404, headers={"X-Error-Code": "EntryNotFound"})
+        body, told = self.files[path], entry(path, self.files[path])
+        headers = {"X-Repo-Commit": SHA, "ETag": f'"{told["oid"]}"'}
+        if "lfs" not in told:
+            self.sent += [(path, 0, len(body))] if request.method == "GET" else []
+            return web.Response(body=body, headers=headers)
+        headers |= {
+            "X-Linked-ETag": f'"{told["lfs"]["oid"]}"',
+            "X-Linked-Size": str(len(body)),
+            "Location": f"{self.url.replace('127.0.0.1', 'localhost')}/cdn/{path}",
+        }
+        return web.Response(status=302, headers=headers)
+
+    async def _cdn(self, request: web.Request) -> web.StreamResponse:
+        """Another host to every client: it must not be given the token."""
+        path = request.match_info["path"]
+        if "Authorization" in request.headers:
+            return web.Response(status=400)
+        body = self.files[path]
+        start = request.http_range.start or 0
+        content = bytes(len(body) - start) if self.spoil else body[start:]
+        status = 206 if start else 200
+        response = web.StreamResponse(status=status, headers={"Content-Length": str(len(content))})
+        if start:
+            response.headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        await response.prepare(request)
+        stop = len(content) if self.cut_after is None else min(self.cut_after, len(content))
+        for at in range(0, stop, self.chunk_bytes):
+            with suppress(ConnectionError):
+                await response.write(content[at : min(at + self.chunk_bytes, stop)])
+            await asyncio.sleep(self.pause_seconds)
+        self.sent.append((path, start, stop))
+        if stop < len(content) and request.transport is not None:
+            request.transport.close()
+        return response
+
+
+def entry(path: str, body: bytes) -> dict[str, Any]:
+    """What the tree says of a file."""
+    oid = hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
+    told = {"type": "file", "path": path, "size": len(body), "oid": oid}
+    if len(body) < LFS_FROM:
+        return told
+    large = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 134}
+    return {**told, "lfs": large}
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Serve it on loopback from a thread of its own."""
+    loop, started = asyncio.new_event_loop(), threading.Event()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        runner = web.AppRunner(hub.app(), shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        hub.url = f"http://127.0.0.1:{site.port}"
+        started.set()
+        await ended.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield hub
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()

@@ -1,0 +1,180 @@
+"""A repository is fetched by the real huggingface_hub from a server that speaks the hub's API."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from penstock_api.limits import LoadStage
+from penstock_runtime.config import Config
+from penstock_runtime.sources.errors import (
+    CacheFull,
+    ModelAccessDenied,
+    ModelCorrupt,
+    ModelNotFound,
+    ModelSourceUnreachable,
+)
+from penstock_runtime.sources.fetch import fetch_model
+from penstock_runtime.sources.meter import Meter
+from tests.unit.sources.conftest import FILES, LARGE, Configure
+from tests.unit.sources.hub import Hub, entry
+
+TOTAL = len(FILES["config.json"]) + len(LARGE)
+"""Of what is wanted of the whole repository: not the weights in a format that nobody reads."""
+
+
+def fetched(config: Config) -> set[str]:
+    fetch_model(config, Meter())
+    folder = config.files_folder
+    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+
+
+@pytest.fixture
+def config(configured: Configure) -> Config:
+    return configured("huggingFace", repository="owner/tiny", path=".")
+
+
+def test_what_the_runtime_reads_is_fetched_and_counted(hub: Hub, config: Config) -> None:
+    meter = Meter()
+    fetch_model(config, meter)
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+    assert not (config.files_folder / "pytorch_model.bin").exists()
+    told = meter.read()
+    expected = sum(len(body) for path, body in FILES.items() if not path.endswith(".bin"))
+    assert (told.stage, told.loaded_bytes, told.total_bytes) == (
+        LoadStage.STARTING,
+        expected,
+        expected,
+    )
+
+
+def test_one_program_of_a_repository_is_fetched_alone(hub: Hub, configured: Configure) -> None:
+    config = configured("huggingFace", repository="owner/tiny", path="sub/model.pt2")
+    assert fetched(config) == {"sub/model.pt2"}
+
+
+def test_a_second_pod_on_the_same_cache_fetches_nothing(hub: Hub, config: Config) -> None:
+    fetched(config)
+    hub.sent.clear()
+    assert "model.safetensors" in fetched(config)
+    assert hub.sent == []
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: Config) -> None:
+    hub.cut_after = 400_000
+    meter = Meter()
+    fetch_model(config, meter)
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+    starts = [start for path, start, _ in hub.sent if path == "model.safetensors"]
+    assert len(starts) >= 3
+    assert starts[0] == 0
+    assert all(start > 0 for start in starts[1:])
+    assert meter.read().loaded_bytes == meter.read().total_bytes
+
+
+def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
+    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = config.model_folder / "models--owner--tiny" / "blobs"
+    partial.mkdir(parents=True)
+    blob = entry("model.safetensors", LARGE)["lfs"]["oid"]
+    (partial / f"{blob}.partial").write_bytes(LARGE[:700_000])
+    fetched(config)
+    assert ("model.safetensors", 700_000, len(LARGE) - 700_000) in hub.sent
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+
+
+def test_a_token_is_sent_to_the_hub_and_its_lack_is_a_reason(
+    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.token = "hf_secret"  # noqa: S105
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with pytest.raises(ModelAccessDenied, match="tokenSecretRef") as refused:
+        fetched(config)
+    assert "hf_secret" not in str(refused.value)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert "model.safetensors" in fetched(config)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"repository": "owner/none"},
+        {"repository": "owner/tiny", "revision": "v9"},
+        {"repository": "owner/tiny", "path": "nowhere"},
+    ],
+    ids=["repository", "revision", "path"],
+)
+def test_what_is_not_there_is_not_found(
+    hub: Hub, configured: Configure, source: dict[str, str]
+) -> None:
+    with pytest.raises(ModelNotFound, match=r"spec\.model\.source\.huggingFace"):
+        fetched(configured("huggingFace", **source))
+
+
+def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(hub: Hub, config: Config) -> None:
+    hub.spoil = True
+    with pytest.raises(ModelCorrupt, match="not what its source says"):
+        fetched(config)
+    assert not list(config.model_folder.rglob("*.partial"))
+    hub.spoil = False
+    assert "model.safetensors" in fetched(config)
+
+
+def test_a_hub_that_is_down_is_unreachable_and_a_full_cache_serves_without_it(
+    hub: Hub, config: Config
+) -> None:
+    hub.down = True
+    with pytest.raises(ModelSourceUnreachable, match="503"):
+        fetched(config)
+    hub.down = False
+    fetched(config)
+
+
+def test_offline_mode_serves_from_the_cache_alone_and_says_what_is_missing(
+    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as offline:
+        offline.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        with pytest.raises(ModelSourceUnreachable, match="HF_HUB_OFFLINE"):
+            fetched(config)
+    fetched(config)
+    hub.down = True
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert "model.safetensors" in fetched(config)
+
+
+def test_a_model_that_does_not_fit_its_ephemeral_cache_says_so_before_a_byte(
+    hub: Hub, configured: Configure
+) -> None:
+    cache = {"type": "Ephemeral", "sizeLimit": "1Mi"}
+    with pytest.raises(CacheFull, match=r"cache\.sizeLimit 0\.00 GB: raise it"):
+        fetched(configured("huggingFace", repository="owner/tiny", cache=cache))
+    assert hub.sent == []
+
+
+def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_bytes(
+    hub: Hub, config: Config, tmp_path: Path
+) -> None:
+    hub.pause_seconds = 0.2
+    meters = [Meter() for _ in range(3)]
+    pods = [replace(config, fetched_folder=tmp_path / f"pod-{n}") for n in range(3)]
+    threads = [
+        threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)
+    ]
+    for one in threads:
+        one.start()
+    seen = set()
+    while any(one.is_alive() for one in threads):
+        seen |= {
+            (m.read().stage, m.read().loaded_bytes > 0, m.read().total_bytes > 0) for m in meters
+        }
+        time.sleep(0.05)
+    for one in threads:
+        one.join()
+    assert (LoadStage.WAITING, True, True) in seen
+    assert sum(sent for path, _, sent in hub.sent if path == "model.safetensors") == len(LARGE)
+    assert all((pod.fetched_folder / "model.safetensors").is_file() for pod in pods)

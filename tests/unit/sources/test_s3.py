@@ -1,0 +1,150 @@
+"""A folder of a bucket is fetched by s3fs from a real S3 server."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock_runtime.config import Config
+from penstock_runtime.sources import blobs, s3
+from penstock_runtime.sources.blobs import RemoteFile
+from penstock_runtime.sources.errors import (
+    ModelAccessDenied,
+    ModelCorrupt,
+    ModelNotFound,
+    ModelSourceUnreachable,
+)
+from penstock_runtime.sources.fetch import fetch_model
+from penstock_runtime.sources.meter import Meter
+from tests.unit.sources.bucket import KEYS, Bucket, serving
+from tests.unit.sources.conftest import LARGE, Configure
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Bucket]:
+    with serving() as bucket:
+        bucket.put("text/tiny/config.json", b"{}")
+        bucket.put("text/tiny/model.safetensors", LARGE)
+        bucket.put("programs/model.pt2", LARGE[::-1])
+        yield bucket
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(blobs, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(s3, "PART_BYTES", 2**16)
+    monkeypatch.setattr(s3, "CONNECT_SECONDS", 1)
+
+
+@pytest.fixture
+def config(server: Bucket, configured: Configure) -> Config:
+    return configured("s3", bucket="models", prefix="text/tiny", endpoint=server.url)
+
+
+def fetched(config: Config) -> set[str]:
+    fetch_model(config, Meter())
+    folder = config.files_folder
+    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+
+
+def test_a_folder_is_fetched_under_its_own_names_and_counted(config: Config) -> None:
+    meter = Meter()
+    fetch_model(config, meter)
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+    assert (config.files_folder / "config.json").read_bytes() == b"{}"
+    assert meter.read().loaded_bytes == meter.read().total_bytes == len(LARGE) + 2
+
+
+def test_one_program_is_fetched_alone(server: Bucket, configured: Configure) -> None:
+    config = configured("s3", bucket="models", path="programs/model.pt2", endpoint=server.url)
+    assert fetched(config) == {"programs/model.pt2"}
+
+
+def test_a_pod_that_starts_again_goes_on_where_the_one_before_it_stopped(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets: list[tuple[str, int]] = []
+    real = s3.Bucket.append
+
+    def breaks_once(self: s3.Bucket, file: RemoteFile, out: Any, offset: int) -> None:
+        offsets.append((file.path, offset))
+        if file.path == "model.safetensors" and offset == 0:
+            out.write(LARGE[:300_000])
+            raise KeyboardInterrupt  # as if the process were killed there
+        real(self, file, out, offset)
+
+    monkeypatch.setattr(s3.Bucket, "append", breaks_once)
+    with pytest.raises(KeyboardInterrupt):
+        fetched(config)
+    assert "model.safetensors" in fetched(config)
+    assert ("model.safetensors", 300_000) in offsets
+    assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
+
+
+def test_an_object_that_is_written_anew_is_fetched_anew(
+    server: Bucket, configured: Configure
+) -> None:
+    server.put("changing/config.json", b"{1}")
+    config = configured("s3", bucket="models", prefix="changing", endpoint=server.url)
+    fetched(config)
+    before = config.files_folder.resolve()
+    server.put("changing/config.json", b"{2}")
+    fetched(config)
+    assert (config.files_folder / "config.json").read_bytes() == b"{2}"
+    assert (before / "config.json").read_bytes() == b"{1}", "who runs on it keeps it"
+
+
+def test_what_does_not_hash_to_its_etag_is_thrown_away(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(self: s3.Bucket, file: RemoteFile, out: Any, offset: int) -> None:
+        out.write(bytes(file.size - offset))
+
+    monkeypatch.setattr(s3.Bucket, "append", spoil)
+    with pytest.raises(ModelCorrupt):
+        fetched(config)
+    assert not list(config.model_folder.rglob("*.partial"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"bucket": "nobody-made-it"}, {"bucket": "models", "prefix": "nowhere"}],
+    ids=["bucket", "prefix"],
+)
+def test_what_is_not_there_is_not_found(
+    server: Bucket, configured: Configure, source: dict[str, str]
+) -> None:
+    with pytest.raises(ModelNotFound, match=r"spec\.model\.source\.s3"):
+        fetched(configured("s3", endpoint=server.url, **source))
+
+
+def test_a_store_that_is_gone_is_unreachable_and_a_full_cache_serves_without_it(
+    configured: Configure, tmp_path: Path
+) -> None:
+    with serving() as server:
+        server.put("tiny/config.json", b"{}")
+        config = configured("s3", bucket="models", prefix="tiny", endpoint=server.url)
+        fetched(config)
+    began = time.monotonic()
+    assert fetched(config) == {"config.json"}
+    assert time.monotonic() - began < 30
+    empty = configured(
+        "s3", bucket="models", prefix="other", endpoint=config.model.source.s3.endpoint
+    )  # type: ignore[union-attr]
+    with pytest.raises(ModelSourceUnreachable):
+        fetched(empty)
+
+
+def test_a_refusal_names_the_secret_to_set(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any, **more: Any) -> None:
+        raise PermissionError("Forbidden")
+
+    monkeypatch.setattr(s3.S3FileSystem, "find", refuse)
+    with pytest.raises(ModelAccessDenied, match="credentialsSecretRef"):
+        fetched(config)

@@ -1,0 +1,98 @@
+"""A queue whose requests nothing tells apart is as any other, only cheaper: both are compared here."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_api.limits import Discipline
+from penstock_runtime.request import Request
+from penstock_runtime.waiting import queue as queues
+from penstock_runtime.waiting.plain import PlainLine
+from penstock_runtime.waiting.queue import WaitingRequests
+from tests.unit.engine.builders import a_request
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "odd", "take", "remove", "expire", "look"]),
+        st.integers(0, 40),
+    ),
+    max_size=60,
+)
+
+
+@given(
+    STEPS, st.sampled_from(list(Discipline)), st.sampled_from(list(Discipline)), st.integers(0, 60)
+)
+@settings(deadline=None)
+def test_with_and_without_the_plain_line_the_same_happens(
+    steps: list[tuple[str, int]], discipline: Discipline, later: Discipline, change_at: int
+) -> None:
+    plain = told_of(steps, discipline, later, change_at)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "ARRIVAL_SERVES", frozenset())
+        grouped = told_of(steps, discipline, later, change_at)
+    assert plain == grouped
+
+
+def told_of(
+    steps: list[tuple[str, int]], discipline: Discipline, later: Discipline, change_at: int
+) -> list[Any]:
+    """Return all that a queue tells while these steps are taken."""
+    queue, told = WaitingRequests(discipline), list[Any]()
+    for now, (step, number) in enumerate(steps):
+        if now == change_at:
+            queue.change_discipline(later)
+        match step:
+            case "add":
+                queue.add(
+                    a_request(
+                        str(now), arrived=float(now), rows=1 + number % 3, deadline=now + 20.0
+                    )
+                )
+            case "odd":
+                queue.add(odd(now, number))
+            case "take" if queue.heads():
+                told.append([one.id for one in queue.take(queue.heads()[0].shape, 1 + number % 8)])
+            case "remove":
+                told.append(queue.remove(str(number)) is None)
+            case "expire":
+                told.append(sorted(one.id for one in queue.expire(float(now))))
+        told += [len(queue), queue.rows, queue.next_expiry(), str(number) in queue]
+        told += [(h.shape, h.rows, h.opened, h.earliest_deadline) for h in queue.heads()[:1]]
+        told.append([one.id for one in queue.in_order()])
+    return told
+
+
+def odd(now: int, number: int) -> Request:
+    match number % 4:
+        case 0:
+            return a_request(str(now), arrived=float(now), deadline=now + 1.0)
+        case 1:
+            return a_request(str(now), arrived=float(now), priority=1 + number % 3)
+        case 2:
+            return a_request(str(now), arrived=now - 3.5, deadline=now + 20.0)
+        case _:
+            return a_request(str(now), arrived=float(now), shape="other")
+
+
+def test_who_was_cancelled_leaves_no_trace_in_memory() -> None:
+    line = PlainLine()
+    for n in range(1000):
+        line.add(a_request(str(n), arrived=float(n)))
+    for n in range(1, 1000):
+        line.remove(str(n))
+    assert len(line._line) < 70
+    assert (line.head().id, len(line), line.rows) == ("0", 1, 1)
+
+
+def test_an_id_that_was_cancelled_may_come_again() -> None:
+    queue = WaitingRequests(Discipline.PRIORITY)
+    for at, name in enumerate("aba"):
+        queue.remove(name)
+        queue.add(a_request(name, arrived=float(at), rows=at + 1))
+    assert [(one.id, one.rows) for one in queue.take(queue.heads()[0].shape, 9)] == [
+        ("b", 2),
+        ("a", 3),
+    ]
