@@ -106,7 +106,7 @@ class Cluster:
 
     def _get(self, path: str) -> Any:
         headers = {"Accept": "application/json"}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
         return self._client.rest_client.pool_manager.request(
             "GET", self._server + path, headers=headers, timeout=SECONDS, retries=False
         )

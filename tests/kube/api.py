@@ -90,7 +90,7 @@ class Api:
         """Yield the events of one object of the collection at `path`, as they come."""
         query = f"?watch=1&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
         headers = {"Accept": "application/json"}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
         answer = self._client.rest_client.pool_manager.request(
             "GET", f"{self._server}{path}{query}&timeoutSeconds={seconds}", headers=headers,
             timeout=seconds, retries=False, preload_content=False,
@@ -113,7 +113,7 @@ class Api:
 
     def _send(self, method: str, path: str, body: Any, content_type: str, accept: str) -> str:
         headers = {"Content-Type": content_type, "Accept": accept}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        self._client.update_params_for_auth(headers, [], ["BearerToken"])
         answer = self._client.rest_client.pool_manager.request(
             method, self._server + path, body=None if body is None else json.dumps(body),
             headers=headers, timeout=30, retries=False,
