@@ -89,7 +89,7 @@ class Operator:
         """End it and return its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
-        status = self._process.wait(timeout=20)
+        status = self._process.wait(timeout=40)
         self._process = None
         return status
 
