@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from math import isfinite
 from typing import Any
 
 from penstock_api.limits import CurveSums, Loading
@@ -133,9 +132,8 @@ MEASURED_MAX = 1e15
 
 def measured(value: float | None) -> float | None:
     """Return `value` if it is a measurement: finite, not negative, not absurd. Else None, absent."""
-    if value is None or not isfinite(value) or not 0 <= value <= MEASURED_MAX:
-        return None
-    return value
+    # what is no number is on no side of any bound
+    return value if value is not None and 0 <= value <= MEASURED_MAX else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _fault(places: Places, wanted: str) -> str | None:
 
 
 def _start(places: Places, node: Path, programs: Path) -> None:
-    _write_files(places)
+    write_files(places)
     network.raise_bridge(places.cache)
     kernel.raise_cgroups()
     processes.start(parts.container_part(places, programs), places.run)
@@ -139,7 +139,8 @@ def _start(places: Places, node: Path, programs: Path) -> None:
     api.pretend_gpus()
 
 
-def _write_files(places: Places) -> None:
+def write_files(places: Places) -> None:
+    """Write the certificates and configuration files of a cluster's run folder, which is not there yet."""
     run = places.run
     run.mkdir(parents=True, mode=0o700)
     certificates.make_authority(run / "pki")

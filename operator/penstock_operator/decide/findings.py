@@ -50,6 +50,10 @@ class Findings:
     """Who may reach the pods, where the administrator says so."""
     contested: bool = False
     """Whether the operator backs off because somebody else keeps writing the replicas."""
+    pods: tuple[PodObject, ...] = ()
+    """Those that are not on their way out."""
+    ready: tuple[PodObject, ...] = ()
+    """Those that serve."""
 
     @property
     def replicas(self) -> int:
@@ -70,16 +74,6 @@ class Findings:
             policy=self.grant.policy,
         )
         return (*self.effective.bounded, short)
-
-    @property
-    def pods(self) -> tuple[PodObject, ...]:
-        """Return the pods that are not on their way out."""
-        return tuple(pod for pod in self.view.pods if not pod.terminating)
-
-    @property
-    def ready(self) -> tuple[PodObject, ...]:
-        """Return the pods that serve."""
-        return tuple(pod for pod in self.pods if pod.ready)
 
     @property
     def deployment(self) -> ChildObject | None:

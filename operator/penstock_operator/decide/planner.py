@@ -122,6 +122,7 @@ def find(
     wanted = wanted_limits(spec, outcome.cap)
     transitions = observed.lease_transitions.get(view.pool.namespace, 0)
     limits = publish(wanted, one.published, view, transitions) if begun else None
+    staying = tuple(pod for pod in view.pods if not pod.terminating)
     found = Findings(
         view=view,
         effective=spec,
@@ -140,6 +141,8 @@ def find(
         on_trial=one.ruling.record is not None and bool(one.ruling.record.trial),
         peers=one.peers,
         contested=fight.backs_off,
+        pods=staying,
+        ready=tuple(pod for pod in staying if pod.ready),
     )
     attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
     return found, PoolMemory(

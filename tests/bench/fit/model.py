@@ -55,7 +55,8 @@ def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:
     Raises:
         Unfit: the batches were too alike.
     """
-    line, off = fit(sums), spread(sums)
+    line = fit(sums)
+    off = spread(sums, line)
     if line is None or off is None:
         raise Unfit(f"{sums.batches:.0f} batches do not tell the curve: run longer, at other loads")
     sigma = off / (sums.seconds / sums.batches)

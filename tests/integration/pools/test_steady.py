@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -19,23 +20,37 @@ QUIET_SECONDS = 60
 
 @pytest.mark.timeout(240)
 def test_a_minute_over_unchanged_pools_costs_no_write(api: Api, namespace: str) -> None:
-    pools = [Pool(api, namespace, f"quiet-{number}") for number in range(POOLS)]
+    settle(api, namespace, POOLS)
+    assert written_within(api, namespace, QUIET_SECONDS) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_five_minutes_over_fifty_unchanged_pools_cost_no_write(api: Api, namespace: str) -> None:
+    settle(api, namespace, 50)
+    assert written_within(api, namespace, 300) == []
+
+
+def settle(api: Api, namespace: str, number: int) -> None:
+    """Make pools without replicas, and wait until their statuses have been written for the last time."""
+    pools = [Pool(api, namespace, f"quiet-{one}") for one in range(number)]
     for pool in pools:
         pool.apply(BARE)
     for pool in pools:
         await_children(api, pool)
-        pool.await_condition("Ready", "True", seconds=20)
-    for (
-        pool
-    ) in pools:  # figures and terms are written a minute after the first ones, at the earliest
-        until("the status has the second tick's terms", partial(settled, pool), seconds=90)
+        pool.await_condition("Ready", "True", seconds=60)
+    # figures and terms are written a minute after the first ones, at the earliest
+    for pool in pools:
+        until("the status has the second tick's terms", partial(settled, pool), seconds=120)
     time.sleep(10)  # the statuses that follow the Deployments' own have been written
-    before, since = events_posted(api, namespace), time.time()
 
-    time.sleep(QUIET_SECONDS)
 
-    assert audited(since, namespace) == []
-    assert events_posted(api, namespace) == before
+def written_within(api: Api, namespace: str, seconds: float) -> list[str]:
+    """Return the operator's writes and new Events in a namespace in the seconds from now on."""
+    before, since = Counter(events_posted(api, namespace)), time.time()
+    time.sleep(seconds)
+    posted = Counter(events_posted(api, namespace)) - before
+    return [*audited(since, namespace), *posted.elements()]
 
 
 def settled(pool: Pool) -> bool:

@@ -2,22 +2,41 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import DutySource, PodSample, measured
+from penstock_operator.observed import MEASURED_MAX, DutySource, PodSample, measured
 
 Key = str | tuple[str, float]
 """A counter's name, or ("bucket", upper bound in seconds)."""
 
-PLAIN = ("requests_received", "rows_received", "out_of_memory_splits")
-SUMS = (
-    "batches",
-    "cost_units",
-    "cost_units_squared",
-    "seconds",
-    "cost_unit_seconds",
-    "seconds_squared",
-)
+
+class Sums(NamedTuple):
+    """`CurveSums`, as reckoned with: a tuple, for there are dozens of them in every pool's every tick."""
+
+    epoch: int = 0
+    batches: float = 0.0
+    cost_units: float = 0.0
+    cost_units_squared: float = 0.0
+    seconds: float = 0.0
+    cost_unit_seconds: float = 0.0
+    seconds_squared: float = 0.0
+
+
+SUMS = Sums._fields[1:]
+
+
+def sums_of(told: "CurveSums | Sums") -> Sums:
+    """Return the sums that a pod told, as a tuple."""
+    return Sums(
+        told.epoch,
+        told.batches,
+        told.cost_units,
+        told.cost_units_squared,
+        told.seconds,
+        told.cost_unit_seconds,
+        told.seconds_squared,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +55,15 @@ class Point:
 
 def point(sample: PodSample) -> Point:
     """Return the sample as a point of a window."""
-    found: dict[Key, float | None] = {name: getattr(sample, name) for name in PLAIN}
+    found: dict[Key, float | None] = {
+        "requests_received": sample.requests_received,
+        "rows_received": sample.rows_received,
+        "out_of_memory_splits": sample.out_of_memory_splits,
+    }
     if sample.curve is not None:
-        found |= {name: getattr(sample.curve, name) for name in SUMS}
-    found |= {("bucket", bound): count for bound, count in sample.batch_duration_buckets}
+        found.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
+    for bound, count in sample.batch_duration_buckets:
+        found["bucket", bound] = count
     return Point(
         time=sample.time,
         waiting=measured(sample.waiting),
@@ -47,7 +71,9 @@ def point(sample: PodSample) -> Point:
         duty_source=sample.duty_source,
         epoch=None if sample.curve is None else sample.curve.epoch,
         counters={
-            key: value for key, held in found.items() if (value := measured(held)) is not None
+            key: value
+            for key, value in found.items()
+            if value is not None and 0 <= value <= MEASURED_MAX
         },
         running=measured(sample.running),
     )
@@ -63,8 +89,8 @@ def restarted(before: Point, after: Point) -> bool:
     """Return whether any counter fell, or the sums began a new epoch: then none can be differenced."""
     if None not in {before.epoch, after.epoch} and before.epoch != after.epoch:
         return True
-    old, new = before.counters, after.counters
-    return any(new[key] < old[key] for key in old.keys() & new.keys())
+    new = after.counters
+    return any(new.get(key, old) < old for key, old in before.counters.items())
 
 
 def growth(window: Sequence[Point]) -> dict[Key, float]:
@@ -72,7 +98,11 @@ def growth(window: Sequence[Point]) -> dict[Key, float]:
     if len(window) < 2:
         return {}
     first, last = window[0].counters, window[-1].counters
-    return {key: max(last[key] - first[key], 0.0) for key in first.keys() & last.keys()}
+    return {
+        key: grown if (grown := last[key] - before) > 0 else 0.0
+        for key, before in first.items()
+        if key in last
+    }
 
 
 def per_second(window: Sequence[Point], key: Key) -> float | None:
@@ -100,11 +130,11 @@ def total(growths: Iterable[Mapping[Key, float]]) -> dict[Key, float]:
     return added
 
 
-def curve_sums(grown: Mapping[Key, float]) -> CurveSums | None:
+def curve_sums(grown: Mapping[Key, float]) -> Sums | None:
     """Return the service-curve sums of a growth; None where one is absent or there was no batch."""
-    if not all(name in grown for name in SUMS) or grown["batches"] <= 0:
+    if grown.get("batches", 0.0) <= 0 or not all(name in grown for name in SUMS):
         return None
-    return CurveSums(**{name: grown[name] for name in SUMS})
+    return Sums(0, *(grown[name] for name in SUMS))
 
 
 def buckets(grown: Mapping[Key, float]) -> tuple[tuple[float, float], ...]:

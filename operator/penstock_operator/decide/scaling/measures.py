@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.counters import (
+    Sums,
     buckets,
     curve_sums,
     growth,
@@ -56,7 +56,7 @@ class Service:
     duty: float | None
     """Mean over Ready pods, 0 to 1."""
     duty_source: DutySource | None
-    sums: CurveSums | None
+    sums: Sums | None
     """Service-curve sums over all Ready pods; None where no batch ended."""
     batch_p99_seconds: float | None
     out_of_memory_splits: float

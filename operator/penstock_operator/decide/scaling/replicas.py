@@ -8,7 +8,7 @@ whole stabilisation few waited and one replica less would have been enough.
 from dataclasses import dataclass
 from math import ceil
 
-from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.measures import Demand
 from penstock_operator.decide.scaling.service_curve import batch_seconds
@@ -28,7 +28,7 @@ class ReplicasInput:
     """What the Deployment asks for now, loading replicas included."""
     cap: int
     demand: Demand
-    sums: CurveSums | None
+    sums: Sums | None
     """Service-curve sums of the window."""
     spare_since: float | None
     """Since when one replica less would have been enough, without a break."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import measured
+from penstock_operator.decide.scaling.counters import Sums
+from penstock_operator.observed import MEASURED_MAX, measured
 
+AnySums = CurveSums | Sums
+"""As pods tell them, or as the law reckons with them."""
 LEAST_BATCHES = 8
 """Fewer batches do not tell a slope from chance."""
 LARGEST_RELATIVE_ERROR = 0.1
@@ -34,14 +37,13 @@ class ServiceCurve:
 
     def seconds(self, rows: float) -> float | None:
         """Return t(rows); None where the slope is too unsure to say, that far from the mean batch."""
-        value = measured(self.a + self.c * rows)
+        value = self.a + self.c * rows
         doubt = self.slope_error * abs(rows - self.mean_rows)
-        if value is None or doubt > LARGEST_RELATIVE_ERROR * value:
-            return None
-        return value
+        sure = doubt <= LARGEST_RELATIVE_ERROR * value
+        return value if sure and 0 <= value <= MEASURED_MAX else None
 
 
-def fit(sums: CurveSums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
+def fit(sums: AnySums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
     """Return the least-squares line through the batches; None where all sizes are (nearly) one.
 
     With fewer than `least` batches there is none either; sizes chosen to tell the slope need fewer.
@@ -66,7 +68,7 @@ def fit(sums: CurveSums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
     return ServiceCurve(a, c, mean_rows, error)
 
 
-def r_squared(sums: CurveSums) -> float | None:
+def r_squared(sums: AnySums) -> float | None:
     """Return which share of the variance of batch times the least-squares line explains, 0 to 1.
 
     None where all sizes, or all times, are (nearly) one.
@@ -83,7 +85,7 @@ def r_squared(sums: CurveSums) -> float | None:
     return min(joint**2 / (spread * noise), 1.0)
 
 
-def batch_seconds(sums: CurveSums | None, rows: float) -> float | None:
+def batch_seconds(sums: AnySums | None, rows: float) -> float | None:
     """Return t(rows): by the fitted line, else the mean batch scaled up to `rows`.
 
     Scaling as if all time were per row errs on the long side above the mean batch, which makes the law
@@ -122,9 +124,7 @@ def quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
     return None
 
 
-def batch_p99_seconds(
-    buckets: Sequence[tuple[float, float]], sums: CurveSums | None
-) -> float | None:
+def batch_p99_seconds(buckets: Sequence[tuple[float, float]], sums: AnySums | None) -> float | None:
     """Return the 99th percentile of batch time in seconds.
 
     Interpolation can be wrong by a bucket's width. By Cantelli's inequality a 99th percentile is never

@@ -6,7 +6,6 @@ let each valve decide. Absent signals never lower a count, and leave the cap whe
 
 from dataclasses import dataclass, field, replace
 
-from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.batch_cap import (
     STEP_SECONDS,
@@ -16,6 +15,7 @@ from penstock_operator.decide.scaling.batch_cap import (
     next_cap,
     predicted_seconds,
 )
+from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.law import (
     CurveSeen,
     Decision,
@@ -259,7 +259,7 @@ def _seen(tick: _Tick) -> Seen:
     )
 
 
-def _curve(sums: CurveSums | None) -> CurveSeen | None:
+def _curve(sums: Sums | None) -> CurveSeen | None:
     line = None if sums is None else fit(sums)
     if sums is None or line is None:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from penstock_operator.decide.scaling.counters import Point, born, point, restarted
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.observed import PodSample, PoolSignals, SignalSource, measured
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
 MAX_AGE_SECONDS = 10.0
 """An older sample is not used: two scrapes of 5 s were missed."""
@@ -74,18 +74,18 @@ def age(window: Window, asked: float) -> float | None:
 
 def full(window: Window, since: float = 0.0) -> Window:
     """Return the samples not older than `since`, or nothing where they are too few for a rate."""
-    kept = tuple(sample for sample in window if sample.time >= since)
-    return kept if len(kept) >= WINDOW_SCRAPES else ()
+    if window and window[0].time < since:
+        window = tuple(sample for sample in window if sample.time >= since)
+    return window if len(window) >= WINDOW_SCRAPES else ()
 
 
 def _by_pod(signals: PoolSignals, asked: float) -> dict[str, list[PodSample]]:
     found: dict[str, list[PodSample]] = {}
-    for sample in sorted(
-        (one for one in signals.samples if measured(one.time) is not None),
-        key=lambda one: one.time,
-    ):
-        if -MAX_AGE_SECONDS <= asked - sample.time <= MAX_SPAN_SECONDS:
-            found.setdefault(sample.uid, []).append(sample)
+    near = [
+        one for one in signals.samples if -MAX_AGE_SECONDS <= asked - one.time <= MAX_SPAN_SECONDS
+    ]
+    for sample in sorted(near, key=lambda one: one.time):
+        found.setdefault(sample.uid, []).append(sample)
     return found
 
 
@@ -110,11 +110,7 @@ def _trim(window: Window) -> Window:
     """Keep the last `WINDOW_SECONDS`, at least `WINDOW_SCRAPES`, never beyond `MAX_SPAN_SECONDS`."""
     if not window:
         return window
-    newest = window[-1].time
-    needed = len(window) - WINDOW_SCRAPES
-    kept = (
-        sample
-        for index, sample in enumerate(window)
-        if newest - sample.time <= (MAX_SPAN_SECONDS if index >= needed else WINDOW_SECONDS)
-    )
-    return tuple(kept)[-MAX_SAMPLES:]
+    newest, needed, first = window[-1].time, len(window) - WINDOW_SCRAPES, 0
+    while newest - window[first].time > (MAX_SPAN_SECONDS if first >= needed else WINDOW_SECONDS):
+        first += 1
+    return window[max(first, len(window) - MAX_SAMPLES) :]

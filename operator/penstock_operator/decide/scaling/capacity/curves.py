@@ -7,11 +7,11 @@ with a half-life of busy time. So a cap that never moves does not hide the curve
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from operator import lt
 
-from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.counters import SUMS, Point
+from penstock_operator.decide.scaling.counters import SUMS, Point, Sums
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.service_curve import ServiceCurve, fit
+from penstock_operator.decide.scaling.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.windows import Window
 
 HALF_LIFE_SECONDS = 600.0
@@ -34,15 +34,15 @@ class PodCurve:
     """One pod's sums: at first sight, since then, and those set aside as odd."""
 
     revision: str | None
-    last: CurveSums
+    last: Sums
     """The raw counters at the last sample used."""
     time: float
     """Of that sample."""
-    prior: CurveSums
-    data: CurveSums
+    prior: Sums
+    data: Sums
     largest: float
     """The largest batch, in cost units, that was surely seen."""
-    odd: tuple[CurveSums, ...] = ()
+    odd: tuple[Sums, ...] = ()
     odd_at: float = 0.0
 
 
@@ -78,28 +78,27 @@ def of_revision(curves: Curves, revision: str | None) -> tuple[PodCurve, ...]:
     return tuple(found if past is None else [*found, past])
 
 
-def add(sums: Iterable[CurveSums]) -> CurveSums:
+def add(sums: Iterable[Sums]) -> Sums:
     """Return the sums added up."""
     return _combine([(one, 1.0) for one in sums])
 
 
-def line(sums: CurveSums) -> ServiceCurve | None:
+def line(sums: Sums) -> ServiceCurve | None:
     """Return the least-squares line through batches of which some may be a warm-up's."""
     return fit(sums, LEAST_WARM_UP)
 
 
-def spread(sums: CurveSums) -> float | None:
-    """Return the standard deviation of a batch's time off the fitted line, in seconds; None without a fit."""
-    curve = line(sums)
-    if curve is None:
+def spread(sums: AnySums, fitted: ServiceCurve | None) -> float | None:
+    """Return the standard deviation of a batch's time off the fitted line, in seconds; None without one."""
+    if fitted is None:
         return None
-    n = sums.batches
+    a, c, n = fitted.a, fitted.c, sums.batches
     noise = (
         sums.seconds_squared
-        - 2 * (curve.a * sums.seconds + curve.c * sums.cost_unit_seconds)
-        + curve.a * curve.a * n
-        + 2 * curve.a * curve.c * sums.cost_units
-        + curve.c * curve.c * sums.cost_units_squared
+        - 2 * (a * sums.seconds + c * sums.cost_unit_seconds)
+        + a * a * n
+        + 2 * a * c * sums.cost_units
+        + c * c * sums.cost_units_squared
     )
     return sqrt(max(noise / n, 0.0))
 
@@ -118,40 +117,35 @@ def _learn(curve: PodCurve | None, window: Window, pod: LawPod) -> PodCurve | No
     return curve
 
 
-def absolute(point: Point) -> CurveSums | None:
+def absolute(point: Point) -> Sums | None:
     """Return the raw sums of a sample; None where one is absent."""
-    if not all(name in point.counters for name in SUMS):
-        return None
-    epoch = 0 if point.epoch is None else point.epoch
-    return CurveSums(epoch=epoch, **{name: point.counters[name] for name in SUMS})
+    held = [point.counters.get(name) for name in SUMS]
+    known = [one for one in held if one is not None]
+    return Sums(point.epoch or 0, *known) if len(known) == len(held) else None
 
 
-def _restarted(before: CurveSums, after: CurveSums) -> bool:
-    return before.epoch != after.epoch or any(
-        getattr(after, name) < getattr(before, name) for name in SUMS
-    )
+def _restarted(before: Sums, after: Sums) -> bool:
+    return before.epoch != after.epoch or any(map(lt, after, before))
 
 
-def _met(sums: CurveSums, time: float, pod: LawPod) -> PodCurve:
+def _met(sums: Sums, time: float, pod: LawPod) -> PodCurve:
     share = min(1.0, PRIOR_BATCHES / sums.batches)
     prior = _combine([(sums, share)])
-    return PodCurve(pod.revision, sums, time, prior, CurveSums(), _surely_seen(sums))
+    return PodCurve(pod.revision, sums, time, prior, Sums(), _surely_seen(sums))
 
 
-def _grown(curve: PodCurve, sums: CurveSums, time: float) -> PodCurve:
+def _grown(curve: PodCurve, sums: Sums, time: float) -> PodCurve:
     fresh = _combine([(sums, 1.0), (curve.last, -1.0)])
     if not _is_odd(curve, fresh):
         return _with(curve, curve.prior, fresh, sums, time)
     odd = (*curve.odd, fresh)
     if len(odd) < ODD_INTERVALS:
         return replace(curve, last=sums, time=time, odd=odd)
-    changed = replace(curve, data=CurveSums())
-    return _with(changed, CurveSums(), add(odd), sums, time)
+    changed = replace(curve, data=Sums())
+    return _with(changed, Sums(), add(odd), sums, time)
 
 
-def _with(
-    curve: PodCurve, prior: CurveSums, fresh: CurveSums, last: CurveSums, time: float
-) -> PodCurve:
+def _with(curve: PodCurve, prior: Sums, fresh: Sums, last: Sums, time: float) -> PodCurve:
     """Return the curve with fresh data, up to the sample of `last` and `time`."""
     kept = 0.5 ** (fresh.seconds / HALF_LIFE_SECONDS)
     return PodCurve(
@@ -164,11 +158,14 @@ def _with(
     )
 
 
-def _is_odd(curve: PodCurve, fresh: CurveSums) -> bool:
+def _is_odd(curve: PodCurve, fresh: Sums) -> bool:
     """Return whether an interval's time is too far from what the curve foretells of its batches."""
+    if curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
+        return False
     known = add((curve.prior, curve.data))
-    fitted, sigma = line(known), spread(known)
-    if fitted is None or sigma is None or curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
+    fitted = line(known)
+    sigma = spread(known, fitted)
+    if fitted is None or sigma is None:
         return False
     rows = fresh.cost_units / fresh.batches
     foretold = fitted.seconds(rows)
@@ -179,7 +176,7 @@ def _is_odd(curve: PodCurve, fresh: CurveSums) -> bool:
     return off > ODD_SIGMAS * chance
 
 
-def _surely_seen(sums: CurveSums) -> float:
+def _surely_seen(sums: Sums) -> float:
     """Return a size that at least one of the batches had: the largest is at least sum(b^2) / sum(b), at most sum(b)."""
     if sums.cost_units <= 0:
         return 0.0
@@ -196,21 +193,22 @@ def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
     )
 
 
-def _combine(parts: Iterable[tuple[CurveSums, float]]) -> CurveSums:
+def _combine(parts: Iterable[tuple[Sums, float]]) -> Sums:
     """Return the weighted sum. Written out: this is the innermost loop of every pool's every tick."""
     batches = rows = squares = seconds = joint = time_squares = 0.0
-    for sums, weight in parts:
-        batches += weight * sums.batches
-        rows += weight * sums.cost_units
-        squares += weight * sums.cost_units_squared
-        seconds += weight * sums.seconds
-        joint += weight * sums.cost_unit_seconds
-        time_squares += weight * sums.seconds_squared
-    return CurveSums(
-        batches=max(batches, 0.0),
-        cost_units=max(rows, 0.0),
-        cost_units_squared=max(squares, 0.0),
-        seconds=max(seconds, 0.0),
-        cost_unit_seconds=max(joint, 0.0),
-        seconds_squared=max(time_squares, 0.0),
+    for (_, n, b, bb, t, bt, tt), weight in parts:
+        batches += weight * n
+        rows += weight * b
+        squares += weight * bb
+        seconds += weight * t
+        joint += weight * bt
+        time_squares += weight * tt
+    return Sums(
+        0,
+        batches if batches > 0 else 0.0,
+        rows if rows > 0 else 0.0,
+        squares if squares > 0 else 0.0,
+        seconds if seconds > 0 else 0.0,
+        joint if joint > 0 else 0.0,
+        time_squares if time_squares > 0 else 0.0,
     )

@@ -69,11 +69,10 @@ def load(
 
 def tail(window: Window, seconds: float) -> Window:
     """Return the window's last seconds, at least `RECENT_SCRAPES` samples of it."""
-    newest = window[-1].time
-    needed = len(window) - RECENT_SCRAPES
-    return tuple(
-        one for i, one in enumerate(window) if newest - one.time <= seconds + 0.5 or i >= needed
-    )
+    oldest, first = window[-1].time - seconds - 0.5, max(len(window) - RECENT_SCRAPES, 0)
+    while first > 0 and window[first - 1].time >= oldest:
+        first -= 1
+    return window[first:]
 
 
 def rows_per_request(window: Sequence[Point]) -> float:
@@ -120,10 +119,13 @@ def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None
 
 def _counts(window: Window) -> list[float]:
     """Return what came between scrapes, at the rate of the mean interval."""
-    rates = [per_second(pair, "rows_received") for pair in pairwise(window)]
-    known = [rate for rate in rates if rate is not None]
-    span = window[-1].time - window[0].time
-    return [rate * span / (len(window) - 1) for rate in known]
+    mean_seconds = (window[-1].time - window[0].time) / (len(window) - 1)
+    said = [(one.time, one.counters.get("rows_received")) for one in window]
+    return [
+        (later - earlier) / (end - begin) * mean_seconds
+        for (begin, earlier), (end, later) in pairwise(said)
+        if earlier is not None and later is not None and later >= earlier and end > begin
+    ]
 
 
 def _dispersion(windows: Sequence[Window]) -> float | None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, line, spread
+from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.law import CurveSeen
 from penstock_operator.decide.scaling.service_curve import ServiceCurve, batch_seconds, r_squared
 from penstock_operator.observed import measured
@@ -22,7 +22,7 @@ class Model:
     """Lines through the data, in order of trust, and how far batches stray from them."""
 
     lines: tuple[ServiceCurve, ...]
-    sums: CurveSums
+    sums: Sums
     p99_ratio: float
     """q: the 99th percentile of t / (a + c*b), at least 1."""
     largest: float
@@ -92,8 +92,8 @@ def curve_seen(found: Model, rows: int) -> CurveSeen:
     return CurveSeen(a, c, r_squared(found.sums) if one else None, mean, found.largest)
 
 
-def _p99_ratio(sums: CurveSums) -> float:
-    sigma, typical = spread(sums), sums.seconds / sums.batches
+def _p99_ratio(sums: Sums) -> float:
+    sigma, typical = spread(sums, line(sums)), sums.seconds / sums.batches
     if sigma is None or typical <= 0:
         return 1.0
     return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), LARGEST_RATIO)

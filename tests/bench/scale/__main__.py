@@ -1,0 +1,182 @@
+"""What an operator needs for 10, 1,000 and 5,000 pools: `make bench-scale`.
+
+A real etcd, API server and Deployment controller in a network of their own; nodes and kubelets are pretended, and one process
+answers for all pods. Each pool has one idle pod. Measured: from nothing to all pools Ready, a restart of the operator over
+them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them).
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.scale.kubelet import keep_serving
+from tests.bench.scale.operator import Operator, Told
+from tests.bench.scale.plane import enter_network, running
+from tests.bench.scale.pods import Pods
+from tests.cluster.places import Places
+from tests.kube.api import POOLS, Api
+from tests.kube.pools import emulated
+
+OUT = Path("build/bench/scale.json")
+CRDS = Path(__file__).parents[3] / "crds"
+NAMESPACE, SYSTEM = "many", "bench-system"
+SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
+READY_COLUMN = "replicas_ready"
+
+
+def main() -> None:
+    """Measure each size in a control plane of its own, print and write."""
+    args = _arguments()
+    enter_network()
+    console = Console()
+    found = []
+    for size in args.pools:
+        with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
+            found.append(asyncio.run(_measured(size, args, Path(folder), console)))
+    table = Table(title="one operator over idle pools of one pod each")
+    columns = {
+        "pools": "pools", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
+        "CPU %": "cpu_percent", "pass ms": "pass_milliseconds", "decide ms": "decide_milliseconds",
+        "oldest decision s": "oldest_seconds", "writes/s making": "writes_per_second_making", "writes quiet": "writes_quiet",
+    }  # fmt: skip
+    for heading in columns:
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(*(f"{one[name]:.10g}" for name in columns.values()))
+    console.print(table)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps({"scale": found, "quiet_seconds": args.quiet}, indent=1) + "\n")
+    console.print(f"figures {OUT}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
+    parser.add_argument("--pools", type=int, nargs="+", default=(10, 1000, 5000))
+    parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
+    parser.add_argument("--patience", type=float, default=1800.0, help="seconds for each wait")
+    return parser.parse_args()
+
+
+async def _measured(
+    size: int, args: argparse.Namespace, folder: Path, console: Console
+) -> dict[str, Any]:
+    pods = Pods()
+    with running(folder) as (api, places):
+        await asyncio.to_thread(_install, api)
+        operator = Operator(places.kubeconfig, SYSTEM, folder)
+        async with pods.serving():
+            kubelet = asyncio.create_task(keep_serving(api, pods))
+            try:
+                return await _lived(size, args, (api, places, operator), console)
+            finally:
+                operator.stop()
+                kubelet.cancel()
+
+
+async def _lived(
+    size: int, args: argparse.Namespace, world: tuple[Api, Places, Operator], console: Console
+) -> dict[str, Any]:
+    api, places, operator = world
+    begun = time.monotonic()
+    with console.status(f"{size} pools: made"):
+        operator.start()
+        await asyncio.to_thread(_make, api, size)
+        made = await _until_all(operator, size, args.patience, begun)
+        writes = made.figures["writes_total"]
+    operator.stop()
+    restarted = time.monotonic()
+    with console.status(f"{size} pools: the operator begins again"):
+        operator.start()
+        again = await _until_all(operator, size, args.patience, restarted)
+    with console.status(f"{size} pools: settling"):
+        await asyncio.sleep(90)  # figures are written a minute after the first ones
+    before, since = await _told(operator), len(_audited(places))
+    with console.status(f"{size} pools: {args.quiet:.0f} quiet seconds"):
+        await asyncio.sleep(args.quiet)
+    after = await _told(operator)
+    passed = after.at - before.at
+    quiet = _audited(places)[since:]
+    return {
+        "pools": size,
+        "made_seconds": round(made.at - begun, 1),
+        "restart_seconds": round(again.at - restarted, 1),
+        "resident_megabytes": round(after.resident_megabytes),
+        "cpu_percent": round(100 * (after.cpu_seconds - before.cpu_seconds) / passed, 1),
+        "pass_milliseconds": _mean(before, after, "pass_duration_seconds"),
+        "decide_milliseconds": _mean(before, after, "decide_duration_seconds"),
+        "oldest_seconds": round(time.time() - min(after.last_decisions), 1),
+        "decision_age_p50_seconds": round(time.time() - statistics.median(after.last_decisions), 1),
+        "writes_per_second_making": round(writes / (made.at - begun), 1),
+        "writes_quiet": len(quiet),
+        "written_quiet": quiet[:20],
+    }
+
+
+def _install(api: Api) -> None:
+    for file in sorted(CRDS.glob("*.yaml")):
+        api.apply(yaml.safe_load(file.read_text()))
+    for name in (NAMESPACE, SYSTEM):
+        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    deadline = time.monotonic() + 60
+    while (
+        api.get(f"{POOLS}/inferencepools") is None or api.get(f"{POOLS}/inferencepolicies") is None
+    ):
+        assert time.monotonic() < deadline, "the CRDs are not served"
+        time.sleep(0.2)
+
+
+def _make(api: Api, size: int) -> None:
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool", "spec": SPEC}
+    manifests = [
+        {**head, "metadata": {"name": f"pool-{number}", "namespace": NAMESPACE}}
+        for number in range(size)
+    ]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(api.create, manifests))
+
+
+async def _until_all(operator: Operator, size: int, patience: float, begun: float) -> Told:
+    """Wait until this process has decided on every pool and seen its pod Ready and obeying."""
+    while True:
+        told = await asyncio.to_thread(operator.tell)
+        if told is not None and len(told.last_decisions) == size:
+            ready = told.figures.get(READY_COLUMN, 0.0)
+            if ready == size and not told.figures.get("unacknowledged_pods", 1.0):
+                return told
+        if time.monotonic() - begun > patience:
+            raise TimeoutError(f"not all of {size} pools: {told}")
+        await asyncio.sleep(0.5)
+
+
+async def _told(operator: Operator) -> Told:
+    told = await asyncio.to_thread(operator.tell)
+    assert told is not None, "the operator does not answer any more"
+    return told
+
+
+def _mean(before: Told, after: Told, name: str) -> float:
+    """Return the mean of a histogram's observations between two times, in milliseconds."""
+    seconds = after.figures[f"{name}_sum"] - before.figures[f"{name}_sum"]
+    number = after.figures[f"{name}_count"] - before.figures[f"{name}_count"]
+    return round(1000 * seconds / max(number, 1.0), 1)
+
+
+def _audited(places: Places) -> list[str]:
+    """Return the operator's writes, as the API server counts them."""
+    lines = places.audit_log.read_text().splitlines()
+    events = [json.loads(line) for line in lines if '"userAgent":"penstock-operator"' in line]
+    return [f"{one['verb']} {one['requestURI']}" for one in events]
+
+
+if __name__ == "__main__":
+    main()

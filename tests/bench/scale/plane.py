@@ -1,0 +1,72 @@
+"""A control plane of its own: etcd, API server, and of the controllers those of Deployments and ReplicaSets.
+
+It runs in the network namespace of this process, so that nothing else on the machine is touched. Nodes are pretended:
+`kubelet.py` binds the pods and says that they are Ready, as kwok does.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tests.cluster import parts, processes, settings, tools
+from tests.cluster.api import Api as ClusterApi
+from tests.cluster.life import write_files
+from tests.cluster.parts import Part
+from tests.cluster.places import Places
+from tests.cluster.progress import wait_until
+from tests.kube.api import Api
+
+READY_SECONDS = 120
+CONTROLLERS = (
+    "--controllers=deployment,replicaset", "--kube-api-qps=500", "--kube-api-burst=1000",
+    "--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+)  # fmt: skip
+"""Quick enough not to be what is measured."""
+
+
+class NotAloneError(RuntimeError):
+    """This process shares the machine's network."""
+
+
+def enter_network() -> None:
+    """Give this process' own network namespace its addresses.
+
+    Raises:
+        NotAloneError: it has none of its own.
+    """
+    links = subprocess.run(("ip", "-o", "link"), capture_output=True, text=True, check=True).stdout
+    if len(links.splitlines()) > 1:
+        raise NotAloneError(
+            "run it in a network of its own: unshare --net, as make bench-scale does"
+        )
+    for words in (
+        ("link", "set", "lo", "up"),
+        ("addr", "replace", f"{settings.NODE_ADDRESS}/32", "dev", "lo"),
+        ("route", "replace", "local", "10.128.0.0/9", "dev", "lo"),
+    ):
+        subprocess.run(("ip", *words), check=True)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[Api, Places]]:
+    """Run a control plane in a folder; yield a connection to it, and where it runs."""
+    node = tools.program(Places.from_env(), tools.NODE, "node")
+    if not node.exists():
+        raise FileNotFoundError(f"{node} is not built: make cluster does that")
+    places = replace(Places.from_env(), cache=folder)
+    write_files(places)
+    plane = (parts.storage_part(places, node), parts.api_part(places, node))
+    controllers = parts.other_parts(places, node)[0]
+    quick = Part(controllers.name, (*controllers.argv, *CONTROLLERS))
+    started = []
+    try:
+        started += [processes.start(one, places.run) for one in plane]
+        watched = ClusterApi(places.run / "pki")
+        wait_until("the API server", watched.not_ready, timeout_seconds=READY_SECONDS)
+        started.append(processes.start(quick, places.run))
+        yield Api(str(places.kubeconfig)), places
+    finally:
+        for one in reversed(started):
+            processes.end(one, grace_seconds=3)

@@ -1,0 +1,114 @@
+"""Pretended pods: one process answers the metrics and the control API for all their addresses."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from aiohttp import web
+
+from penstock_api import names
+from penstock_api.limits import (
+    CurveSums,
+    Discipline,
+    Envelope,
+    Limits,
+    LimitsUpdate,
+    Load,
+    Range,
+    State,
+)
+
+FIRST = int(IPv4Address("10.128.0.0"))
+BACKEND = "pretended"
+ENVELOPE = Envelope(
+    max_batch_size=Range(min=1, max=64),
+    max_queue_depth=Range(min=1, max=1_000_000),
+    max_queue_delay_milliseconds=Range(min=0, max=60_000),
+)
+LIMITS = Limits(
+    max_batch_size=1,
+    max_queue_depth=2048,
+    max_queue_delay_milliseconds=5,
+    discipline=Discipline.FIRST_IN_FIRST_OUT,
+)
+METRICS = f"""{names.METRIC_POD_INFO}{{{{uid="{{uid}}"}}}} 1
+{names.METRIC_REQUESTS_WAITING} 0
+{names.METRIC_REQUESTS_RUNNING} 0
+{names.METRIC_REQUESTS_RECEIVED} 0
+{names.METRIC_ROWS_RECEIVED} 0
+{names.METRIC_BATCH_CAP_BOUND} 64
+{names.METRIC_LIMITS_GENERATION} {{generation}}
+"""
+
+
+@dataclass
+class Pods:
+    """All pretended pods, by address. They are idle: that is what most pools of a large cluster are."""
+
+    uids: dict[str, str] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def address(self, uid: str) -> str:
+        """Return the address of a pod that was just bound."""
+        ip = str(IPv4Address(FIRST + 1 + len(self.uids)))
+        self.uids[ip] = uid
+        return ip
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Answer on the cluster port of every address of this machine."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get(names.PATH_METRICS, self._metrics),
+                web.get(names.PATH_STATE, self._state),
+                web.patch(names.PATH_LIMITS, self._limits),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "0.0.0.0", names.CLUSTER_PORT, backlog=1024).start()  # noqa: S104
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    def _ip(self, request: web.Request) -> str:
+        self.asked[request.method] += 1
+        assert request.transport is not None
+        ip: str = request.transport.get_extra_info("sockname")[0]
+        if ip not in self.uids:
+            raise web.HTTPNotFound
+        return ip
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        ip = self._ip(request)
+        text = METRICS.format(uid=self.uids[ip], generation=self.generations.get(ip, 0))
+        return web.Response(text=text)
+
+    async def _state(self, request: web.Request) -> web.Response:
+        return self._said(self._ip(request), LIMITS)
+
+    async def _limits(self, request: web.Request) -> web.Response:
+        ip = self._ip(request)
+        update = LimitsUpdate.model_validate_json(await request.read())
+        self.generations[ip] = update.generation
+        return self._said(ip, update.limits())
+
+    def _said(self, ip: str, limits: Limits) -> web.Response:
+        state = State(
+            generation=self.generations.get(ip, 0),
+            limits=limits,
+            envelope=ENVELOPE,
+            effective_max=64,
+            converging=False,
+            load=Load(waiting=0, running=0),
+            curve=CurveSums(),
+            model=BACKEND,
+            backend=BACKEND,
+        )
+        body = state.model_dump_json(by_alias=True, exclude_none=True)
+        return web.Response(text=body, content_type="application/json")
