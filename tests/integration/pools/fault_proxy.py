@@ -44,6 +44,11 @@ class FaultProxy:
     _watches: set[asyncio.Task[Any]] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
+    @property
+    def watches(self) -> int:
+        """How many are open."""
+        return len(self._watches)
+
     def drop_watches(self) -> int:
         """Cut every open watch in mid-stream; return how many there were."""
 

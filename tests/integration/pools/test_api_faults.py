@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock_operator.kinds import WATCHED
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.integration.pools.test_children import BARE, await_children
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 FAULT_SECONDS = 60
 RECOVERY_SECONDS = 30
 """kopf's longest pause is 8 s, a Lease lasts 15 s, and the test machine is busy."""
+
+KINDS = len(WATCHED)
 
 
 @pytest.fixture
@@ -92,8 +95,9 @@ def test_dropped_watches_are_made_again_and_miss_nothing(
     pool.await_condition("Ready", "True", seconds=60)
     before = standing(api, pool)
 
+    until("every kind is watched", lambda: proxy.watches >= KINDS, seconds=30)
     proxy.fault = Fault.NO_WATCH
-    assert proxy.drop_watches() >= 10
+    assert proxy.drop_watches() >= KINDS
     pool.edit({"batching": {"maxQueueDepth": 92}})
     time.sleep(10)
     proxy.fault = Fault.NONE
@@ -102,7 +106,8 @@ def test_dropped_watches_are_made_again_and_miss_nothing(
     assert standing(api, pool) == before
     print(f"watches dropped for 10 s: in force {took:.1f} s after")
 
-    assert proxy.drop_watches() >= 10
+    until("every kind is watched again", lambda: proxy.watches >= KINDS, seconds=RECOVERY_SECONDS)
+    assert proxy.drop_watches() >= KINDS
     pool.edit({"batching": {"maxQueueDepth": 93}})
     until("the next edit is too", lambda: depth(api, pool) == 93, seconds=RECOVERY_SECONDS)
     assert behind.running
