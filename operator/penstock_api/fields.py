@@ -25,7 +25,7 @@ def rule(expression: str, message: str, *values: str, at: str = "") -> dict[str,
     The outermost `format` keeps the estimated cost bounded: adding up a `string(int)` or a `join` would not.
     """
     shown = ", ".join(f"dyn({value})" for value in values)
-    text = "'" + message.replace("'", "\\'") + "'"
+    text = "'" + message.replace("'", r"\'") + "'"  # an apostrophe would end the CEL string
     refusal = f"{text}.format([{shown}])" if values else text
     path = {"fieldPath": at} if at else {}
     return {"rule": expression, "messageExpression": refusal, **path}

@@ -131,7 +131,7 @@ class ScaleDown(ApiModel):
     """How carefully replicas are given back."""
 
     stabilization_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """How long a lower count must have been enough; unset, 300. CapacityAtObjective: unset, the longer of 120 and two start-ups."""
+    """How long a lower count must have been enough; unset, 300. CapacityAtObjective: unset, the longer of 120 and one start-up."""
     max_percent_per_minute: Percent | None = None
     """The share of replicas given back in a minute, at least one; unset, 25."""
 

@@ -198,7 +198,7 @@ class Prometheus(ApiModel):
                     ),
                     rule(
                         f"!self.exists(k, k.lowerAscii().matches('{_OURS}'))",
-                        "headers %s are the operator's own: put credentials into credentialsSecretRef, drop the others",
+                        "headers %s are set by the operator itself: put credentials into credentialsSecretRef, drop the others",
                         f"self.filter(k, k.lowerAscii().matches('{_OURS}'))",
                     ),
                 ),

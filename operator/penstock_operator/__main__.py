@@ -138,7 +138,6 @@ async def _operation(
     writer = Writer(cluster, budget, leadership.valid_in)
     records = Records(writer, store)
     schemas = ServedSchemas(cluster)
-    await schemas.refresh()
     statuses = Statuses(writer, store, schemas)
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = DecideConfig(

@@ -42,6 +42,7 @@ async def keep_synced(operation: Operation, resync: Resync) -> None:
             log.warning("the store could not be compared with the cluster: %s", error)
             await asyncio.sleep(AFTER_FAILURE_SECONDS)
         if resync.complete and not operation.ready:
+            await operation.schemas.refresh()
             log.info("%d pools seen", len(operation.observer.store.pools))
             operation.ready = True
             operation.wake(None)

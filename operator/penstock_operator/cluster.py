@@ -1,12 +1,13 @@
 """The API server, at the level of requests: JSON in, JSON out, typed errors.
 
-`kubernetes.aio`'s generic client carries the credentials and the connections; its typed models are
-left aside, because every object here is already plain JSON.
+`kubernetes.aio` finds and renews the credentials; its client is left aside, because every object here is already
+plain JSON, and its generic calls change from release to release.
 """
 
 import asyncio
 import json
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -26,12 +26,14 @@ log = logging.getLogger(__name__)
 REQUEST_SECONDS = 15.0
 RETRY_SECONDS = (0.2, 1.0)
 """Pauses before the second and third attempt; the pass's own back-off does the rest."""
+CONNECTIONS = 100
+"""At once."""
 CHUNK = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 Json = dict[str, Any]
-_Prepared = tuple[str, str, dict[str, str], Any]
+_Prepared = tuple[str, str, dict[str, str], bytes | None]
 """(method, URL, headers with credentials, body)."""
 
 
@@ -47,7 +49,6 @@ async def connect() -> Configuration:
         ConfigError: neither is there.
     """
     configuration = Configuration()
-    configuration.client_session_kwargs = {"trust_env": False}
     try:
         if in_cluster():
             load_incluster_config(client_configuration=configuration)
@@ -80,12 +81,12 @@ class Cluster:
     """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._client = ApiClient(configuration)
-        self._client.user_agent = "penstock-operator"
+        self._configuration = configuration
+        self._session = _session(configuration)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._session.close()
 
     async def get(self, path: str) -> Json:
         """Return the object at `path`."""
@@ -128,28 +129,38 @@ class Cluster:
 
     async def _prepared(self, request: Request) -> _Prepared:
         query = f"?{urlencode(request.query)}" if request.query else ""
-        headers = {
-            "Accept": request.accept,
-            "Content-Type": request.content_type,
-            "User-Agent": self._client.user_agent,
-        }
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-        url = f"{self._client.configuration.host}{request.path}{query}"
-        return request.method, url, headers, request.body
+        headers = {"Accept": request.accept, "Content-Type": request.content_type}
+        known = await self._configuration.auth_settings()
+        if "BearerToken" in known:
+            headers["Authorization"] = known["BearerToken"]["value"]
+        body = None if request.body is None else json.dumps(request.body).encode()
+        return request.method, self._configuration.host + request.path + query, headers, body
 
     async def _once(self, prepared: _Prepared) -> Json:
+        method, url, headers, body = prepared
         try:
-            method, url, headers, body = prepared
-            answer = await self._client.rest_client.request(
-                method, url, headers=headers, body=body,
-                _preload_content=False, _request_timeout=REQUEST_SECONDS,
-            )  # fmt: skip
-            data: bytes = await answer.read()
+            async with self._session.request(method, url, headers=headers, data=body) as answer:
+                data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(0, "Unreachable", f"{type(error).__name__}: {error}") from error
         if not 200 <= answer.status <= 299:
             raise cluster_error(answer.status, data)
         return _json(answer.status, data)
+
+
+def _session(configuration: Configuration) -> aiohttp.ClientSession:
+    """Return a session by the configuration's certificates, deaf to proxies in the environment."""
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context),
+        timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+        headers={"User-Agent": "penstock-operator"},
+        trust_env=False,
+    )
 
 
 def _json(status: int, data: bytes) -> Json:

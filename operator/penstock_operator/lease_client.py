@@ -81,6 +81,8 @@ class LeaseClient:
         headers = {"Content-Type": "application/json", "User-Agent": "penstock-operator"}
         if in_cluster():
             headers["Authorization"] = f"Bearer {IN_CLUSTER_TOKEN.read_text().strip()}"
-        elif token := self._configuration.api_key.get("BearerToken"):
-            headers["Authorization"] = token
+        else:
+            keys = self._configuration.api_key
+            if token := keys.get("BearerToken") or keys.get("authorization"):
+                headers["Authorization"] = token
         return headers

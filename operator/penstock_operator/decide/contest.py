@@ -24,7 +24,7 @@ class Contest:
 
     count: ReplicaCount
     seen: tuple[tuple[float, str], ...]
-    """(when, resourceVersion) of others' writes within the window."""
+    """(when, generation of the Deployment) of others' writes within the window."""
     backs_off: bool
 
 
@@ -40,11 +40,18 @@ def contest(
         return Contest(ReplicaCount(wanted, str(wanted)), recent, backs_off=False)
     live, mark = _live(deployed)
     others = mark is not None and str(live) != mark
-    if others and deployed.resource_version not in {version for _, version in recent}:
-        recent = (*recent, (now, deployed.resource_version))
+    write = _write(deployed)
+    if others and write not in {one for _, one in recent}:
+        recent = (*recent, (now, write))
     if others and mark is not None and len(recent) >= ROUNDS:
         return Contest(ReplicaCount(live, mark), recent, backs_off=True)
     return Contest(ReplicaCount(wanted, str(wanted)), recent, backs_off=False)
+
+
+def _write(deployed: ChildObject) -> str:
+    """Return what tells writes of the spec apart: the generation, for every report of its status is a new version."""
+    generation = deployed.manifest["metadata"].get("generation")
+    return deployed.resource_version if generation is None else f"generation {generation}"
 
 
 def _live(deployed: ChildObject) -> tuple[int, str | None]:

@@ -18,7 +18,10 @@ DEFAULTS = (
     *("count.LEAST_HOLD_SECONDS", "count.HOLD_STARTUPS"),
     *("curves.HALF_LIFE_SECONDS", "curves.PRIOR_BATCHES"),
     *("forecast.LEVEL_SECONDS", "forecast.TREND_SECONDS", "forecast.DAMPING_SECONDS"),
-    *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND"),
+    *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND", "forecast.MEAN_SECONDS"),
+    *("forecast.DOUBT", "forecast.RAMP_DOUBT", "forecast.RAMP_SECONDS"),
+    *("lateness.FIRST_PRICE", "lateness.LEAST_PRICE"),
+    *("lateness.ALLOWED", "lateness.PRICE_STEP", "lateness.LARGEST_PRICE"),
     *("state.SMOOTHING_SECONDS", "startup.PRIOR_P90_SECONDS"),
 )
 """By module of the law's room and name."""

@@ -1,6 +1,7 @@
 """What this machine can do, measured in the same run: every target of the bench is a ratio to it."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -13,15 +14,20 @@ import torch
 
 from tests.bench.http.plan import MAX_BATCH, PEERS
 
+REQUEST_BYTES = 700
+ANSWER_BYTES = 500
+"""About what a JSON request of 64 floats and its answer take."""
+
 
 def calibration() -> dict[str, Any]:
-    """Return processor, memory bandwidth, GEMM rate and the raw network's time, on one thread."""
+    """Return processor, memory bandwidth, GEMM rate, a raw echo's and the raw network's time, on one thread."""
     torch.set_num_threads(1)
     return {
         "processor": _cpu("model name"),
         "flags": [f for f in _cpu("flags").split() if f.startswith(("avx", "amx", "fma"))],
         "memory_gigabytes_per_second": round(_memory(), 2),
         "gemm_gigaflops": round(_gemm(), 1),
+        "echo_microseconds": round(_echo(), 2),
         "bare_torch_bytes": _bare_torch(),
         "raw_torch_microseconds": {rows: round(_network(rows), 1) for rows in (1, 8, MAX_BATCH)},
     }
@@ -57,6 +63,22 @@ def _memory() -> float:
 def _gemm() -> float:
     a = torch.rand(1024, 1024)
     return 2 * 1024**3 / _best(lambda: a @ a, 10) / 1e9
+
+
+def _echo() -> float:
+    """Return what the sockets of a request and its answer cost both sides, without any server."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        served, _ = server.accept()
+
+    def once() -> None:
+        client.send(bytes(REQUEST_BYTES))
+        served.recv(65536)
+        served.send(bytes(ANSWER_BYTES))
+        client.recv(65536)
+
+    with client, served:
+        return _best(once, 2000) * 1e6
 
 
 def _network(rows: int) -> float:

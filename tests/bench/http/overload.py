@@ -31,19 +31,25 @@ def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
             environment={**ours.environment, "PENSTOCK_SETTINGS_FOLDER": folder},
         )
         with serving(contender) as running:
-            before = load(running, 64, 1.0)
+            before = load(running, 256, 2.0)
             seen = load(running, CONNECTIONS, seconds, FACTOR * peak, PATIENCE_SECONDS)
             after = load(running, 64, 1.0)
     return {
         **seen,
         "goodput_ratio": seen["right"] / seen["seconds"] / peak,
         "goodput_target": GOODPUT_TARGET,
+        "goodput_ratio_by_cpu": _cpu(before) / _cpu(seen),
         "p99_milliseconds": seen["p99"] / 1000,
         "deadline_milliseconds": DEADLINE_MILLISECONDS,
         "refused_per_second": seen["refused"] / seen["seconds"],
         "unsent_per_second": seen["unsent"] / seen["seconds"],
         "memory_grown": max(seen["memory"], after["memory"]) - before["memory"],
     }
+
+
+def _cpu(seen: dict[str, Any]) -> float:
+    """Return processor time a right answer: what holds on a machine that others use too."""
+    return float(seen["cpu_seconds"]) / max(1, seen["right"])
 
 
 def _limits() -> str:

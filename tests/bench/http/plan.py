@@ -50,6 +50,8 @@ RUNTIME: Final = ("{python}", "-m", "penstock_runtime")
 def peer(name: str, package: str, script: str, wait: int, **more: object) -> Contender:
     """Return a peer that waits at most `wait` milliseconds for company."""
     environment = {"BENCH_WAIT_MS": str(wait), "BENCH_PORT": "{port}"}
+    if "pytriton" in package:
+        environment["PYTHONPATH"] = str(PEERS / "pytriton_site")
     return Contender(
         name,
         ("{python}", script),

@@ -11,7 +11,7 @@ def everything(console: Console, found: Figures) -> None:
     machine = found.calibration
     console.print(
         f"{machine['processor']}: {machine['memory_gigabytes_per_second']} GB/s copied,"
-        f" {machine['gemm_gigaflops']} GFLOP/s, raw network (rows: us) {machine['raw_torch_microseconds']}"
+        f" {machine['gemm_gigaflops']} GFLOP/s, raw echo {machine['echo_microseconds']} us, raw network (rows: us) {machine['raw_torch_microseconds']}"
     )
     console.print(_closed(found))
     if found.opened:
@@ -74,6 +74,9 @@ def _overload(found: Figures) -> Table:
     seen = found.overload
     table.add_row(
         "goodput / peak", f"{seen['goodput_ratio']:.2f}", f">= {seen['goodput_target']:.2f}"
+    )
+    table.add_row(
+        "goodput / peak, by CPU a right answer", f"{seen['goodput_ratio_by_cpu']:.2f}", ""
     )
     table.add_row(
         "p99 of accepted, ms",

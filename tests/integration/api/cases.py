@@ -16,6 +16,7 @@ CLAIM: Object = {
     "persistentVolumeClaim": {"claimName": "models", "path": "resnet/model.pt2"},
 }
 CLAIMED: Object = {"type": "PersistentVolumeClaim", "claimName": "cache"}
+EPHEMERAL: Object = {"type": "Ephemeral", "sizeLimit": "20Gi"}
 HUGGING_FACE: Object = {
     "type": "HuggingFace",
     "huggingFace": {
@@ -43,7 +44,7 @@ S3: Object = {
         "endpoint": "https://store.example:9000",
         "region": "eu-central-1",
         "credentialsSecretRef": {"name": "store"},
-        "cache": {"type": "Ephemeral", "sizeLimit": "20Gi"},
+        "cache": EPHEMERAL,
     },
 }
 LONG_NAME = "a" * 53

@@ -1,6 +1,15 @@
 """Objects in which every field of the API is set: two pools, since a source has one type, and a policy."""
 
-from tests.integration.api.cases import CLAIM, HUGGING_FACE, IMAGE, MODULE, S3, Object
+from tests.integration.api.cases import (
+    CLAIM,
+    CLAIMED,
+    EPHEMERAL,
+    HUGGING_FACE,
+    IMAGE,
+    MODULE,
+    S3,
+    Object,
+)
 
 TIME = "2026-01-01T00:00:00Z"
 
@@ -87,7 +96,13 @@ CLAIM_SPEC: Object = {**MODULE_SPEC, "model": {"task": "Tensor", "source": CLAIM
 
 FETCHED_SPECS = tuple(
     {**MODULE_SPEC, "model": {"task": "Embedding", "source": source}}
-    for source in (HUGGING_FACE, IMAGE, S3)
+    for source in (
+        HUGGING_FACE,
+        IMAGE,
+        S3,
+        {**HUGGING_FACE, "huggingFace": {**HUGGING_FACE["huggingFace"], "cache": EPHEMERAL}},
+        {**S3, "s3": {**S3["s3"], "cache": CLAIMED}},
+    )
 )
 POOL_SPECS = (MODULE_SPEC, CLAIM_SPEC, *FETCHED_SPECS)
 

@@ -105,6 +105,7 @@ def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
     finally:
         api.request("DELETE", f"{API_SERVICES}/{name}")
         server.shutdown()
+        server.server_close()
 
 
 def hpa(pool: Pool) -> Object:

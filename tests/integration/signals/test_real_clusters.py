@@ -161,7 +161,7 @@ async def test_a_server_behind_tls_and_a_password_is_read_and_what_is_wrong_is_n
             return found.problem
 
         told = await problem(MetricsServer(where.url, None, "reader"), reader=right)
-        assert "its certificate is not one that is trusted here" in told
+        assert "of no authority that is trusted here" in told
         wrong = encoded({"username": "reader", "password": "other"})
         told = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
         assert "answered 401: check the credentials" in told

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from penstock_api import crdgen
+from penstock_api.fields import rule
 from penstock_api.structural import NotStructural, structural
 from tests.unit.api.crds import ROOT
 
@@ -111,3 +112,8 @@ def test_a_keyword_that_a_crd_cannot_say_is_refused_by_name() -> None:
 
     with pytest.raises(NotStructural, match=r"Bad\.either: anyOf"):
         structural(Bad)
+
+
+def test_an_apostrophe_does_not_end_a_rules_message() -> None:
+    said = rule("self.a", "the operator's own: drop %s", "self.a")["messageExpression"]
+    assert said == r"'the operator\'s own: drop %s'.format([dyn(self.a)])"

@@ -105,6 +105,8 @@ def test_a_restarted_operator_goes_on_from_it() -> None:
         before.forecaster.quantile_level, abs=0.02
     )
     assert len(after.forecaster.misses) >= 1
+    assert after.forecaster.mean == pytest.approx(before.forecaster.mean, rel=0.4)
+    assert after.forecaster.judgements > 0
     assert after.count.begun == world.now - TICK
 
 

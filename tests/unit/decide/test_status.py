@@ -111,6 +111,18 @@ def test_one_foreign_write_seen_by_many_passes_counts_once() -> None:
         assert plan.writes
 
 
+def test_reports_of_a_deployments_status_are_no_writes_of_its_replicas() -> None:
+    world = settled(pool=pool(replicas=2))
+    world.edit("Deployment", "chat-penstock", "spec.replicas", 6)
+    key = ("Deployment", "chat-penstock")
+    for version in range(20):
+        held = world.children[key]
+        metadata = {**held.manifest["metadata"], "generation": 7}
+        manifest = {**held.manifest, "metadata": metadata}
+        world.children[key] = replace(held, manifest=manifest, resource_version=f"{1000 + version}")
+        assert world.run().writes, "one write of another's is still set back"
+
+
 def test_our_own_change_of_the_count_is_never_taken_for_anothers() -> None:
     world = settled(pool=pool(replicas=1))
     for count in (5, 2, 7, 1, 9, 3, 8):

@@ -19,7 +19,7 @@ SURE = (*ODD, *(0.001 * 1.08**step for step in range(180)))
 """Up to a thousand."""
 NUMBERS = (*SURE, *(None,) * (256 - len(SURE)))
 GAUGES = ("waiting", "running", "gpu_utilization")
-COUNTERS = ("requests_received", "rows_received", "out_of_memory_splits")
+COUNTERS = ("requests_received", "rows_received", "out_of_memory_splits", "requests_settled")
 BOUNDS = (0.05, 0.2, 0.8, inf)
 UIDS = ("a", "b", "c", "d")
 START = 1000.0
@@ -66,7 +66,7 @@ class Counters:
         each = (1.0, rows, rows**2, seconds, rows * seconds, seconds**2)
         for name, one in zip(SUMS, each, strict=True):
             self.sums[name] += batches * one
-        for name in COUNTERS[:2]:
+        for name in ("requests_received", "rows_received", "requests_settled"):
             self.plain[name] += batches * rows + draw.upto(20)
 
 
@@ -149,6 +149,7 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
             **held.plain,
             curve=CurveSums(**held.sums),
             batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
+            request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
             duty_source=draw.maybe(draw.one(tuple(DutySource))),
         )
     return PodSample(
@@ -157,8 +158,17 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
         **{name: draw.one(NUMBERS) for name in (*GAUGES, *COUNTERS)},
         curve=draw.maybe(CurveSums(**{name: draw.one(SURE) for name in SUMS})),
         batch_duration_buckets=tuple((draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))),
+        request_duration_buckets=tuple(
+            (draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))
+        ),
         duty_source=draw.maybe(draw.one(tuple(DutySource))),
     )
+
+
+def _in_time(draw: Draws, settled: float) -> tuple[tuple[float, float], ...]:
+    """Return how many requests had ended within each bound: a part of them, and all without one."""
+    part = draw.upto(10) / 10
+    return tuple((one, settled if one == inf else part * settled) for one in BOUNDS)
 
 
 def _pod(draw: Draws, uid: str) -> LawPod:

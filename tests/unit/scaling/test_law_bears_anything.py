@@ -24,7 +24,8 @@ def bears(law: Law[Any], met: Case) -> set[str]:
     chosen, replicas, cap, terms = met.settings, met.replicas, met.cap, set()
     state = law.initial(START)
     for one in met.rounds:
-        seen = LawInput(chosen, PoolSignals(one.source, one.samples), one.pods, replicas, cap)
+        signals, short = PoolSignals(one.source, one.samples), len(one.samples) % 2 > 0
+        seen = LawInput(chosen, signals, one.pods, replicas, cap, limited=short)
         state, decision = law.step(state, seen, one.now)
         assert chosen.size_min <= decision.cap <= chosen.size_max
         assert chosen.min_replicas <= decision.replicas <= chosen.max_replicas

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import botocore.session
 
@@ -27,7 +28,7 @@ class Bucket:
     def make(self) -> None:
         self._client().create_bucket(Bucket="models")
 
-    def _client(self):  # type: ignore[no-untyped-def]
+    def _client(self) -> Any:
         return botocore.session.get_session().create_client(
             "s3",
             region_name="us-east-1",

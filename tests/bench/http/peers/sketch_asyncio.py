@@ -47,4 +47,5 @@ async def main(port):
     await server.serve_forever()
 
 
-asyncio.run(main(int(sys.argv[1])))
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))

@@ -103,8 +103,8 @@ def test_down_only_after_the_whole_hold() -> None:
         assert next_count(count, seen, need, now).replicas == expected
 
 
-def test_the_hold_is_the_specs_or_twice_a_start() -> None:
-    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=200.0)
+def test_the_hold_is_the_specs_or_a_start() -> None:
+    seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=400.0)
     young = Count(begun=700.0)
     need = most_needed(seen)
     held = next_count(noted(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)

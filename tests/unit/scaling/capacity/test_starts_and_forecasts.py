@@ -85,6 +85,32 @@ def test_a_trend_is_followed_and_damped() -> None:
     assert far < known.level * (1 + forecast.LARGEST_TREND) + 1e-9
 
 
+def test_a_ramp_beyond_doubt_is_believed_to_go_on_for_a_minute() -> None:
+    known = story([100.0, 101.0, 99.0] * 20 + [100.0 + 10 * i for i in range(1, 9)])
+    slope, sure = forecast.ramp(known)
+    assert slope == pytest.approx(2.0, rel=0.05)
+    assert sure > 0.9
+    assert forecast.climb(known, 60.0) == pytest.approx(120.0, rel=0.1)
+    assert forecast.climb(known, 600.0) == pytest.approx(forecast.climb(known, 60.0), rel=0.1)
+
+
+def test_a_slope_that_chance_explains_is_no_ramp() -> None:
+    known = story([100.0, 160.0, 60.0, 120.0, 40.0] * 20 + [100.0, 110.0, 120.0, 130.0])
+    assert forecast.ramp(known)[1] == 0.0
+
+
+def test_falling_demand_is_no_ramp() -> None:
+    assert forecast.ramp(story([1000.0 - 10 * i for i in range(60)])) == (0.0, 0.0)
+
+
+def test_traffic_that_returns_to_its_mean_is_not_chased_and_traffic_that_stays_is() -> None:
+    returning = story([100.0, 100.0, 300.0, 300.0] * 360, horizon=10.0)
+    assert forecast.stays(returning) < 0.7
+    assert forecast.middle(returning, 10.0) < returning.level
+    staying = story([100.0] * 300 + [300.0] * 300, horizon=10.0)
+    assert forecast.stays(staying) > 0.9
+
+
 def test_demand_never_falls_below_nothing() -> None:
     assert forecast.middle(story([1000.0 - 10 * i for i in range(100)]), 600.0) >= 0
 

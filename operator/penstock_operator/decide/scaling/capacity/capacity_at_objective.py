@@ -28,6 +28,7 @@ from penstock_operator.decide.scaling.capacity.count import (
     noted,
     utilization,
 )
+from penstock_operator.decide.scaling.capacity.lateness import ALLOWED, Lateness, priced
 from penstock_operator.decide.scaling.capacity.model import Model, curve_seen
 from penstock_operator.decide.scaling.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity.state import (
@@ -38,11 +39,12 @@ from penstock_operator.decide.scaling.capacity.state import (
 )
 from penstock_operator.decide.scaling.capacity.tick import (
     Tick,
+    late_share,
     predicted_p99_seconds,
     ready_capacity,
     tick,
-    utilization_target,
 )
+from penstock_operator.decide.scaling.capacity.worth import best_count
 from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
 from penstock_operator.decide.scaling.measures import Demand
 from penstock_operator.decide.scaling.replicas import bounds_only
@@ -51,8 +53,8 @@ from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMov
 TICK_SECONDS = 5.0
 FELT = 0.85
 """A forecast that was too low hurt if the Ready pods were busier than this."""
-LEAST_TARGET = 0.3
-"""Traffic so uneven that a replica should be emptier than this is not served by more replicas."""
+LEAST_COUNT = 0.2
+"""Of a replica: the search for a count has to begin somewhere."""
 
 
 class CapacityAtObjective:
@@ -193,33 +195,57 @@ def _count_input(
         next_batch=float(cap * found.demand.ready),
         spare_seconds=spare_seconds(settings),
     )
-    forecaster = state.forecaster
     if news:
+        busy = utilization(seen)
         sample = forecast.Sample(
             rate,
             found.load.newest if found.load.newest is not None else rate,
-            felt=utilization(seen) > FELT,
-            judged=found.observed.replicas < settings.max_replicas and state.plan.bridge is None,
+            felt=busy > FELT,
+            judged=_judged(state, found) and state.plan.bridge is None,
         )
-        forecaster = forecast.advance(forecaster, sample, horizon, found.now)
-    expected = forecast.upper(forecaster, horizon)
-    target = _target(state, found, curve, expected / each)
-    seen = replace(seen, forecast=expected, utilization_target=target)
-    return replace(state, forecaster=forecaster), seen
+        forecaster = forecast.advance(state.forecaster, sample, horizon, found.now)
+        state = replace(state, forecaster=forecaster, lateness=_priced(state, found, curve, busy))
+    expected, share = _expected(state, found, curve, horizon)
+    return state, replace(seen, forecast=expected, utilization_target=share)
 
 
-def _target(state: CapacityState, found: Tick, curve: Model, full: float) -> float:
-    """Return the utilisation to aim at for a demand of `full` replicas' whole capacity.
+def _expected(
+    state: CapacityState, found: Tick, curve: Model, horizon: float
+) -> tuple[float, float]:
+    """Return the demand to expect and the utilisation to aim at; without an objective, a demand seldom exceeded."""
+    cap = state.plan.cap or 1
+    late, each = late_share(state, found, curve, cap), curve.capacity(cap)
+    expected = forecast.middle(state.forecaster, horizon)
+    if late is None or not each or expected <= 0:
+        return forecast.upper(state.forecaster, horizon), UTILIZATION
+    likely = forecast.likely(state.forecaster, horizon)
+    demands = [(chance, one / each) for chance, one in likely]
+    least = max(expected / each / UTILIZATION, LEAST_COUNT)
+    count = best_count(demands, least, state.lateness.price, late)
+    return expected, expected / each / count
 
-    The fewer pods, the more connections each of them has, and the more alike they are busy.
-    """
-    cap, share = state.plan.cap or 1, UTILIZATION
-    for _ in range(3):
-        found_share = utilization_target(state, found, curve, cap, full / share)
-        if found_share is None:
-            return UTILIZATION
-        share = min(max(found_share, LEAST_TARGET), UTILIZATION)
-    return share
+
+def _priced(state: CapacityState, found: Tick, curve: Model, busy: float) -> Lateness:
+    """Return the lateness with its price moved by what was late; where pods do not tell, by what must have been."""
+    if not _judged(state, found):
+        return state.lateness
+    late = state.late
+    if late is None:
+        foretold = late_share(state, found, curve, state.plan.cap or 1)
+        if foretold is None:
+            return state.lateness
+        late = (foretold(max(found.demand.ready, 1))(busy) - ALLOWED) * TICK_SECONDS
+    return priced(state.lateness, late)
+
+
+def _judged(state: CapacityState, found: Tick) -> bool:
+    """Return whether a miss is the law's own: more could be had, and would help, and has had time to start."""
+    seen = found.observed
+    free = seen.replicas < seen.settings.max_replicas and not seen.limited
+    feasible = state.plan.term is not CapTerm.OBJECTIVE_INFEASIBLE
+    begun = state.forecaster.begun
+    own = begun is not None and found.now - begun > found.startup_seconds
+    return free and feasible and own
 
 
 def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:

@@ -1,6 +1,6 @@
 """What of the second law's memory is worth keeping through a restart, as bounded plain data and back. Pure.
 
-Kept: how long starts take, what the forecaster learnt, the plan of the cap, the shape of the traffic, and the service curve of
+Kept: how long starts take, what the forecaster learnt, the price of late requests, the shape of the traffic, and the service curve of
 the revision that serves. Not kept: windows (they fill in 20 s), holds (they begin anew: down only after a whole
 one) and whatever came after this version. Whoever may write ConfigMaps in the pool's namespace may write this too: every
 number is judged again, and the bounds on replicas hold whatever it says.
@@ -18,6 +18,12 @@ from penstock_operator.decide.scaling.capacity.forecast import (
     LARGEST_LEVEL,
     LEAST_LEVEL,
     Forecaster,
+)
+from penstock_operator.decide.scaling.capacity.lateness import (
+    FIRST_PRICE,
+    LARGEST_PRICE,
+    LEAST_PRICE,
+    Lateness,
 )
 from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity.state import CapacityState
@@ -44,10 +50,15 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "starts": [round(one, 1) for one in state.startup.finished],
         "level": _short(seen.level),
         "trend": _short(seen.trend),
+        "mean": _short(seen.mean),
+        "departed": _short(seen.departed),
+        "stayed": _short(seen.stayed),
+        "judgements": _short(seen.judgements),
         "noise": None if seen.noise is None else _short(seen.noise),
         "misses": [_short(one) for one in seen.misses[::step]],
         "judged": len(seen.misses),
         "quantileLevel": round(seen.quantile_level, 4),
+        "price": round(state.lateness.price, 2),
         "imbalance": _short(state.imbalance),
         "dispersion": _short(state.dispersion),
         "unevenness": _short(state.unevenness),
@@ -62,10 +73,12 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
     """Return `initial` with what `data`, saved at `written` (Unix seconds), teaches; all or parts of it may be unusable."""
     if not 0 <= now - written <= KEPT_SECONDS:
         return initial
+    price = _number(data.get("price"), LEAST_PRICE, LARGEST_PRICE)
     return replace(
         initial,
         startup=Startup(finished=tuple(_numbers(data.get("starts"), SHORTEST, LONGEST)[-KEPT:])),
         forecaster=_forecaster(data, written, now),
+        lateness=Lateness(price=FIRST_PRICE if price is None else price),
         curves=_curves(data, written),
         imbalance=_shape(data.get("imbalance"), 1.0),
         dispersion=_shape(data.get("dispersion"), 1.0),
@@ -94,14 +107,26 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
         return learnt
+    mean = _number(data.get("mean"), 0.0, 1e12)
     return replace(
-        learnt,
+        _returning(learnt, data),
         time=written,
         begun=written - LEVEL_SECONDS,
         level=level,
+        mean=level if mean is None else mean,
         trend=_number(data.get("trend"), -level, level) or 0.0,
         noise=_number(data.get("noise"), 0.0, 1e15),
     )
+
+
+def _returning(learnt: Forecaster, data: Data) -> Forecaster:
+    """Add how much of a departure from the mean was seen to stay; its three sums tell nothing one without the others."""
+    departed = _number(data.get("departed"), 0.0, 1e27)
+    stayed = _number(data.get("stayed"), -1e27, 1e27)
+    judgements = _number(data.get("judgements"), 0.0, KEPT_MISSES)
+    if departed is None or stayed is None or judgements is None:
+        return learnt
+    return replace(learnt, departed=departed, stayed=stayed, judgements=judgements)
 
 
 def _curves(data: Data, written: float) -> Curves:

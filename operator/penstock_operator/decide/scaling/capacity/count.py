@@ -16,13 +16,13 @@ UTILIZATION = 0.85
 """Of the capacity: the most that demand may take."""
 BUSY = 0.7
 """Above it nothing is given back."""
-DEAD_BAND = 0.05
+DEAD_BAND = 0.08
 """A need must be met with this much to spare before replicas are given back for it."""
 DRAIN_SECONDS = 30.0
 """A backlog is to be gone so long after help has come."""
 LEAST_HOLD_SECONDS = 120.0
-HOLD_STARTUPS = 2.0
-"""A hold lasts so many start-ups: what is given back too early is missed for one."""
+HOLD_STARTUPS = 1.0
+"""A hold lasts so many start-ups. Not longer: the count that is worth its price insures against a rise already."""
 
 
 @dataclass(frozen=True, slots=True)

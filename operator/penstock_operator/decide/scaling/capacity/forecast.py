@@ -1,7 +1,10 @@
 """Demand at the time when a replica asked for now would serve. Pure.
 
-A damped trend (Gardner and McKenzie 1985, in continuous time), plus the quantile of its own past misses at just
-this distance. The quantile's level is learned: up where a miss was felt, down a little while none is.
+A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of its own past misses at just
+this distance. Two things are learned beside: how much of a departure from the hour's mean is left when the forecast is
+due (`stays`: traffic that does not persist is not chased), and whether demand climbs now by more than chance explains: a
+ramp beyond doubt is believed to go on, a doubtful one is not. Where no objective prices misses, a quantile of them is
+taken, whose level is learned: up where a miss was felt, down a little while none is.
 """
 
 from collections.abc import Sequence
@@ -16,18 +19,48 @@ SCRAPES_IN_RATE = 3
 NOISE_SHARE = 0.05
 """Of each new difference."""
 ODD = 6.0
-DAMPING_SECONDS = 120.0
+DAMPING_SECONDS = 40.0
 """A trend is believed to go on for about so long."""
 PRIOR_MISSES = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
 """Misses as shares of the level, of a forecaster just met: they count until its own outnumber them."""
+MEAN_SECONDS = 3600.0
+"""Of the mean that demand may return to."""
+DOUBT = 720.0
+"""Samples' weight of the prior that a departure stays whole: an hour of them must speak against it to halve it."""
+RAMP_SCRAPES = 7
+"""A ramp is judged over 30 s."""
+RAMP_DOUBT = 30.0
+"""A slope's square must be so many times its variance to be believed at all; then in part, in the end whole."""
+RAMP_SECONDS = 60.0
+"""A ramp is believed to go on for so long."""
+LARGEST_RAMP = 1.5
+"""A ramp adds at most this multiple of the level."""
 LARGEST_TREND = 0.5
 """A trend adds or takes at most this share of the level."""
-KEPT_MISSES = 240
+POINTS = (*((0.05 + 0.1 * i, 0.1) for i in range(9)), (0.92, 0.04), (0.96, 0.03), (0.985, 0.03))
+"""(quantile, share) of the distribution of demands: finer where it matters."""
+KEPT_MISSES = 720
+"""An hour of them: a rise that comes once an hour is worth remembering."""
 KEPT_PENDING = 400
 FIRST_LEVEL, LEAST_LEVEL, LARGEST_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
 MISS_SECONDS = 60.0
 """A forecast due longer ago than this, for lack of samples, is judged no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A forecast that is not due yet."""
+
+    due: float
+    expected: float
+    """Rows a second, as `most` and the others."""
+    most: float
+    """Its upper value."""
+    departure: float
+    """Of the level from the mean, when it was made."""
+    climb: float
+    """What trend or ramp were to add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +76,22 @@ class Forecaster:
     """Rows a second, a second."""
     newest: float | None = None
     """Rows a second between the last two scrapes."""
+    last: float | None = None
+    """The one before."""
     noise: float | None = None
     """The variance of such rates around a slow course."""
-    pending: tuple[tuple[float, float, float], ...] = ()
-    """(due, forecast, its upper value), oldest first."""
+    newer: tuple[tuple[float, float], ...] = ()
+    """(time, rate between two scrapes), the last of them."""
+    mean: float = 0.0
+    """Rows a second, over an hour."""
+    departed: float = 0.0
+    """The sum of squared departures from the mean, of forecasts judged."""
+    stayed: float = 0.0
+    """The sum of departures times what was left of them when the forecasts were due."""
+    judgements: float = 0.0
+    """How many of them, old ones fading."""
+    pending: tuple[Promise, ...] = ()
+    """Oldest first."""
     misses: tuple[float, ...] = ()
     """Actual less forecast, in rows a second."""
     quantile_level: float = FIRST_LEVEL
@@ -68,16 +113,59 @@ class Sample:
 
 def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> Forecaster:
     """Return the forecaster after a new sample of the demand."""
-    after = _judged(_smoothed(_listened(before, sample), sample.rate, now), sample, now)
-    made = (now + horizon, middle(after, horizon), upper(after, horizon))
+    after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
+    made = Promise(
+        now + horizon,
+        middle(after, horizon),
+        upper(after, horizon),
+        after.level - after.mean,
+        climb(after, horizon),
+    )
     return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
 
 
 def middle(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand expected after `horizon` seconds."""
+    departure = forecaster.level - forecaster.mean
+    settled = forecaster.mean + stays(forecaster) * departure
+    return max(settled + climb(forecaster, horizon), 0.0)
+
+
+def stays(forecaster: Forecaster) -> float:
+    """Return the share of a departure from the mean that is left when a forecast is due: 0 to 1, at first 1."""
+    if forecaster.judgements <= 0 or forecaster.departed <= 0:
+        return 1.0
+    prior = DOUBT * forecaster.departed / forecaster.judgements
+    return min(max((forecaster.stayed + prior) / (forecaster.departed + prior), 0.0), 1.0)
+
+
+def climb(forecaster: Forecaster, horizon: float) -> float:
+    """Return what trend and ramp add in `horizon` seconds, in rows a second."""
+    slope, sure = ramp(forecaster)
+    rise = min(slope * min(horizon, RAMP_SECONDS), LARGEST_RAMP * forecaster.level)
+    return (1 - sure) * _drift(forecaster, horizon) + sure * rise
+
+
+def ramp(forecaster: Forecaster) -> tuple[float, float]:
+    """Return how fast demand climbs, in rows a second each second, and how far that is beyond chance, 0 to 1.
+
+    Least squares over the last scrapes; the doubt is shrunk away as by James and Stein (1961), 1 - RAMP_DOUBT / z^2.
+    """
+    known = forecaster.newer
+    if len(known) < RAMP_SCRAPES or forecaster.noise is None:
+        return 0.0, 0.0
+    middle_time = sum(time for time, _ in known) / len(known)
+    square = sum((time - middle_time) ** 2 for time, _ in known)
+    slope = sum((time - middle_time) * rate for time, rate in known) / square if square else 0.0
+    if slope <= 0:
+        return 0.0, 0.0
+    return slope, max(1 - RAMP_DOUBT * forecaster.noise / (square * slope**2), 0.0)
+
+
+def _drift(forecaster: Forecaster, horizon: float) -> float:
     reach = DAMPING_SECONDS * (1 - exp(-horizon / DAMPING_SECONDS))
     most = LARGEST_TREND * forecaster.level
-    return max(forecaster.level + min(max(forecaster.trend * reach, -most), most), 0.0)
+    return min(max(forecaster.trend * reach, -most), most)
 
 
 def upper(forecaster: Forecaster, horizon: float) -> float:
@@ -85,15 +173,26 @@ def upper(forecaster: Forecaster, horizon: float) -> float:
     return middle(forecaster, horizon) + max(headroom(forecaster), 0.0)
 
 
+def likely(forecaster: Forecaster, horizon: float) -> list[tuple[float, float]]:
+    """Return (share, demand after `horizon` seconds), by the misses of the past; the shares add up to 1."""
+    expected, known = middle(forecaster, horizon), _known_misses(forecaster)
+    last = len(known) - 1
+    return [(share, max(expected + known[round(at * last)], 0.0)) for at, share in POINTS]
+
+
 def headroom(forecaster: Forecaster) -> float:
     """Return the quantile of past misses at the learned level, in rows a second."""
-    missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
-    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
-    known = sorted([*forecaster.misses, *prior])
+    known = _known_misses(forecaster)
     place = forecaster.quantile_level * (len(known) - 1)
     low = int(place)
     high = min(low + 1, len(known) - 1)
     return known[low] + (place - low) * (known[high] - known[low])
+
+
+def _known_misses(forecaster: Forecaster) -> list[float]:
+    missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
+    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
+    return sorted([*forecaster.misses, *prior])
 
 
 def _spread_out(values: Sequence[float], number: int) -> list[float]:
@@ -104,44 +203,58 @@ def _spread_out(values: Sequence[float], number: int) -> list[float]:
 
 
 def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
-    due = [one for one in before.pending if one[0] <= now]
+    due = [one for one in before.pending if one.due <= now]
     if not due:
         return before
-    when, forecast, most = due[-1]
-    pending = tuple(one for one in before.pending if one[0] > now)
-    if now - when > MISS_SECONDS:
+    last = due[-1]
+    pending = tuple(one for one in before.pending if one.due > now)
+    if now - last.due > MISS_SECONDS:
         return replace(before, pending=pending)
-    misses = (*before.misses, before.level - forecast)[-KEPT_MISSES:]
+    misses = (*before.misses, before.level - last.expected)[-KEPT_MISSES:]
     level = before.quantile_level
     if sample.judged:
-        level += UP_STEP if before.level > most and sample.felt else -DOWN_STEP
+        level += UP_STEP if before.level > last.most and sample.felt else -DOWN_STEP
     return replace(
-        before,
+        _compared(before, last),
         pending=pending,
         misses=misses,
         quantile_level=min(max(level, LEAST_LEVEL), LARGEST_LEVEL),
     )
 
 
-def _listened(before: Forecaster, sample: Sample) -> Forecaster:
-    """Learn the noise from successive differences; one that stands out by far is a step, not noise."""
-    if before.newest is None:
-        return replace(before, newest=sample.newest)
-    square = (sample.newest - before.newest) ** 2 / 2
-    if before.noise is None:
-        return replace(before, newest=sample.newest, noise=square)
-    square = min(square, ODD * before.noise + sample.newest)
-    noise = before.noise + NOISE_SHARE * (square - before.noise)
-    return replace(before, newest=sample.newest, noise=noise)
+def _compared(before: Forecaster, last: Promise) -> Forecaster:
+    """Learn what was left of a departure from the mean."""
+    left = before.level - last.climb - before.mean
+    fading = 1 - 1 / KEPT_MISSES
+    return replace(
+        before,
+        departed=fading * before.departed + last.departure**2,
+        stayed=fading * before.stayed + last.departure * left,
+        judgements=fading * before.judgements + 1,
+    )
+
+
+def _listened(before: Forecaster, sample: Sample, now: float) -> Forecaster:
+    """Learn the noise from second differences, in which a ramp cancels; one that stands out by far is a step."""
+    newer = (*before.newer, (now, sample.newest))[-RAMP_SCRAPES:]
+    before = replace(before, newer=newer)
+    if before.newest is None or before.last is None:
+        return replace(before, last=before.newest, newest=sample.newest)
+    square = (sample.newest - 2 * before.newest + before.last) ** 2 / 6
+    if before.noise is not None:
+        square = min(square, ODD * before.noise + sample.newest)
+        square = before.noise + NOISE_SHARE * (square - before.noise)
+    return replace(before, last=before.newest, newest=sample.newest, noise=square)
 
 
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:
     if before.time is None or now <= before.time:
         level, begun = (rate, now) if before.time is None else (before.level, before.begun)
-        return replace(before, time=now, begun=begun, level=level)
+        mean = rate if before.time is None else before.mean
+        return replace(before, time=now, begun=begun, level=level, mean=mean)
     passed, age = now - before.time, now - (before.begun or now)
     share = max(1 - exp(-passed / LEVEL_SECONDS), passed / (age + passed))
-    expected = middle(before, passed)
+    expected = max(before.level + _drift(before, passed), 0.0)
     level = expected + share * (rate - expected)
     if before.noise is not None:
         level = max(level, rate - SURE_SIGMAS * sqrt(before.noise / SCRAPES_IN_RATE))
@@ -149,4 +262,6 @@ def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:
     learning = 1 - exp(-passed / TREND_SECONDS) if age > LEVEL_SECONDS else 0.0
     fading = exp(-passed / DAMPING_SECONDS)
     trend = fading * before.trend + learning * (slope - fading * before.trend)
-    return replace(before, time=now, level=level, trend=trend)
+    lasting = max(1 - exp(-passed / MEAN_SECONDS), passed / (age + passed))
+    mean = before.mean + lasting * (level - before.mean)
+    return replace(before, time=now, level=level, trend=trend, mean=mean)

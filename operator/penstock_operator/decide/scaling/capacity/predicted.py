@@ -1,9 +1,9 @@
 """How busy a replica may be at the objective: the tabulated chain, read both ways. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, inf, log, sqrt
 
 from penstock_operator.decide.scaling.capacity.p99_table import (
@@ -70,6 +70,50 @@ def largest_rho(load: Traffic, limit: float) -> float:
     )
 
 
+def late_share(load: Traffic, limit: float) -> Callable[[float], float]:
+    """Return the share of requests that take longer than `limit` t(cap), by rho, as `largest_rho` reckons it."""
+    intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
+    return partial(_late_at, intercept, dispersion, _steps(load.unevenness), _steps(limit))
+
+
+def _late_at(
+    intercept: float, dispersion: float, unevenness: float, limit: float, rho: float
+) -> float:
+    return _late_share(intercept, dispersion, unevenness, limit, int(100 * rho + 0.5))
+
+
+@lru_cache(maxsize=65536)
+def _late_share(
+    intercept: float, dispersion: float, unevenness: float, limit: float, percent: int
+) -> float:
+    alone, rho = _late_alone(intercept, dispersion, limit), percent / 100
+    return sum(
+        weight * alone[min(int(100 * rho * factor + 0.5), 100)]
+        for factor, weight in _factors(unevenness)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[float, ...]:
+    """Return the share of one pod's requests that are late, by its own utilisation in percent; from 100 on, all."""
+    curve = _curve(intercept, dispersion)
+    return tuple(BEYOND_P99 ** (limit / _at(curve, percent / 100)) for percent in range(101))
+
+
+@lru_cache(maxsize=1024)
+def _factors(unevenness: float) -> tuple[tuple[float, float], ...]:
+    """Return (a pod's rate over the mean, share of all requests), of a gamma variable at NODES.
+
+    Wilson and Hilferty 1931: the cube root of a gamma variable is about normal.
+    """
+    found = [
+        (max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3, weight)
+        for place, weight in NODES
+    ]
+    whole = sum(weight * factor for factor, weight in found)
+    return tuple((factor, weight * factor / whole) for factor, weight in found)
+
+
 def _steps(value: float) -> float:
     """Round to steps of about 3 %: traffic that barely changed is not reckoned anew."""
     return exp(round(log(value) / STEP) * STEP) if value > 0 else 0.0
@@ -92,28 +136,26 @@ def _largest_rho(load: Traffic, limit: float) -> float:
 
 def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
     """Return the share of requests later than the limit, over pods of all factors."""
-    late = whole = 0.0
-    for place, weight in NODES:
-        # Wilson and Hilferty 1931: the cube root of a gamma variable is about normal
-        factor = max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3
-        whole += weight * factor
-        late += weight * factor * BEYOND_P99 ** (limit / _at(curve, rho * factor))
-    return late / whole
+    return sum(
+        weight * BEYOND_P99 ** (limit / _at(curve, rho * factor))
+        for factor, weight in _factors(unevenness)
+    )
 
 
-def _curve(intercept: float, dispersion: float) -> list[float]:
+@lru_cache(maxsize=1024)
+def _curve(intercept: float, dispersion: float) -> tuple[float, ...]:
     """Return the 99th percentiles at all of RHOS, between the tabulated curves."""
     i, across = _place(INTERCEPTS, intercept)
     j, along = _place([log(one) for one in DISPERSIONS], log(max(dispersion, DISPERSIONS[0])))
     near, far = TABLE[i], TABLE[i + 1]
-    return [
+    return tuple(
         _between(
             _between(near[j][k], near[j + 1][k], along),
             _between(far[j][k], far[j + 1][k], along),
             across,
         )
         for k in range(len(RHOS))
-    ]
+    )
 
 
 def _place(grid: Sequence[float], value: float) -> tuple[int, float]:

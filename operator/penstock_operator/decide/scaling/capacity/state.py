@@ -9,6 +9,7 @@ from penstock_operator.decide.scaling.capacity.batch_plan import BatchPlan
 from penstock_operator.decide.scaling.capacity.count import Count
 from penstock_operator.decide.scaling.capacity.curves import Curves, learn
 from penstock_operator.decide.scaling.capacity.forecast import Forecaster
+from penstock_operator.decide.scaling.capacity.lateness import Lateness, observe
 from penstock_operator.decide.scaling.capacity.load import GONE_SECONDS, Load
 from penstock_operator.decide.scaling.capacity.startup import Startup, watch
 from penstock_operator.decide.scaling.law import LawInput, LawPod
@@ -34,6 +35,9 @@ class CapacityState:
     curves: Curves = field(default_factory=Curves)
     startup: Startup = field(default_factory=Startup)
     forecaster: Forecaster = field(default_factory=Forecaster)
+    lateness: Lateness = field(default_factory=Lateness)
+    late: float | None = None
+    """Seconds' worth of requests that were late beyond the share allowed, in this round."""
     plan: BatchPlan = field(default_factory=BatchPlan)
     cap: int | None = None
     """The published cap of the last tick."""
@@ -53,8 +57,13 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
     """Return the state with this round's samples, and with what the valves did since the last tick."""
     windows = kept.advance(state.windows, seen.signals, seen.pods, now)
     asked = kept.clock(seen.signals, now)
+    lateness, late = observe(
+        state.lateness, seen.signals, seen.settings.objective_milliseconds, now
+    )
     state = replace(
         state,
+        lateness=lateness,
+        late=late,
         windows=windows,
         gone=_gone(state, windows, seen.pods, asked),
         curves=learn(state.curves, windows.pods, seen.pods),

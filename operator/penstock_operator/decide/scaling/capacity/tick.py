@@ -1,7 +1,7 @@
 """One tick's findings: what samples, curves and starts come to. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock_operator.decide.scaling import windows as kept
@@ -10,8 +10,10 @@ from penstock_operator.decide.scaling.capacity.batch_plan import spare_seconds
 from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES, of_revision
 from penstock_operator.decide.scaling.capacity.load import Load, load
 from penstock_operator.decide.scaling.capacity.model import Model, model
+from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, Traffic
 from penstock_operator.decide.scaling.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.capacity.worth import LateShare
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
 from penstock_operator.decide.scaling.windows import Window
@@ -78,20 +80,22 @@ def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) ->
     return total
 
 
-def utilization_target(
-    state: CapacityState, found: Tick, curve: Model, cap: int, pods: float
-) -> float | None:
-    """Return the largest utilisation of so many `pods` at which the objective is predicted to be met.
+def late_share(state: CapacityState, found: Tick, curve: Model, cap: int) -> LateShare | None:
+    """Return what share of requests will be late, by utilisation and number of pods.
 
-    None: no objective, or one that no utilisation meets.
+    None: no objective, or one that no number of replicas meets.
     """
     limit = _limit(found, curve, cap)
     if limit is None:
         return None
-    uneven = state.unevenness * pods
-    traffic = predicted.Traffic(curve.intercept(cap), state.dispersion / cap, uneven)
-    share = predicted.largest_rho(traffic, limit)
-    return share if share > 0 else None
+    intercept, dispersion = curve.intercept(cap), state.dispersion / cap
+    if predicted.late_share(Traffic(intercept, dispersion, 0.0), limit)(LEAST_RHO) > LATE:
+        return None
+
+    def late(pods: float) -> Callable[[float], float]:
+        return predicted.late_share(Traffic(intercept, dispersion, state.unevenness * pods), limit)
+
+    return late
 
 
 def predicted_p99_seconds(

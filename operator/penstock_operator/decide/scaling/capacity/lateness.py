@@ -1,0 +1,73 @@
+"""What the pool's own clients got, and the price that late requests have by it. Pure.
+
+Forecast, chain and noise are models; what was late is a fact, counted by the pods. Each tick moves the price by what
+was late beyond the share allowed, so that in the long run no more is late than that, whatever the traffic
+(Gibbs and Candes 2021, "Adaptive conformal inference under distribution shift": a quantile there, a price here).
+"""
+
+from dataclasses import dataclass, field, replace
+from math import exp, isnan
+
+from penstock_operator.decide.attainment import Attainment, advance
+from penstock_operator.observed import PodSample, PoolSignals, measured
+
+ALLOWED = 0.006
+"""Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
+FIRST_PRICE = 30.0
+"""Of all requests of a moment being late, in replicas for each replica's worth of demand. It begins on the safe side:
+traffic just met has not shown its bursts yet, and the price falls slowly while none comes."""
+LEAST_PRICE, LARGEST_PRICE = 12.0, 50.0
+PRICE_STEP = 0.02
+"""The price's logarithm moves by this for each second's worth of requests that were late beyond ALLOWED."""
+MOST_LATE_SECONDS = 2.0
+"""In one tick: a stall says no more than that."""
+TYPICAL_SECONDS = 600.0
+"""Of the smoothing of the pool's rate, by which a second's worth of requests is reckoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """The pods' counts, the rate that is usual, and the price."""
+
+    counted: Attainment = field(default_factory=Attainment)
+    typical: float | None = None
+    """Requests a second."""
+    time: float | None = None
+    price: float = field(default_factory=lambda: FIRST_PRICE)
+
+
+def observe(
+    before: Lateness, signals: PoolSignals, objective_milliseconds: int | None, now: float
+) -> tuple[Lateness, float | None]:
+    """Return the counts after this round, and how many seconds' worth of requests were late beyond ALLOWED.
+
+    Negative where fewer were late; None where the pods do not tell, or there is no objective.
+    """
+    if objective_milliseconds is None:
+        return Lateness(), None
+    told = [one for one in signals.samples if _sound(one)]
+    counted = advance(before.counted, told, objective_milliseconds)
+    total = counted.total - before.counted.total
+    if before.time is None or now <= before.time or total <= 0:
+        time = now if before.time is None else before.time
+        return replace(before, counted=counted, time=time), 0.0 if counted.last else None
+    passed = now - before.time
+    rate, share = total / passed, 1 - exp(-passed / TYPICAL_SECONDS)
+    typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
+    late = total - (counted.good - before.counted.good)
+    after = replace(before, counted=counted, typical=typical, time=now)
+    return after, (late - ALLOWED * total) / typical
+
+
+def _sound(sample: PodSample) -> bool:
+    """Return whether every count is one: what is not would stay in the sums for ever."""
+    counts = [count for _, count in sample.request_duration_buckets]
+    bounds = [bound for bound, _ in sample.request_duration_buckets]
+    counted = all(measured(one) is not None for one in (sample.requests_settled, *counts))
+    return counted and not any(map(isnan, bounds))
+
+
+def priced(before: Lateness, late_seconds: float) -> Lateness:
+    """Return the lateness with its price moved by so many seconds' worth of requests late beyond ALLOWED."""
+    moved = before.price * exp(PRICE_STEP * min(late_seconds, MOST_LATE_SECONDS))
+    return replace(before, price=min(max(moved, LEAST_PRICE), LARGEST_PRICE))

@@ -1,0 +1,117 @@
+"""`python -m tests.bench.http.cost`: what our Python costs a request beside the raw sketch's, without sockets.
+
+Both protocols are called as a loop would call them, a round of requests at a time, over a transport that only counts; the
+fastest round is told, so the figure holds on a machine that others use too. What sockets cost comes on top for both.
+"""
+
+import asyncio
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import uvloop
+
+from penstock_runtime.__main__ import spare_the_collector
+from penstock_runtime.assembly import make_pod
+from penstock_runtime.config import Config
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.server import ClientServer
+from penstock_runtime.settings import first_limits
+from tests.bench.http import bodies
+from tests.bench.http.plan import CONTENDERS, OURS, PEERS, SERVER_CORE
+
+CONNECTIONS: Final = (64, 256)
+SECONDS: Final = 6.0
+Make = Callable[[], Any]
+
+
+class Counting(asyncio.Transport):
+    """A transport of a client that reads at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = 0
+        self.last = b""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        self.answers += 1
+        self.last = data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Do nothing: there is no socket."""
+
+
+async def ours() -> Make:
+    """Return what makes connections of a pod that serves the network."""
+    config = Config.from_env({**OURS, "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CONNECTION_AGE_SECONDS": "86400", "PENSTOCK_CONNECTION_REQUESTS": "1000000000"})  # fmt: skip
+    pod = make_pod(config, first_limits(config.limits_file))
+    server = ClientServer(pod, Exposition(pod))
+    await server.start()
+    await pod.load()
+    spare_the_collector()
+    assert server._runner is not None
+    made: Make = server._runner.server  # type: ignore[assignment]
+    return made
+
+
+async def sketch() -> Make:
+    """Return the raw sketch's protocol."""
+    spec = importlib.util.spec_from_file_location("sketch", PEERS / "sketch_asyncio.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: Make = module.Sketch
+    return made
+
+
+async def cost(make: Make, requests: list[bytes], connections: int) -> float:
+    """Return the microseconds a request of the fastest round."""
+    pairs = [(make(), Counting()) for _ in range(connections)]
+    for protocol, transport in pairs:
+        protocol.connection_made(transport)
+    seconds, end, rounds = [], time.perf_counter() + SECONDS, 0
+    while time.perf_counter() < end:
+        rounds += 1
+        began = time.perf_counter()
+        for number, (protocol, _) in enumerate(pairs):
+            protocol.data_received(requests[(rounds + number) % len(requests)])
+        while any(transport.answers < rounds for _, transport in pairs):  # noqa: ASYNC110 - nobody else could tell
+            await asyncio.sleep(0)
+        seconds.append(time.perf_counter() - began)
+    assert all(transport.last.startswith(b"HTTP/1.1 200") for _, transport in pairs)
+    return 1e6 * min(seconds) / connections
+
+
+async def main() -> None:
+    """Measure and print."""
+    os.sched_setaffinity(0, {SERVER_CORE})  # so that the pod is placed as in the bench
+    sys.path.insert(0, str(PEERS))
+    torch.set_num_threads(1)
+    kinds = {one.name: one for one in CONTENDERS}
+    sent = {
+        name: [bodies._request(kinds[name], row)[0] for row, _ in bodies.samples()]
+        for name in ("penstock", "penstock, binary")
+    }
+    raw, own = await sketch(), await ours()
+    for connections in CONNECTIONS:
+        floor = await cost(raw, sent["penstock"], connections)
+        print(f"{connections} connections: sketch {floor:.1f} us a request")
+        for name, requests in sent.items():
+            found = await cost(own, requests, connections)
+            print(f"{connections} connections: {name} {found:.1f} us, {found / floor:.2f}x")
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
+    os._exit(0)  # the engine's thread is nobody's to wait for

@@ -1,0 +1,142 @@
+"""`CapacityAtObjective` on the cluster: the bridge over a start, and no wrong-way move on bad signals."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from tests.e2e.conftest import Figure, MakePool
+from tests.kube.api import Api
+from tests.kube.pools import Pool, is_ready, until
+from tests.load.load import Load
+
+SCALING = {
+    "mode": "Auto", "algorithm": "CapacityAtObjective", "minReplicas": 1, "maxReplicas": 3,
+    "scaleDown": {"stabilizationSeconds": 10, "maxPercentPerMinute": 100},
+}  # fmt: skip
+BATCHING = {"size": {"min": 1, "max": 64}}
+OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 600}]
+SLOW_START = {
+    "source": {"type": "Module", "module": {
+        "factory": "penstock_runtime.models.emulated:create",
+        "arguments": {"a_milliseconds": "50", "c_milliseconds": "20", "load_seconds": "15"},
+    }},
+}  # fmt: skip
+"""Two batches of 10 rows fit the objective; a batch of 26 fills it. 40 rows a second at the former."""
+
+
+@pytest.mark.long
+async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
+    make_pool: MakePool, figure: Figure
+) -> None:
+    pool = make_pool(model=SLOW_START, scaling=SCALING, batching=BATCHING, objectives=OBJECTIVES)
+    await asyncio.to_thread(pool.await_ready, 1, seconds=120)
+    async with Load(pool.url(), pool.name, rate=5) as load:
+        await load.next()
+        await asyncio.to_thread(until, "a planned cap", lambda: _cap(pool) > 5, seconds=60)
+        planned = _cap(pool)
+        await load.set_rate(70)
+        seen = await _watched(pool, planned)
+        await load.set_rate(3)
+        await asyncio.to_thread(pool.await_ready, 1, seconds=240)
+    bridged = [cap for cap, ready, wanted in seen if ready < wanted and cap > planned]
+    assert bridged, f"planned {planned}, seen {seen}"
+    counts = [wanted for _, _, wanted in seen]
+    assert all(after >= before for before, after in pairwise(counts)), counts
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    figure(
+        f"load 5 -> 70 -> 3 requests/s: cap {planned}, {max(bridged)} while replicas started, {seen[-1][0]} after;"
+        f" {counts[-1]} replicas; lost {load.final.lost} of {load.final.sent}"
+    )
+
+
+async def _watched(pool: Pool, planned: int) -> list[tuple[int, int, int]]:
+    """Watch (cap, ready, wanted) until more replicas are Ready and the cap is back."""
+    seen: list[tuple[int, int, int]] = []
+
+    def settled() -> bool | str:
+        status = pool.status()
+        one = (_cap(pool), status.get("readyReplicas", 0), status.get("desiredReplicas", 1))
+        seen.extend([one] if not seen or seen[-1] != one else [])
+        cap, ready, wanted = one
+        return (wanted > 1 and ready >= wanted and cap <= 1.3 * planned) or str(one)
+
+    await asyncio.to_thread(until, "replicas Ready, and the cap back", settled, seconds=150)
+    return seen
+
+
+def _cap(pool: Pool) -> int:
+    held: int = pool.status().get("batch", {}).get("cap", 0)
+    return held
+
+
+STEADY = {**SCALING, "minReplicas": 2, "maxReplicas": 4}
+RATE = 40
+"""Two replicas carry it and one cannot: t(8) = 210 ms, 38 rows a second each."""
+
+
+@contextmanager
+def not_ready(pod_ip: str) -> Iterator[None]:
+    """Drop the kubelet's probes of one pod; its metrics and its clients' requests go on."""
+    rule = ["OUTPUT", "-d", pod_ip, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
+    subprocess.run(["iptables", "-I", *rule], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables", "-D", *rule], check=True)
+
+
+@contextmanager
+def not_scraped(api: Api) -> Iterator[None]:
+    """Drop what Prometheus asks of any pod: it answers, and its series go stale."""
+    pods = api.list("/api/v1/namespaces/monitoring/pods")
+    address = next(one["status"]["podIP"] for one in pods if is_ready(one))
+    rule = ["FORWARD", "-s", address, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
+    subprocess.run(["iptables", "-I", *rule], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables", "-D", *rule], check=True)
+
+
+@pytest.mark.own_cluster
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [12, 120])
+async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
+    api: Api, make_pool: MakePool, figure: Figure, seconds: int
+) -> None:
+    """llm-d-autoscaling#368 and aibrix#617: stale series oscillate, one NotReady pod stalls the pool."""
+    batching = {"size": {"min": 8, "max": 8}}
+    pool = make_pool(a=50, c=20, scaling=STEADY, batching=batching)
+    await asyncio.to_thread(pool.await_ready, 2, seconds=120)
+    async with Load(pool.url(), pool.name, rate=RATE) as load:
+        await load.next()
+        await _says(pool, "FromPrometheus")
+        pool.edit({"scaling": {"minReplicas": 1}})
+        with not_scraped(api):
+            await _says(pool, "ReadFromPods")
+            await _never_fewer(pool, seconds)
+        await _says(pool, "FromPrometheus")
+        with not_ready(pool.pods()[0]["status"]["podIP"]):
+            await asyncio.to_thread(until, "one NotReady", lambda: _ready(pool) < 2, seconds=90)
+            await _never_fewer(pool, min(seconds, 20))
+        await asyncio.to_thread(until, "Ready again", lambda: _ready(pool) >= 2, seconds=90)
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    figure(f"series stale for {seconds} s, one pod NotReady: never under 2 replicas, none lost")
+
+
+def _ready(pool: Pool) -> int:
+    return sum(map(is_ready, pool.pods()))
+
+
+async def _says(pool: Pool, reason: str) -> None:
+    await asyncio.to_thread(pool.await_condition, "MetricsAvailable", "True", reason, seconds=60)
+
+
+async def _never_fewer(pool: Pool, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        assert pool.status()["desiredReplicas"] >= 2

@@ -1,0 +1,84 @@
+"""Late requests have a price, learned from what was late; a count is worth it, or not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity.lateness import (
+    ALLOWED,
+    FIRST_PRICE,
+    LARGEST_PRICE,
+    LEAST_PRICE,
+    Lateness,
+    observe,
+    priced,
+)
+from penstock_operator.decide.scaling.capacity.worth import best_count
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+
+INF = float("inf")
+
+
+def told(time: float, settled: float, good: float, uid: str = "a") -> PodSample:
+    buckets = ((1.0, good), (INF, settled))
+    return PodSample(uid, time, requests_settled=settled, request_duration_buckets=buckets)
+
+
+def looked(before: Lateness, *samples: PodSample, now: float) -> tuple[Lateness, float | None]:
+    return observe(before, PoolSignals(SignalSource.PODS, samples), 1000, now)
+
+
+def test_what_was_late_beyond_the_share_allowed_is_told_in_seconds_of_traffic() -> None:
+    first, late = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
+    assert late == 0.0, "nothing can be said of one sample"
+    _, late = looked(first, told(6.0, 600.0, 550.0), now=10.0)
+    assert late == pytest.approx(0.5 - 5 * ALLOWED)
+
+
+def test_the_same_samples_twice_say_nothing_new() -> None:
+    first, _ = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
+    again, late = looked(first, told(1.0, 100.0, 100.0), now=10.0)
+    assert late == 0.0
+    assert again.price == FIRST_PRICE
+
+
+def test_pods_that_do_not_tell_and_pools_without_objective_have_no_lateness() -> None:
+    assert looked(Lateness(), PodSample("a", 1.0), now=5.0)[1] is None
+    signals = PoolSignals(SignalSource.PODS, (told(1.0, 1.0, 0.0),))
+    assert observe(Lateness(price=50.0), signals, None, 5.0) == (Lateness(), None)
+
+
+def test_the_price_rises_with_what_was_late_and_stays_in_its_bounds() -> None:
+    known = Lateness()
+    assert priced(known, 1.0).price > FIRST_PRICE > priced(known, -1.0).price
+    assert priced(known, 1e9).price == priced(known, 5.0).price, "a stall says no more than that"
+    assert priced(replace(known, price=LARGEST_PRICE), 1.0).price == LARGEST_PRICE
+    assert priced(replace(known, price=LEAST_PRICE), -1e9).price == LEAST_PRICE
+
+
+def test_counts_that_are_no_counts_are_not_told() -> None:
+    first, _ = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
+    for odd in (float("nan"), -1.0, INF):
+        after, late = looked(first, told(6.0, odd, 550.0), told(6.0, 600.0, odd, "b"), now=10.0)
+        assert late == 0.0
+        assert after.counted.total == 0.0
+
+
+def cliff(edge: float) -> Callable[[float], Callable[[float], float]]:
+    """Nobody is late under the edge, all above."""
+    return lambda _: lambda rho: float(rho > edge)
+
+
+def test_a_sure_demand_gets_just_the_count_at_which_nobody_is_late() -> None:
+    assert best_count([(1.0, 10.0)], 10.0, 20.0, cliff(0.5)) == pytest.approx(20.0, rel=0.1)
+
+
+def test_lateness_that_costs_less_than_replicas_is_borne() -> None:
+    assert best_count([(1.0, 10.0)], 10.0, 0.5, cliff(0.5)) == 10.0
+
+
+def test_a_rare_rise_is_insured_against_only_at_a_price() -> None:
+    demands = [(0.9, 5.0), (0.1, 15.0)]
+    assert best_count(demands, 6.0, 4.0, cliff(0.8)) < 8
+    assert best_count(demands, 6.0, 40.0, cliff(0.8)) == pytest.approx(18.75, rel=0.1)
