@@ -39,7 +39,7 @@ def main() -> None:
     """Measure each size in a control plane of its own, print and write."""
     args = _arguments()
     enter_network()
-    console = Console()
+    console = Console(width=140)
     found = []
     for size in args.pools:
         with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
