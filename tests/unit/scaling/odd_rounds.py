@@ -56,7 +56,7 @@ class Draws:
 class Counters:
     """What one pod has counted so far."""
 
-    plain: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    plain: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
 
     def grow(self, draw: Draws) -> None:
