@@ -139,7 +139,7 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
     held = counters[uid]
     held.grow(draw)
     if draw.upto(1):
-        gauges = dict(
+        gauges: dict[str, Any] = dict(
             zip(GAUGES, (draw.upto(40), draw.upto(40), draw.upto(100) / 100), strict=True)
         )
         return PodSample(
