@@ -24,13 +24,14 @@ from tests.bench.scale.operator import Operator, Told
 from tests.bench.scale.plane import enter_network, running
 from tests.bench.scale.pods import Pods
 from tests.cluster.places import Places
-from tests.kube.api import POOLS, Api
-from tests.kube.pools import emulated
+from tests.kube.api import POOLS, Api, ApiError
+from tests.kube.pools import emulated, until
 
 OUT = Path("build/bench/scale.json")
 CRDS = Path(__file__).parents[3] / "crds"
 NAMESPACE, SYSTEM = "many", "bench-system"
 SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
+KINDS = ("inferencepools", "inferencepolicies")
 READY_COLUMN = "replicas_ready"
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     """Measure each size in a control plane of its own, print and write."""
     args = _arguments()
     enter_network()
-    console = Console()
+    console = Console(width=140)
     found = []
     for size in args.pools:
         with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
@@ -127,12 +128,14 @@ def _install(api: Api) -> None:
         api.apply(yaml.safe_load(file.read_text()))
     for name in (NAMESPACE, SYSTEM):
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    deadline = time.monotonic() + 60
-    while (
-        api.get(f"{POOLS}/inferencepools") is None or api.get(f"{POOLS}/inferencepolicies") is None
-    ):
-        assert time.monotonic() < deadline, "the CRDs are not served"
-        time.sleep(0.2)
+    until("the CRDs are served", lambda: all(_served(api, one) is True for one in KINDS))
+
+
+def _served(api: Api, plural: str) -> bool | str:
+    try:
+        return api.get(f"{POOLS}/{plural}") is not None
+    except ApiError as error:  # 429 while its storage begins
+        return str(error)
 
 
 def _make(api: Api, size: int) -> None:

@@ -56,7 +56,7 @@ class Draws:
 class Counters:
     """What one pod has counted so far."""
 
-    plain: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    plain: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
 
     def grow(self, draw: Draws) -> None:
@@ -139,7 +139,7 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
     held = counters[uid]
     held.grow(draw)
     if draw.upto(1):
-        gauges = dict(
+        gauges: dict[str, Any] = dict(
             zip(GAUGES, (draw.upto(40), draw.upto(40), draw.upto(100) / 100), strict=True)
         )
         return PodSample(

@@ -138,7 +138,7 @@ def _curves(data: Data, written: float) -> Curves:
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
     if any(one is None for one in known.values()) or not known["batches"]:
         return Curves()
-    whole = Sums(**{name: one or 0.0 for name, one in known.items()})
+    whole = Sums(0, *(known[name] or 0.0 for name in SUMS))
     past = PodCurve(revision, Sums(), written, Sums(), whole, largest)
     return Curves(gone={revision: past})
 
