@@ -136,10 +136,11 @@ def _largest_rho(load: Traffic, limit: float) -> float:
 
 def _late(curve: Sequence[float], unevenness: float, rho: float, limit: float) -> float:
     """Return the share of requests later than the limit, over pods of all factors."""
-    return sum(
+    late: float = sum(
         weight * BEYOND_P99 ** (limit / _at(curve, rho * factor))
         for factor, weight in _factors(unevenness)
     )
+    return late
 
 
 @lru_cache(maxsize=1024)
