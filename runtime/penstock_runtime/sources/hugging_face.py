@@ -25,7 +25,10 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import build_hf_headers, disable_progress_bars
+from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in its `__all__`, loaded lazily
+    build_hf_headers,
+    disable_progress_bars,
+)
 
 from penstock_api.sources import HuggingFaceSource
 from penstock_runtime.sources.blobs import Digest, RemoteFile, Sink, Store

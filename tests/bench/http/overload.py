@@ -49,7 +49,7 @@ def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
 
 def _cpu(seen: dict[str, Any]) -> float:
     """Return processor time a right answer: what holds on a machine that others use too."""
-    return float(seen["cpu_seconds"]) / max(1, seen["right"])
+    return float(seen["cpu_seconds"]) / max(1, int(seen["right"]))
 
 
 def _limits() -> str:

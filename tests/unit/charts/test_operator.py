@@ -1,6 +1,7 @@
 """The operator's Deployment as the chart renders it."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -72,12 +73,16 @@ def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
     assert config.image_pull_policy == "Never"
 
 
+HEADER: Any = {"prometheus__headers__X-Scope-OrgID": "team-a"}
+
+
 def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
     objects = render(
+        CHART,
         prometheus__url="https://prometheus.monitoring:9090",
         prometheus__caConfigMap__name="ca",
         prometheus__credentialsSecret="reader",
-        **{"prometheus__headers__X-Scope-OrgID": "team-a"},
+        **HEADER,
     )
     assert metrics_server(Config.from_env(environment(objects))) == MetricsServer(
         "https://prometheus.monitoring:9090",

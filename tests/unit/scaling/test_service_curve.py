@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.service_curve import (
     batch_p99_seconds,
     batch_seconds,
@@ -16,10 +17,10 @@ from penstock_operator.decide.scaling.service_curve import (
 )
 
 
-def sums_of(batches: Iterable[tuple[float, float]]) -> CurveSums:
+def sums_of(batches: Iterable[tuple[float, float]]) -> Sums:
     """Return the sums a runtime would publish over (rows, seconds)."""
     each = list(batches)
-    return CurveSums(
+    return Sums(
         batches=len(each),
         cost_units=sum(b for b, _ in each),
         cost_units_squared=sum(b * b for b, _ in each),

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.counters import Sums, sums_of
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, LawSettings
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
 from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
@@ -274,9 +275,9 @@ class World:
             self.pods = self.pods[: decision.replicas]
         self.replicas = decision.replicas
 
-    def service_sums(self) -> CurveSums:
+    def service_sums(self) -> Sums:
         """Return the first pod's service-curve sums."""
-        return self.pods[0].sample(self.now).curve or CurveSums()
+        return sums_of(self.pods[0].sample(self.now).curve or CurveSums())
 
     def counts(self) -> list[int]:
         """Return the wanted replica count of every tick."""

@@ -1,6 +1,7 @@
 """What is read so that a Prometheus can be asked, and what is said when it cannot be."""
 
 import base64
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from penstock_operator.calls import CallFailed
 from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
 from penstock_operator.errors import Rejected
-from penstock_operator.observe import access as module
 from penstock_operator.observe.access import Access, Accesses
 
 URL = "https://prometheus:9090"
@@ -61,7 +61,7 @@ async def test_objects_are_read_in_the_operators_own_namespace_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     objects = Objects(reader=encoded({"token": "one"}))
     held, server = accesses(objects), MetricsServer(URL, credentials="reader")
     for _ in range(3):

@@ -10,10 +10,12 @@ from penstock_operator.observed import DutySource, PodSample
 NOW = 1_000.0
 
 
-def series(name: str = UTILIZATION, value: str = "80", time: float = NOW - 5, **labels: str) -> Any:
+def series(
+    name: str = UTILIZATION, value: str = "80", time: str = f"{NOW - 5}", **labels: str
+) -> Any:
     plain = {"__name__": name, "namespace": "team", "pod": "chat-0", "gpu": "0", "UUID": "GPU-0"}
     metric = {key: text for key, text in {**plain, **labels}.items() if text}
-    return {"metric": metric, "values": [[time, value]]}
+    return {"metric": metric, "values": [[float(time), value]]}
 
 
 def duty(*known: Any, namespace: str = "team", pod: str = "chat-0") -> float | None:
@@ -66,9 +68,9 @@ def test_what_is_no_share_is_absent(value: str) -> None:
 
 
 def test_an_old_value_is_absent_and_the_newest_fresh_one_counts() -> None:
-    assert duty(series(time=NOW - 61)) is None
-    assert duty(series(time=NOW + 1)) is None, "it was not yet known when the sample was taken"
-    both = series(value="10", time=NOW - 40), series(value="60", time=NOW - 10)
+    assert duty(series(time=f"{NOW - 61}")) is None
+    assert duty(series(time=f"{NOW + 1}")) is None, "it was not yet known when the sample was taken"
+    both = series(value="10", time=f"{NOW - 40}"), series(value="60", time=NOW - 10)
     assert duty(*both) == pytest.approx(0.6)
 
 

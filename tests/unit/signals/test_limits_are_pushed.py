@@ -183,6 +183,7 @@ async def test_a_pod_that_loads_says_how_far_it_is(control: PodControl) -> None:
     body = {"error": "the model is being loaded", "loading": told}
     found = await pushed(control, answering(503, body))
     assert found.loading == Loading(stage=LoadStage.FETCHING, loaded_bytes=3, total_bytes=4)
+    bad: object
     for bad in (None, {"stage": "Flying"}, {**told, "loadedBytes": -1}, [], {"loadedBytes": 2**80}):
         found = await pushed(control, answering(503, {"error": "no", "loading": bad}))
         assert (found.loading, found.generation) == (None, None)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from s3fs import S3FileSystem
 
 from penstock_runtime.config import Config
 from penstock_runtime.sources import blobs, s3
@@ -134,9 +135,7 @@ def test_a_store_that_is_gone_is_unreachable_and_a_full_cache_serves_without_it(
     began = time.monotonic()
     assert fetched(config) == {"config.json"}
     assert time.monotonic() - began < 30
-    empty = configured(
-        "s3", bucket="models", prefix="other", endpoint=config.model.source.s3.endpoint
-    )  # type: ignore[union-attr]
+    empty = configured("s3", bucket="models", prefix="other", endpoint=server.url)
     with pytest.raises(ModelSourceUnreachable):
         fetched(empty)
 
@@ -145,6 +144,6 @@ def test_a_refusal_names_the_secret_to_set(config: Config, monkeypatch: pytest.M
     def refuse(*given: Any, **more: Any) -> None:
         raise PermissionError("Forbidden")
 
-    monkeypatch.setattr(s3.S3FileSystem, "find", refuse)
+    monkeypatch.setattr(S3FileSystem, "find", refuse)
     with pytest.raises(ModelAccessDenied, match="credentialsSecretRef"):
         fetched(config)

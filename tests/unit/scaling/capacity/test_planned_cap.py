@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity.batch_plan import (
     BatchPlan,
     PlanInput,
@@ -12,11 +11,12 @@ from penstock_operator.decide.scaling.capacity.batch_plan import (
     next_plan,
 )
 from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.service_curve import ServiceCurve
 from penstock_operator.decide.scaling.terms import CapTerm
 from tests.unit.scaling.world import SETTINGS
 
-CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), CurveSums(), 1.0, largest=64.0)
+CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), Sums(), 1.0, largest=64.0)
 SEEN = PlanInput(
     settings=SETTINGS,
     model=CURVE,
