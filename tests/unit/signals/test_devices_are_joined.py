@@ -70,7 +70,7 @@ def test_what_is_no_share_is_absent(value: str) -> None:
 def test_an_old_value_is_absent_and_the_newest_fresh_one_counts() -> None:
     assert duty(series(time=f"{NOW - 61}")) is None
     assert duty(series(time=f"{NOW + 1}")) is None, "it was not yet known when the sample was taken"
-    both = series(value="10", time=f"{NOW - 40}"), series(value="60", time=NOW - 10)
+    both = series(value="10", time=f"{NOW - 40}"), series(value="60", time=f"{NOW - 10}")
     assert duty(*both) == pytest.approx(0.6)
 
 
