@@ -65,6 +65,19 @@ def settled(pools: Sequence[Pool]) -> bool | str:
     return True
 
 
+def differing(one: Any, other: Any, path: str = "") -> list[str]:
+    """Return where two snapshots differ: the path, and both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(one.keys() | other.keys())
+        return [
+            d for k in keys for d in differing(one.get(k), other.get(k), f"{path}.{k}".lstrip("."))
+        ]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [d for i, (a, b) in pairs for d in differing(a, b, f"{path}[{i}]")]
+    return [] if one == other else [f"{path}: {one!r} != {other!r}"]
+
+
 def _named(kind: str, one: Object) -> str:
     """A revision's name holds a digest over the pool's UID: it goes by its number."""
     if kind == "ControllerRevision":

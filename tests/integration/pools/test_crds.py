@@ -29,7 +29,7 @@ def test_an_older_crd_is_served_with_a_condition_and_its_pools_go_through_the_up
         operator.start()
         await_children(api, pool)
         pool.await_condition("UpToDate", "False", "OlderSchema", seconds=20)
-        assert "spec.weight" in pool.condition("UpToDate")["message"]
+        assert "lacks spec." in pool.condition("UpToDate")["message"]
         pool.await_condition("Ready", "True", seconds=20)
         pool.edit({"batching": {"maxQueueDepth": 77}})
         pool.await_condition("LimitsApplied", "Unknown", seconds=10)
@@ -48,9 +48,9 @@ def test_a_newer_crd_is_served_and_a_pool_that_uses_it_says_so(
     api: Api, namespace: str, operator: Operator
 ) -> None:
     plain, newer = Pool(api, namespace, "plain"), Pool(api, namespace, "newer")
-    with operator.down(), changed(api, "inferencepools", with_colour):
+    with operator.down(), changed(api, "inferencepools", with_more):
         plain.apply(BARE)
-        newer.apply({**BARE, "colour": "blue"})
+        newer.apply({**BARE, "colour": "blue", "batching": {"discipline": "Lottery"}})
         operator.start()
         plain.await_condition("Ready", "True", seconds=30)
         plain.await_condition("UpToDate", "False", "NewerSchema", seconds=20)
@@ -73,9 +73,12 @@ def older(api: Api) -> Iterator[None]:
         until("the newer schema is published", lambda: published(api, "weight"), seconds=60)
 
 
-def with_colour(definition: Object) -> None:
+def with_more(definition: Object) -> None:
+    """Add a field, which an operator may leave alone, and a word, which it must not."""
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"]["colour"] = {"type": "string"}
+    fields = schema["properties"]["spec"]["properties"]
+    fields["colour"] = {"type": "string"}
+    fields["batching"]["properties"]["discipline"]["enum"].append("Lottery")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tests.kube import namespaces
 from tests.kube.api import Api
 from tests.kube.pools import Pool, until
 from tests.kube.script import Script, first_spec
-from tests.kube.snapshot import settled, snapshot, versions
+from tests.kube.snapshot import differing, settled, snapshot, versions
 
 pytestmark = pytest.mark.integration
 
@@ -25,6 +25,7 @@ LIFE_SECONDS = 1.5
 """A process is killed at a random moment of so long after it began to lead: it catches up by then."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_five_kills_during_changes_of_twenty_pools_leave_no_trace(
     api: Api, operator: Operator
@@ -65,7 +66,7 @@ def assert_no_trace(api: Api, operator: Operator, kills: int) -> None:
         killed = end_state(api, there)
 
     assert killed.keys() == undisturbed.keys()
-    assert [one for one in killed if killed[one] != undisturbed[one]] == []
+    assert differing(killed, undisturbed) == []
 
 
 class Stage:

@@ -84,7 +84,7 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
         stage.installed(second, (shared, own)) as other,
     ):
         holder.start()
-        until("the first holds the Lease", lambda: holder_of(api, shared), seconds=20)
+        until("the first holds the Lease", lambda: bool(holder_of(api, shared)), seconds=20)
         other.start()
         both.apply(BARE)
         alone.apply(BARE)
@@ -103,6 +103,7 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
         assert holder_of(api, shared).startswith(f"{second}_")
 
 
+@pytest.mark.long
 def test_a_namespace_whose_role_is_gone_stops_no_other_and_is_taken_up_again(
     api: Api, stage: Stage, spaces: tuple[str, str, str, str]
 ) -> None:
