@@ -1,11 +1,11 @@
 """The real API server with this checkout's CRDs, and a namespace of these tests' own."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kube import namespaces
 from tests.kube.api import Api
 from tests.kube.target import Target
 
@@ -27,11 +27,9 @@ def installed(target: Target, empty_stage: None) -> None:
 
 @pytest.fixture(scope="session")
 def namespace(target: Target, installed: None) -> Iterator[str]:
-    """A namespace that is gone again at the end; it is made on each use, so no run meets another's."""
-    name = f"{NAMESPACE}-{time.time_ns() % 10**9}"
-    target.kubectl("create", "namespace", name)
-    yield name
-    target.kubectl("delete", "namespace", name, "--wait=false")
+    """A namespace of this run's own: what it holds is gone at once, GPUs of an operator's pods included."""
+    with namespaces.namespace(target.api(), NAMESPACE) as name:
+        yield name
 
 
 @pytest.fixture(scope="session")
