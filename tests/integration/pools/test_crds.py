@@ -12,7 +12,7 @@ from tests.integration.pools.test_children import BARE, await_children
 from tests.kube.api import Api, Object
 from tests.kube.pools import Pool, until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 
 EARLIER = Path(__file__).parents[1] / "api" / "earlier"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"

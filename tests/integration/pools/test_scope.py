@@ -74,6 +74,7 @@ def test_policies_that_may_not_be_read_are_said_not_to_apply(
     assert "rbac.readPolicies" in operator.log()
 
 
+@pytest.mark.long
 def test_of_two_installations_that_name_a_namespace_one_acts_there(
     api: Api, stage: Stage, spaces: tuple[str, str, str, str]
 ) -> None:
