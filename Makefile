@@ -12,6 +12,8 @@ BIN := .venv/bin
 # torch in the tests answers small models: one thread a process leaves the other core to the rest
 PYTEST := OMP_NUM_THREADS=1 PATH="$(CACHE)/bin:$$PATH" $(BIN)/pytest
 SHORT := -m "not long"
+# the tests of the cluster keep to one process and mostly wait: one more than there are cores
+WORKERS := $(shell expr $$(nproc) + 1)
 
 .PHONY: help
 help: ## Show this list
@@ -42,13 +44,13 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 	@$(BIN)/python -m tests.demo
 
 .PHONY: test
-test: lint test-unit cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) --numprocesses 2 tests/integration
+test: lint cluster images ## Lint, then unit, integration and end-to-end tests
+	$(PYTEST) $(SHORT) --numprocesses $(WORKERS) tests/unit tests/integration
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) --numprocesses auto --dist loadfile tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each

@@ -1,4 +1,4 @@
-"""What every room of the tests shares: the cluster's kubeconfig, kubectl, a namespace of one's own."""
+"""What every room of the tests shares: who runs beside whom, the cluster's kubeconfig, kubectl, a namespace."""
 
 import subprocess
 import uuid
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.cluster import foreign, life
 from tests.cluster.places import Places
@@ -13,6 +15,21 @@ from tests.cluster.places import Places
 Kubectl = Callable[..., str]
 CLUSTER_FIXTURES = frozenset({"kubeconfig", "target", "api", "operator"})
 """Whoever asks for one of these stands on a cluster."""
+ROOMS_OF_THE_CLUSTER = ("tests/integration/", "tests/e2e/")
+WITHOUT_CLUSTER = ("tests/integration/runtime/", "tests/integration/signals/")
+
+
+class RoomScheduling(LoadScopeScheduling):
+    """Deals out files, to `--numprocesses`; one operator acts on every pool of the cluster, so its tests keep to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        shared = nodeid.startswith(ROOMS_OF_THE_CLUSTER) and not nodeid.startswith(WITHOUT_CLUSTER)
+        return "cluster" if shared else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RoomScheduling:
+    """Deal the tests out by what they stand on."""
+    return RoomScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
