@@ -36,6 +36,7 @@ async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure
 
 
 @pytest.mark.own_cluster
+@pytest.mark.long
 async def test_a_rollout_where_every_gpu_is_taken_replaces_one_pod_at_a_time_and_loses_nothing(
     api: Api, make_pool: MakePool, figure: Figure
 ) -> None:
