@@ -1,7 +1,6 @@
 """`CapacityAtObjective` on the cluster: the bridge over a start, and no wrong-way move on bad signals."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -10,6 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
+from tests.kube.packets import dropped
 from tests.kube.pools import Pool, is_ready, until
 from tests.load.load import Load
 
@@ -81,12 +81,8 @@ RATE = 40
 @contextmanager
 def not_ready(pod_ip: str) -> Iterator[None]:
     """Drop the kubelet's probes of one pod; its metrics and its clients' requests go on."""
-    rule = ["OUTPUT", "-d", pod_ip, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
-    subprocess.run(["iptables", "-I", *rule], check=True)
-    try:
+    with dropped("OUTPUT", "-d", pod_ip):
         yield
-    finally:
-        subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 @contextmanager
@@ -94,12 +90,8 @@ def not_scraped(api: Api) -> Iterator[None]:
     """Drop what Prometheus asks of any pod: it answers, and its series go stale."""
     pods = api.list("/api/v1/namespaces/monitoring/pods")
     address = next(one["status"]["podIP"] for one in pods if is_ready(one))
-    rule = ["FORWARD", "-s", address, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
-    subprocess.run(["iptables", "-I", *rule], check=True)
-    try:
+    with dropped("FORWARD", "-s", address):
         yield
-    finally:
-        subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 @pytest.mark.own_cluster

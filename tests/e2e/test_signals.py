@@ -1,7 +1,6 @@
 """Where signals come from changes; what runs does not: absent is not zero."""
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
 from tests.kube.install import PROMETHEUS_DEPLOYMENT
 from tests.kube.operator import Operator
+from tests.kube.packets import dropped
 from tests.kube.pools import Pool, condition_of, until
 from tests.load.load import Load
 
@@ -43,12 +43,8 @@ def prometheus_stopped(api: Api) -> Iterator[None]:
 def control_port_blocked(operator: Operator) -> Iterator[None]:
     """Drop what the operator's pod sends to port 8001 of any pod; the kubelet's probes go on."""
     address = operator.pods()[0]["status"]["podIP"]
-    rule = ["FORWARD", "-s", address, "-p", "tcp", "--dport", "8001", "-j", "DROP"]
-    subprocess.run(["iptables", "-I", *rule], check=True)
-    try:
+    with dropped("FORWARD", "-s", address):
         yield
-    finally:
-        subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 async def held(pool: Pool, seconds: float, *fields: str) -> None:

@@ -31,16 +31,7 @@ def test_a_rollout_without_a_spare_device_surges_waits_and_replaces(
     old = pool.pod_names()
 
     pool.apply(full_node.spec(replicas=2, template=EDIT))
-    fewest = 2
-
-    def replaced() -> bool | str:
-        nonlocal fewest
-        pods = pool.pods()
-        fewest = min(fewest, sum(map(is_ready, pods)))
-        done = len(pods) == 2 and all(map(is_ready, pods)) and not old & pool.pod_names()
-        return done or str(strategy(api, pool))
-
-    took = until("both pods replaced", replaced, seconds=120)
+    took, fewest = watch_replaced(api, pool, old, seconds=120)
 
     assert took > 25  # it waited for room first
     assert fewest == 1
@@ -50,6 +41,20 @@ def test_a_rollout_without_a_spare_device_surges_waits_and_replaces(
     until("the next rollout surges again", lambda: strategy(api, pool)["maxSurge"] == 1, seconds=20)
 
 
+def watch_replaced(api: Api, pool: Pool, old: set[str], seconds: float) -> tuple[float, int]:
+    """Wait until as many others as `old` are Ready; return how long it took, and how few were Ready meanwhile."""
+    fewest = len(old)
+
+    def replaced() -> bool | str:
+        nonlocal fewest
+        pods = pool.pods()
+        fewest = min(fewest, sum(map(is_ready, pods)))
+        done = len(pods) == len(old) and all(map(is_ready, pods)) and not old & pool.pod_names()
+        return done or str(strategy(api, pool))
+
+    return until("every pod replaced", replaced, seconds=seconds), fewest
+
+
 def test_a_rollout_with_a_spare_device_never_has_fewer_pods(
     api: Api, pool: Pool, full_node: PretendedNode
 ) -> None:
@@ -57,15 +62,7 @@ def test_a_rollout_with_a_spare_device_never_has_fewer_pods(
     await_ready(pool, 1)
     old = pool.pod_names()
     pool.apply(full_node.spec(replicas=1, template=EDIT))
-    fewest = 1
-
-    def replaced() -> bool:
-        nonlocal fewest
-        pods = pool.pods()
-        fewest = min(fewest, sum(map(is_ready, pods)))
-        return len(pods) == 1 and not old & pool.pod_names()
-
-    until("the pod replaced", replaced, seconds=60)
+    _, fewest = watch_replaced(api, pool, old, seconds=60)
     assert fewest == 1
     assert told(api, pool, "ReplacingWithoutSurge") == []
 
