@@ -23,10 +23,10 @@ from kubernetes import client, config
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
 
 
-class Fault(Enum):
-    """What becomes of requests."""
+class Answers(Enum):
+    """What requests are answered with."""
 
-    NONE = "they pass"
+    REAL = "they pass"
     TOO_MANY = "429"
     SERVER_ERROR = "500"
     NO_WATCH = "watches are refused, all else passes"
@@ -37,7 +37,7 @@ class FaultProxy:
     """One proxy; `fault` may be set at any time."""
 
     kubeconfig: Path
-    fault: Fault = Fault.NONE
+    fault: Answers = Answers.REAL
     answers: Counter[int] = field(default_factory=Counter)
     """How often it gave each status."""
     url: str = ""
@@ -85,7 +85,12 @@ class FaultProxy:
         ) as session:
 
             async def answer(request: web.Request) -> web.StreamResponse:
-                reply = await self._answer(request, session, server, headers)
+                try:
+                    reply = await self._answer(request, session, server, headers)
+                except aiohttp.ClientConnectionError:  # what befalls us befalls who asks
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise
                 self.answers[reply.status] += 1
                 return reply
 
@@ -148,10 +153,10 @@ class FaultProxy:
             self._watches.discard(task)
 
 
-def _refused(fault: Fault, *, watching: bool) -> web.Response | None:
+def _refused(fault: Answers, *, watching: bool) -> web.Response | None:
     """Return the answer that stands for the API server's, or None where it is to be asked."""
-    status = {Fault.TOO_MANY: 429, Fault.SERVER_ERROR: 500}.get(fault)
-    if fault is Fault.NO_WATCH and watching:
+    status = {Answers.TOO_MANY: 429, Answers.SERVER_ERROR: 500}.get(fault)
+    if fault is Answers.NO_WATCH and watching:
         status = 500
     if status is None:
         return None
