@@ -18,7 +18,7 @@ from penstock_api import names
 from tests.cluster import settings
 from tests.kube import runtime_process
 from tests.kube.api import Api, ApiError, Object
-from tests.kube.pools import is_ready
+from tests.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0
 TURN_SECONDS = 0.5
@@ -53,10 +53,9 @@ class HostNode:
         try:
             yield self
         finally:
+            self._drain()
             self._stopping.set()
             thread.join()
-            for pod in self.pods():
-                self.api.delete(_path(pod), grace_seconds=0)
             self._stop()
             self.api.delete(f"/api/v1/nodes/{self.name}")
             subprocess.run(("ip", "addr", "del", *words[3:]), check=True)
@@ -70,6 +69,12 @@ class HostNode:
         held = self.api.request("GET", f"/api/v1/nodes/{self.name}").get("status", {})
         conditions = held.get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def _drain(self) -> None:
+        """Let its pod end as it should; the room that it leaves is on the other node."""
+        for pod in self.pods():
+            self.api.delete(_path(pod))
+        until("its pod has drained", lambda: not self.pods(), seconds=60)
 
     def _run(self) -> None:
         while not self._stopping.wait(TURN_SECONDS):

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +20,6 @@ from tests.bench.faults.running import Making
 from tests.bench.faults.stage import RATE, Stage, stage
 from tests.kube.target import Target
 from tests.load.load import Load
-
 
 LEAD_SECONDS = 35
 """The law sees rates over 20 s: until then it would take the load for a smaller one."""
@@ -37,11 +35,9 @@ def main() -> int:
         )
         return 2
     chosen = [one for one in table.all_faults() if not args.only or args.only in one.name]
-    with tempfile.TemporaryDirectory(prefix="faults") as folder:
-        with stage(target, Path(folder)) as standing:
-            suffered = asyncio.run(_run(standing, chosen, console, args.out))
-        if args.log:
-            args.log.write_text(standing.operator.log())
+    args.folder.mkdir(parents=True, exist_ok=True)
+    with stage(target, args.folder) as standing:
+        suffered = asyncio.run(_run(standing, chosen, console, args.out))
     console.print(show.rich_table(suffered))
     console.print(f"figures {args.out}")
     return 1 if any(outcome.failures(one) for one in suffered) else 0
@@ -51,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.faults", description=__doc__)
     parser.add_argument("--only", help="faults whose names hold this")
     parser.add_argument("--out", type=Path, default=Path("build/bench/faults.json"))
-    parser.add_argument("--log", type=Path, help="where to keep what the operator logged")
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/faults"), help="for logs")
     return parser.parse_args()
 
 

@@ -61,6 +61,8 @@ class Suffered:
     """From the heal until the pool and its clients are as before and obey a new edit; None: not in time."""
     restarts: int = 0
     """Of the operator."""
+    trouble: str = ""
+    """What did not come about in time: the fault, or the recovery."""
 
 
 def wrong_way_moves(valves: Sequence[Valves], right: Right) -> int:
@@ -90,7 +92,7 @@ def failures(one: Suffered) -> list[str]:
     if moves := wrong_way_moves(one.valves, one.fault.right):
         found.append(f"{moves} moves the wrong way")
     if one.recovered_seconds is None:
-        found.append("not recovered in time")
+        found.append(f"not recovered: {one.trouble}")
     if one.restarts:
         found.append(f"the operator ended {one.restarts} times")
     return found

@@ -10,7 +10,8 @@ from tests.bench.faults.outcome import Served, Suffered
 from tests.bench.faults.stage import Stage
 from tests.bench.faults.watching import watching
 from tests.kube.api import ApiError
-from tests.kube.pools import NotSoError, until
+from tests.kube.pools import until
+from tests.kube.target import ProgramFailedError
 from tests.load.load import Load
 from tests.load.report import Report
 
@@ -32,22 +33,22 @@ class Making:
     restarts: int = 0
 
     def run(self) -> Suffered:
-        """Return what came of it.
+        """Return what came of it."""
+        recovered, trouble = None, ""
+        with watching(self.stage.pool) as seen:
+            first = len(self.load.reports) - 1
+            try:
+                with self.fault.prepare(self.stage):
+                    until("all is as usual", lambda: self._well(0), seconds=PATIENCE_SECONDS)
+                    recovered = self._suffer()
+            except (AssertionError, ApiError, HTTPError, ProgramFailedError) as error:
+                trouble = str(error)
+        served = Served.between(self.load.reports[first:])
+        moves = tuple(seen.changes)
+        return Suffered(self.fault, served, moves, recovered, self.restarts, trouble)
 
-        Raises:
-            NotSoError, AssertionError: the fault did not come about, or its stage did not.
-        """
-        with self.fault.prepare(self.stage):
-            until("all is as usual", lambda: self._well(0), seconds=PATIENCE_SECONDS, every=0.5)
-            with watching(self.stage.pool) as seen:
-                first = len(self.load.reports) - 1
-                recovered = self._suffer()
-                reports = self.load.reports[first:]
-        served = Served.between(reports)
-        return Suffered(self.fault, served, tuple(seen.changes), recovered, self.restarts)
-
-    def _suffer(self) -> float | None:
-        """Return the seconds until all is as usual; None: not in time."""
+    def _suffer(self) -> float:
+        """Return the seconds until all is as usual."""
         with self.fault.inject(self.stage):
             began = time.monotonic()
             self._edit_amid()
@@ -55,11 +56,7 @@ class Making:
         if self.fault.seconds:
             began = time.monotonic()
         after = self.stage.edit()
-        try:
-            until("all is as usual", lambda: self._well(after), seconds=RECOVERY_SECONDS, every=0.5)
-        except NotSoError as error:
-            print(f"{self.fault.name}: {error}")
-            return None
+        until("all is as usual", lambda: self._well(after), seconds=RECOVERY_SECONDS)
         return round(time.monotonic() - began, 1)
 
     def _edit_amid(self) -> None:
