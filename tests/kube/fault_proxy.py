@@ -180,6 +180,14 @@ def _upstream(kubeconfig: Path) -> tuple[str, ssl.SSLContext, dict[str, str]]:
     return str(held.host), context, {"Authorization": token} if token else {}
 
 
+async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
+    """End what still serves somebody: a watch has no end of its own."""
+    left = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 @contextmanager
 def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
     """Run a proxy for a while."""
@@ -189,6 +197,7 @@ def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
     def run() -> None:
         asyncio.set_event_loop(proxy._loop)
         proxy._loop.run_until_complete(proxy.serve(started, stop))
+        proxy._loop.run_until_complete(_end_all(proxy._loop))
         proxy._loop.close()
 
     thread = threading.Thread(target=run, name="fault proxy", daemon=True)

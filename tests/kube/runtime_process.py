@@ -42,4 +42,6 @@ def sync_settings(api: Api, pod: Object, folder: Path) -> None:
     held = api.request("GET", f"{where}/{volume['configMap']['name']}")
     data: dict[str, str] = held["data"]
     for name, text in data.items():
-        (folder / name).write_text(text)
+        fresh = folder / f".{name}"
+        fresh.write_text(text)
+        fresh.replace(folder / name)  # nobody reads half of it

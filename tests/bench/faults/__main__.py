@@ -34,9 +34,13 @@ def main() -> int:
             "the fault table stops parts of a cluster: it runs on the project's own alone"
         )
         return 2
-    chosen = [one for one in table.all_faults() if not args.only or args.only in one.name]
+    chosen = [
+        fault
+        for fault in table.all_faults()
+        if not args.only or any(word in fault.name for word in args.only)
+    ]
     args.folder.mkdir(parents=True, exist_ok=True)
-    with stage(target, args.folder) as standing:
+    with stage(target, args.folder.resolve()) as standing:
         suffered = asyncio.run(_run(standing, chosen, console, args.out))
     console.print(show.rich_table(suffered))
     console.print(f"figures {args.out}")
@@ -45,7 +49,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.faults", description=__doc__)
-    parser.add_argument("--only", help="faults whose names hold this")
+    parser.add_argument("--only", nargs="*", help="those whose names hold one of these words")
     parser.add_argument("--out", type=Path, default=Path("build/bench/faults.json"))
     parser.add_argument("--folder", type=Path, default=Path("build/bench/faults"), help="for logs")
     return parser.parse_args()
