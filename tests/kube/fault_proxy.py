@@ -5,6 +5,7 @@ of its own, so that a test can turn it while it waits.
 """
 
 import asyncio
+import logging
 import ssl
 import threading
 from collections import Counter
@@ -20,6 +21,10 @@ import yaml
 from aiohttp import web
 from kubernetes import client, config
 
+QUIET = logging.getLogger(f"{__name__}.connections")
+"""Connections that break are what this is for: nobody need be told."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
 
 
@@ -96,7 +101,7 @@ class FaultProxy:
 
             app = web.Application(client_max_size=2**24)
             app.router.add_route("*", "/{any:.*}", answer)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+            runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=0.2)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
