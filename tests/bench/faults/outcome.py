@@ -8,6 +8,9 @@ from typing import Any, Self
 from tests.bench.faults.fault import Fault, Right
 from tests.load.report import Report
 
+STARVED_MILLISECONDS = 3000.0
+"""A generator that is later than this had no processor; its connections may then time out of themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Valves:
@@ -33,6 +36,8 @@ class Served:
     wrong: int
     worst_p99_milliseconds: float
     """Of any five seconds."""
+    send_lag_milliseconds: float = 0.0
+    """How late a request left at worst; told only where this stretch was the worst so far."""
 
     @classmethod
     def between(cls, reports: Sequence[Report]) -> Self:
@@ -46,6 +51,9 @@ class Served:
             unreached=last.unreached - first.unreached,
             wrong=last.wrong - first.wrong,
             worst_p99_milliseconds=max(one.p99 or 0.0 for one in reports),
+            send_lag_milliseconds=last.worst_send_lag
+            if last.worst_send_lag > first.worst_send_lag
+            else 0.0,
         )
 
 
@@ -93,6 +101,11 @@ def failures(one: Suffered) -> list[str]:
         found.append(f"{moves} moves the wrong way")
     if one.recovered_seconds is None:
         found.append(f"not recovered: {one.trouble}")
+    if served.send_lag_milliseconds > STARVED_MILLISECONDS:
+        lag = served.send_lag_milliseconds / 1000
+        found.append(
+            f"the generator itself was {lag:.0f} s late: a busy machine, believe no figure"
+        )
     if one.restarts:
         found.append(f"the operator ended {one.restarts} times")
     return found

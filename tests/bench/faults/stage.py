@@ -22,17 +22,17 @@ from tests.kube.pools import Pool, emulated, is_ready, until
 from tests.kube.target import Target
 
 REPLICAS = 3
-RATE = 40.0
-"""Requests a second. t(b) = 100 + 40 b ms, so a replica makes 19 rows a second at the largest cap: two cannot carry it, three
+RATE = 10.0
+"""Requests a second. t(b) = 400 + 160 b ms, so a replica makes 4.8 rows a second at the largest cap: two cannot carry it, three
 are 70 % busy. A pod that is gone for ten seconds leaves a queue, not a refusal."""
-CURVE = (100, 40)
-DEPTHS = (64, 65)
-"""A queue of 64 is 3.4 s of work, and 34 s of a pod that is ten times slower: within a client's patience."""
+CURVE = (400, 160)
+DEPTHS = (16, 17)
+"""A queue of 16 is 3.4 s of work, and 34 s of a pod that is ten times slower: within a client's patience."""
 SCALING: Object = {
     "mode": "Auto", "algorithm": "UtilizationBand", "minReplicas": 1, "maxReplicas": 4,
     "queueDepth": {"targetPerReplica": 64}, "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
 }  # fmt: skip
-BATCHING: Object = {"mode": "Auto", "size": {"min": 4, "max": 8}, "maxQueueDepth": DEPTHS[0]}
+BATCHING: Object = {"mode": "Auto", "size": {"min": 6, "max": 8}, "maxQueueDepth": DEPTHS[0]}
 MEMORY = "640Mi"
 SCRATCH = "16Mi"
 CONFIG_MAP, FOLDER = "faults", "/faults"
