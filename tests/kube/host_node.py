@@ -99,7 +99,7 @@ class HostNode:
 
     def _serve(self, pod: Object) -> None:
         runtime_process.sync_settings(self.api, pod, self.folder)
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:
             self._process = runtime_process.start(pod, self.address, self.folder, {})
         elif not is_ready(pod) and self._answers():
             self.api.merge(f"{_path(pod)}/status", {"status": self._running(pod)})
