@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from urllib3.exceptions import HTTPError
+
 from penstock_api import names
 from tests.cluster import settings
 from tests.kube import runtime_process
@@ -85,6 +87,8 @@ class HostNode:
             except ApiError as error:
                 if error.status not in (404, 409):
                     raise
+            except HTTPError:
+                continue  # the API server is away: a kubelet asks again
 
     def _turn(self) -> None:
         if time.monotonic() - self._beat > HEARTBEAT_SECONDS:

@@ -26,8 +26,8 @@ RATE = 10.0
 """Requests a second. t(b) = 400 + 160 b ms, so a replica makes 4.8 rows a second at the largest cap: two cannot carry it, three
 are 70 % busy. A pod that is gone for ten seconds leaves a queue, not a refusal."""
 CURVE = (400, 160)
-DEPTHS = (16, 17)
-"""A queue of 16 is 3.4 s of work, and 34 s of a pod that is ten times slower: within a client's patience."""
+DEPTHS = (16, 17, 18)
+"""Each edit takes the next, so that two of them never undo each other. A queue of 16 is 3.4 s of work, and 34 s of a pod that is ten times slower: within a client's patience."""
 SCALING: Object = {
     "mode": "Auto", "algorithm": "UtilizationBand", "minReplicas": 1, "maxReplicas": 4,
     "queueDepth": {"targetPerReplica": 64}, "scaleDown": {"stabilizationSeconds": 5, "maxPercentPerMinute": 100},
@@ -74,8 +74,8 @@ class Stage:
     def edit(self) -> int:
         """Change a live field; return the generation of the limits before."""
         before = int(self.pool.status()["batch"]["generation"])
-        other = DEPTHS[self.depth() == DEPTHS[0]]
-        self.pool.edit({"batching": {"maxQueueDepth": other}})
+        following = DEPTHS[(DEPTHS.index(self.depth()) + 1) % len(DEPTHS)]
+        self.pool.edit({"batching": {"maxQueueDepth": following}})
         return before
 
     def await_as_wanted(self, seconds: float = 120) -> float:
