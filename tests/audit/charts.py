@@ -40,10 +40,11 @@ def render(target: Target, folder: Path) -> Path:
     """Write the rendered chart, and the samples behind it; return the file."""
     sets = [word for one in OPTIONS for word in ("--set", one)]
     sets += [word for one in reach.settings() for word in ("--set-json", one)]
-    asked = ("template", "penstock", CHART, "-n", "system", "--kube-version", KUBERNETES, *sets)
+    named = ("-n", "system", "--kube-version", KUBERNETES)
     samples = sorted((CHART / "samples").glob("*.yaml"))
     rendered = folder / "chart.yaml"
-    rendered.write_text(target.helm(*asked) + "".join(f"---\n{one.read_text()}" for one in samples))
+    text = target.helm("template", "penstock", CHART, *named, *sets)
+    rendered.write_text(text + "".join(f"---\n{one.read_text()}" for one in samples))
     return rendered
 
 

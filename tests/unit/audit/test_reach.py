@@ -15,8 +15,7 @@ SAID = "| IS ALLOWED? |  TRUE  |\n...\n| IS ALLOWED? | FALSE  |\n"
 
 @pytest.fixture(scope="module")
 def rendered() -> list[reach.Object]:
-    values = {"networkPolicy__enabled": "true", "poolNetworkPolicy__enabled": "true"}
-    return render(**values)
+    return render(networkPolicy__enabled="true", poolNetworkPolicy__enabled="true")
 
 
 def test_answers_are_read_in_order_and_none_may_be_lacking() -> None:
