@@ -35,4 +35,5 @@ def test_batches_after_the_first_touch_no_new_pages() -> None:
         [sys.executable, "-c", CHURN], check=True, capture_output=True, text=True, timeout=60
     )
     untold, told = map(int, done.stdout.split())
-    assert told < 200 < 5_000 < untold, "24 MiB are 6,144 pages, five times over"
+    assert untold > 5_000, "24 MiB are 6,144 pages, five times over"
+    assert told < 200
