@@ -1,7 +1,6 @@
 """From an embedding call to a request, and from the request's end to its answer: the same in both lanes."""
 
 import base64
-from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -105,7 +104,7 @@ def reply_to(end: End, asked: Asked, model: str) -> Reply:
 def rendered(end: Completed, asked: Asked, model: str) -> bytes:
     """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
     (vectors,) = end.outputs.values()
-    rows: Sequence[Any] = np.ascontiguousarray(vectors, np.dtype("<f4"))
+    rows: list[Any] = list(np.ascontiguousarray(vectors, np.dtype("<f4")))
     if asked.call.base64:
         rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
     data = [
