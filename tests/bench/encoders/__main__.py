@@ -113,7 +113,10 @@ def ratios(
 ) -> list[dict[str, Any]]:
     """Return each line that must be shown: what is divided by what, and the least that is wanted."""
     ours = {
-        connections: max(by.get(connections, 0.0) for name, by in rates.items() if name.startswith("penstock"))
+        connections: max(
+            (by.get(connections, 0.0) for name, by in rates.items() if name.startswith("penstock")),
+            default=0.0,
+        )
         for connections in (1, 64, 256)
     }  # fmt: skip
     peers = {
