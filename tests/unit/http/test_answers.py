@@ -33,7 +33,7 @@ def data_of(array: Tensor) -> object:
         pytest.param(WIDE[1:, ::2], id="every other column of a row"),
         pytest.param(WIDE, id="rows"),
         pytest.param(WIDE.T, id="turned"),
-        pytest.param(np.float32([[np.nan, 1, -np.inf]]), id="what JSON lacks"),
+        pytest.param(np.array([[np.nan, 1, -np.inf]], np.float32), id="what JSON lacks"),
     ],
 )
 def test_numbers_are_written_row_by_row(array: Tensor) -> None:
