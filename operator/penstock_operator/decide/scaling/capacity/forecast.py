@@ -112,8 +112,10 @@ class Sample:
 
 
 def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> Forecaster:
-    """Return the forecaster after a new sample of the demand."""
+    """Return the forecaster after a new sample of the demand; what is made from the first few is not judged."""
     after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
+    if now - (after.begun or now) < LEVEL_SECONDS:
+        return after
     made = Promise(
         now + horizon,
         middle(after, horizon),
