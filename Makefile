@@ -65,20 +65,22 @@ lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*
 
-AUDIT := $(CACHE)/audit
-$(AUDIT)/complete: pyproject.toml
-	@$(PYTHON) -m venv $(AUDIT)
-	@$(AUDIT)/bin/pip install --quiet --disable-pip-version-check $$($(PYTHON) -c "import tomllib; \
-	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['audit'])")
+# an extra's environment of its own, such as $(CACHE)/audit
+EXTRAS := $(CACHE)/audit/complete $(CACHE)/audit-charts/complete
+$(EXTRAS): $(CACHE)/%/complete: pyproject.toml
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet --disable-pip-version-check $$($(PYTHON) -c "import tomllib; \
+	  print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$*'])")
 	@touch $@
+AUDIT := PENSTOCK_AUDIT_BIN=$(CACHE)/audit/bin PENSTOCK_CHECKOV_BIN=$(CACHE)/audit-charts/bin $(BIN)/python -m tests.audit
 
 .PHONY: sbom
-sbom: setup $(AUDIT)/complete ## Write the software bills of materials of both images, into build/audit
-	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit sbom
+sbom: setup $(CACHE)/audit/complete ## Write the software bills of materials of both images, into build/audit
+	@$(AUDIT) sbom
 
 .PHONY: audit
-audit: setup cluster tools $(AUDIT)/complete ## The same, then known vulnerabilities, and the chart against the API server's schemas
-	@PENSTOCK_AUDIT_BIN=$(AUDIT)/bin $(BIN)/python -m tests.audit audit
+audit: setup cluster tools $(EXTRAS) ## The same, known vulnerabilities, and what four tools say of the rendered chart
+	@$(AUDIT) audit
 
 .PHONY: format
 format: setup ## Format and sort what ruff can

@@ -37,13 +37,15 @@ class Held:
     unchanged_since: float
 
 
-def may_take(held: Held, identity: str, now: float) -> bool:
-    """Return whether `identity` may write itself into the Lease: its own, free, or run out.
+def may_take(held: Held, identity: str, now: float, heir_of: str | None = None) -> bool:
+    """Return whether `identity` may write itself into the Lease: its own, free, inherited, or run out.
 
-    Only the local clock is used: the holder's times are another machine's.
+    `heir_of` begins the identities of holders that are known to act no longer. Only the local clock is used: the
+    holder's times are another machine's.
     """
     free = held.holder in ("", identity)
-    return free or now >= held.unchanged_since + held.duration_seconds
+    inherited = heir_of is not None and held.holder.startswith(heir_of)
+    return free or inherited or now >= held.unchanged_since + held.duration_seconds
 
 
 def next_transitions(held: Held, identity: str) -> int:
@@ -60,11 +62,19 @@ class Leadership:
     """Holds the Lease from a thread of its own."""
 
     def __init__(
-        self, client: LeaseClient, holder: str, may_compete: Callable[[], bool] = lambda: True
+        self,
+        client: LeaseClient,
+        holder: str,
+        may_compete: Callable[[], bool] = lambda: True,
+        heir_of: str | None = None,
     ) -> None:
-        """`may_compete` False: the Lease is left to others, and given back if it is held."""
+        """`may_compete` False: the Lease is left to others, and given back if it is held.
+
+        `heir_of` begins the identities of holders that act no longer once `may_compete` is True.
+        """
         self._client = client
         self._may_compete = may_compete
+        self._heir_of = heir_of
         self._identity = f"{holder}_{uuid.uuid4().hex[:8]}"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -121,7 +131,7 @@ class Leadership:
     def _compete(self) -> None:
         started = time.monotonic()
         held = self._observe(started)
-        if held is not None and not may_take(held, self._identity, started):
+        if held is not None and not may_take(held, self._identity, started, self._heir_of):
             self._renewed_at = None
             return
         transitions = 0 if held is None else next_transitions(held, self._identity)

@@ -1,7 +1,8 @@
 """The installation's own Lease, and one of each namespace it serves by name.
 
 The own one tells which of the installation's processes acts; a namespace's tells which installation acts there, so
-that two cannot share one. A namespace's is only competed for by the process that holds the own one.
+that two cannot share one. A namespace's is only competed for by the process that holds the own one, and which of the
+installation's processes held it before does not matter to that one: without the own Lease none of them acts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,11 +29,13 @@ class Leases:
     ) -> "Leases":
         """Return the Leases of the installation in namespace `own` that serves `namespaces` by name."""
         first = Leadership(LeaseClient(configuration, own, names.LEASE_NAME), holder)
+        ours = f"{own}_"  # a namespace's name has no such letter, so no other's begins alike
         within = {
             one: Leadership(
                 LeaseClient(configuration, one, names.NAMESPACE_LEASE_NAME),
-                f"{own}_{holder}",
+                f"{ours}{holder}",
                 first.valid,
+                heir_of=ours,
             )
             for one in namespaces
         }

@@ -1,4 +1,4 @@
-"""`make sbom` and `make audit`: bills of materials, known vulnerabilities, and the rendered charts against schemas.
+"""`make sbom` and `make audit`: bills of materials, known vulnerabilities, and what tools find in the rendered chart.
 
 What they find is written below build/audit; what was done about it is in docs/security.md.
 """
@@ -11,25 +11,14 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from tests.audit import charts
 from tests.audit.bill import Bom, bill, closure, requirements
-from tests.audit.schemas import write_schemas
-from tests.cluster.tools import KUBERNETES
 from tests.kube.target import Target
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "audit"
 IMAGES = {"penstock-operator": "operator", "penstock-runtime": "runtime"}
 """Image to the extra that it is installed from (its Dockerfile)."""
-OPTIONS = (
-    "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true",
-    "metrics.dashboard.enabled=true", "poolMonitor.enabled=true", "networkPolicy.enabled=true",
-    "poolNetworkPolicy.enabled=true", "replicas=2", "tls.secretName=tls",
-    "poolAuthorities.configMapName=authorities", "image.repository=registry.example/operator",
-    "defaultRuntimeImage=registry.example/runtime:1",
-)  # fmt: skip
-"""Everything that the chart can render."""
-FOREIGN_KINDS = "ServiceMonitor,PodMonitor,PrometheusRule"
-"""Of the Prometheus Operator, whose schemas the test API server does not have."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +27,15 @@ def main(arguments: Sequence[str]) -> int:
     bills = write_bills()
     if list(arguments) == ["sbom"]:
         return 0
-    found = [vulnerabilities(bills), malformed()]
+    target = Target.from_env()
+    rendered = charts.render(target, OUT)
+    found = [
+        vulnerabilities(bills),
+        charts.malformed(target, rendered, OUT),
+        charts.scored(rendered),
+        charts.checked(rendered),
+        charts.misreached(rendered, OUT),
+    ]
     return int(any(found))
 
 
@@ -75,33 +72,6 @@ def vulnerabilities(bills: Iterable[Path]) -> bool:
         asked = (_program("pip-audit"), "--strict", "--no-deps", "--disable-pip", "-r", one)
         found |= bool(subprocess.run(asked, check=False, cwd=ROOT).returncode)
     return found
-
-
-def malformed() -> bool:
-    """Check the rendered chart against the API server's own schemas; return whether anything does not fit."""
-    target = Target.from_env()
-    schemas, rendered = OUT / "schemas", OUT / "chart.yaml"
-    made = write_schemas(
-        json.loads(target.kubectl("get", "--raw", "/openapi/v2")), ROOT / "crds", schemas
-    )
-    print(f"{made} schemas from the API server and crds/")
-    sets = [word for one in OPTIONS for word in ("--set", one)]
-    chart = ROOT / "charts" / "penstock"
-    samples = "".join(
-        f"---\n{one.read_text()}" for one in sorted((chart / "samples").glob("*.yaml"))
-    )
-    rendered.write_text(
-        target.helm(
-            "template", "penstock", chart, "-n", "system", "--kube-version", KUBERNETES, *sets
-        )
-        + samples
-    )
-    location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
-    checked = (
-        target.programs / "kubeconform", "-strict", "-summary", "-skip", FOREIGN_KINDS,
-        "-schema-location", location, rendered,
-    )  # fmt: skip
-    return bool(subprocess.run(checked, check=False).returncode)
 
 
 def _program(name: str) -> Path:

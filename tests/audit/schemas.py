@@ -1,7 +1,7 @@
-"""JSON schemas for kubeconform -strict, from the OpenAPI document of the API server itself and from our CRDs."""
+"""JSON schemas for kubeconform -strict, from the OpenAPI document of the API server itself and from CRDs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ LOCAL = "#/definitions/"
 KINDS = "x-kubernetes-group-version-kind"
 
 
-def write_schemas(openapi: Mapping[str, Any], crds: Path, folder: Path) -> int:
+def write_schemas(openapi: Mapping[str, Any], crds: Iterable[Path], folder: Path) -> int:
     """Write a schema for every kind, named as kubeconform's default template has it; return how many."""
     folder.mkdir(parents=True, exist_ok=True)
     schemas = [*of_openapi(openapi), *of_crds(crds)]
@@ -32,9 +32,9 @@ def of_openapi(openapi: Mapping[str, Any]) -> Iterator[tuple[Json, Json]]:
             yield kind, {"$ref": LOCAL + name, "definitions": used}
 
 
-def of_crds(crds: Path) -> Iterator[tuple[Json, Json]]:
-    """Yield (kind, schema) of our own kinds."""
-    for path in sorted(crds.glob("*.yaml")):
+def of_crds(crds: Iterable[Path]) -> Iterator[tuple[Json, Json]]:
+    """Yield (kind, schema) of the kinds that CRDs define, a file each."""
+    for path in sorted(crds):
         spec = yaml.safe_load(path.read_text())["spec"]
         for version in spec["versions"]:
             named = {"group": spec["group"], "kind": spec["names"]["kind"]}

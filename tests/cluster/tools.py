@@ -75,6 +75,17 @@ KUBECONFORM = Tool(
     ),
     ("kubeconform",),
 )
+KUBE_SCORE = Tool(
+    "kube-score",
+    ("go", "install", *GO_FLAGS, "-s -w", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"),
+    ("kube-score",),
+)
+CYCLONUS = Tool(
+    "cyclonus",
+    ("go", "install", *GO_FLAGS, "-s -w", "github.com/mattfenwick/cyclonus/cmd/cyclonus@v0.5.6"),
+    ("cyclonus",),
+)
+"""The last two are for `make audit` alone, which builds them itself."""
 CLUSTER_TOOLS = (NODE, CONTAINERD_TOOL)
 CHART_TOOLS = (HELM, KUBECONFORM)
 KUBECTL_ROLE = "kubectl"

@@ -29,7 +29,9 @@ def advance(
     before: Attainment, samples: Iterable[PodSample], objective_milliseconds: int | None
 ) -> Attainment:
     """Return the counts with new samples; without an objective every completed request is good."""
-    fresh = sorted((one for one in samples if _whole(one)), key=lambda one: one.time)
+    fresh = sorted(
+        (one for one in samples if is_new(before, one) and _whole(one)), key=lambda one: one.time
+    )
     if not fresh:
         return before
     limit = inf if objective_milliseconds is None else objective_milliseconds / 1000
@@ -45,6 +47,12 @@ def advance(
     newest = fresh[-1].time
     kept = {uid: one for uid, one in last.items() if newest - one.time <= KEPT_SECONDS}
     return Attainment(good, total, kept)
+
+
+def is_new(before: Attainment, sample: PodSample) -> bool:
+    """Tell whether a sample is newer than the one that its pod was last counted by; most of a round are not."""
+    held = before.last.get(sample.uid)
+    return held is None or not sample.time <= held.time
 
 
 def within(buckets: Sequence[tuple[float, float]], limit: float) -> float:

@@ -27,8 +27,14 @@ def held_devices(view: PoolView, current: Manifest | None) -> tuple[Counter[str]
     """Return the devices of bound pods that stay and of those that terminate; `current` is the pinned template."""
     templates = {one.name: template_of(one) for one in view.revisions}
     staying, leaving = Counter[str](), Counter[str]()
-    for pod in view.pods:
-        if pod.scheduled:
-            held = devices(templates.get(pod.revision or "", current))
-            (leaving if pod.terminating else staying).update(held)
+    for (revision, terminating), pods in _bound(view).items():
+        held = devices(templates.get(revision or "", current))
+        counted = leaving if terminating else staying
+        for resource, count in held.items():
+            counted[resource] += pods * count
     return staying, leaving
+
+
+def _bound(view: PoolView) -> Counter[tuple[str | None, bool]]:
+    """Return how many pods are bound, by revision and by whether they terminate."""
+    return Counter((pod.revision, pod.terminating) for pod in view.pods if pod.scheduled)

@@ -1,6 +1,6 @@
 """A pool in mid-pass: what its own spec and law want, before other pools' needs are weighed against it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.budgets.claims import claim
@@ -12,7 +12,7 @@ from penstock_operator.decide.limits import all_obey, published
 from penstock_operator.decide.rollback.pinning import Ruling, Seen, rule
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.schedules import Opening
-from penstock_operator.decide.standing import Standing, pinned, ruled
+from penstock_operator.decide.standing import Standing, pinned, ruled, stored
 from penstock_operator.decide.state import PoolMemory, remembered
 from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import Observed, PolicyObject, PoolView
@@ -62,14 +62,15 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     words = ruled(memory.standing.ruled, view, observed, moment.open_now)
     policies = words.value.policies
     template = pinned(memory.standing.pinned, view, policies, config)
-    before = published(view, memory.limits)
+    told = stored(memory.standing.stored, view)
+    before = published(told.value, memory.limits)
     seen = Seen(memory.attainment, before is not None and all_obey(view, before), now)
     held = (memory.watch, memory.record)
     ruling = rule(words.value.effective, policies, view.kept, held, seen)
     spec = ruling.effective
     proposal = propose(spec, view, before, memory.scaling, now)
     wish = claim(proposal, template.value.template, policies, now)
-    standing = replace(memory.standing, ruled=words, pinned=template)
+    standing = Standing(ruled=words, pinned=template, stored=told, writes=memory.standing.writes)
     trial = _trial(view, memory, policies, before, moment)
     return Draft(
         view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial,

@@ -15,17 +15,17 @@ ABSURD = 2**52
 """No operator counts this far: a generation from here on was written by somebody else."""
 
 
-def published(view: PoolView, remembered: LimitsUpdate | None) -> LimitsUpdate | None:
-    """Return the limits in force: the pool's ConfigMap's, or this operator's own newer ones.
+def published(held: LimitsUpdate | None, remembered: LimitsUpdate | None) -> LimitsUpdate | None:
+    """Return the limits in force: the pool's ConfigMap's (`stored`), or this operator's own newer ones.
 
     `remembered` bridges the moments in which the store has not yet seen the ConfigMap's last write.
     """
-    stored = _stored(view)
-    known = [one for one in (stored, remembered) if one is not None]
+    known = [one for one in (held, remembered) if one is not None]
     return max(known, key=lambda one: one.generation, default=None)
 
 
-def _stored(view: PoolView) -> LimitsUpdate | None:
+def stored(view: PoolView) -> LimitsUpdate | None:
+    """Return the limits that the pool's ConfigMap tells."""
     held = view.children.get(("ConfigMap", child_name(view.pool)))
     if held is None or held.controller_uid != view.pool.uid:
         return None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock_api import names
+from penstock_api.limits import LimitsUpdate
+from penstock_operator.decide import limits
 from penstock_operator.decide.children.metadata import child_name
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.effective import EffectiveSpec, effective
@@ -34,6 +36,7 @@ class Standing:
 
     ruled: Memo[Ruled] | None = None
     pinned: Memo[Pinned] | None = None
+    stored: Memo[LimitsUpdate | None] | None = None
     writes: Memo[tuple[ChildWrite, ...]] | None = None
 
 
@@ -56,6 +59,12 @@ def ruled(
         )
 
     return recalled(held, key, make)
+
+
+def stored(held: Memo[LimitsUpdate | None] | None, view: PoolView) -> Memo[LimitsUpdate | None]:
+    """Return the limits that the pool's ConfigMap tells."""
+    settings = view.children.get(("ConfigMap", child_name(view.pool)))
+    return recalled(held, (settings, view.pool.uid), lambda: limits.stored(view))
 
 
 def pinned(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from penstock_api.model import ModelSpec, Task
 from penstock_api.names import MODEL_FOLDER
+from penstock_runtime.models.allocator import keep_freed_memory
 from penstock_runtime.models.base import Model, ModelLoadFailed, describe
 from penstock_runtime.models.device import pin_threads
 from penstock_runtime.models.export_program import load_program
@@ -34,6 +35,7 @@ def load(
         ModelLoadFailed: with one line that names the file or factory and the remedy.
     """
     pin_threads(options.threads)
+    keep_freed_memory()
     model = _load_source(spec, folder)
     if options.compile:
         _compile(model)

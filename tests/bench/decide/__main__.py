@@ -68,6 +68,7 @@ def _measured(size: int, ticks: int, console: Console) -> dict[str, Any]:
         fleet = Fleet.of(size)
         for _ in range(WARM_TICKS):
             fleet.settle(fleet.decide(fleet.observed()))
+        fleet.grow_old()
     gc.collect()
     took, busy, writes = [], [], 0
     for tick in range(ticks):

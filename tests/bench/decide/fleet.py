@@ -8,6 +8,9 @@ from penstock_api.limits import CurveSums
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.scaling.capacity.forecast import KEPT_MISSES, Misses
+from penstock_operator.decide.scaling.decision import ScalingState
+from penstock_operator.decide.state import PoolMemory
 from penstock_operator.observed import (
     Acknowledgement,
     DutySource,
@@ -85,6 +88,16 @@ class Fleet:
         self.ledger = plan.ledger
         self.states = {one.uid: one.law_state for one in plan.pools}
         return plan
+
+    def grow_old(self) -> None:
+        """Let each pool's forecaster remember an hour of misses, as those of an operator that has run for a while do."""
+        for uid, state in self.states.items():
+            assert isinstance(state, PoolMemory)
+            assert isinstance(state.scaling, ScalingState)
+            law = state.scaling.law
+            misses = Misses.of(5 * math.sin(one * 2.4) for one in range(KEPT_MISSES))
+            law = replace(law, forecaster=replace(law.forecaster, misses=misses))
+            self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
 
     def settle(self, plan: Plan) -> None:
         """Let what a plan publishes come true: statuses, limits, pods' acknowledgements."""

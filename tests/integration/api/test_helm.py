@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from penstock_api import names
 from tests.integration.api.cases import pool
 from tests.integration.api.conftest import ROOT
-from tests.kube.api import Api, Object
+from tests.kube.api import Api, Object, path_of
 from tests.kube.target import Target
 
 pytestmark = pytest.mark.integration
@@ -95,8 +96,13 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
 ) -> None:
     path = f"/apis/penstock.dev/v1alpha1/namespaces/{release.namespace}/inferencepools"
     api.request("POST", path, pool({"replicas": 0}, "kept"))
+    held = lease(release.namespace, "penstock-operator-7d_1f")
+    api.create(held)
     release.helm("uninstall", release.name, "--wait")
     assert release.deployment() is None
+    assert (
+        api.get(path_of(held)) is None
+    )  # the operator's pod has no rights any more to give it back
     assert (
         api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{release.name}-operator") is None
     )
@@ -104,6 +110,16 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
     release.upgrade()
     assert api.get(f"{path}/kept") is not None
     api.delete(f"{path}/kept")
+
+
+def lease(namespace: str, holder: str) -> Object:
+    """Return the operator's Lease, held."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": names.LEASE_NAME, "namespace": namespace},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+    }
 
 
 def test_a_release_of_another_name_takes_over_what_an_uninstalled_one_left(

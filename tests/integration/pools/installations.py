@@ -52,4 +52,4 @@ class Stage:
         finally:
             if made.running:
                 made.stop()
-            self.target.helm("uninstall", "penstock", "--namespace", home)
+            self.target.helm("uninstall", "penstock", "--namespace", home, "--ignore-not-found")

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.installations import Stage
 from tests.integration.pools.test_children import BARE, await_children
+from tests.integration.pools.test_leading import leads
 from tests.kube import namespaces
 from tests.kube.api import Api, Object
 from tests.kube.pools import Pool, until
@@ -102,6 +103,27 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
         both.edit({"batching": {"maxQueueDepth": 77}})
         both.await_condition("Ready", "True", seconds=20)
         assert holder_of(api, shared).startswith(f"{second}_")
+
+
+@pytest.mark.long
+def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
+    target: Target, api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+) -> None:
+    home, _, served, _ = spaces
+    pool = Pool(api, served, "chat")
+    pool.apply(BARE)
+    with stage.installed(home, (served,)) as first:
+        first.start()
+        pool.await_condition("Ready", "True", seconds=30)
+        target.helm("uninstall", "penstock", "--namespace", home)
+        first.stop()
+    assert "could not be given back" in first.log()
+    assert holder_of(api, served).startswith(f"{home}_")
+    with stage.installed(home, (served,)) as second:
+        second.start()
+        assert until("it acts", lambda: leads(second), seconds=20) < 6
+        pool.edit({"batching": {"maxQueueDepth": 77}})
+        assert pool.await_condition("Ready", "True", seconds=20) < 8
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock_api import names
 from penstock_operator.config import Config, metrics_server
 from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
 from tests.unit.charts.rendered import CHART, Object, only, refusal, render
@@ -231,3 +232,25 @@ def test_without_their_values_none_of_these_is_set(plain: list[Object]) -> None:
     assert (config.tls_folder, config.pod_ca_file, config.pool_network_policy) == ("", "", None)
     assert set(mounts(plain)) == {"scratch"}
     assert "fsGroup" not in pod(plain)["securityContext"]
+
+
+def test_standbys_rather_go_to_other_nodes_unless_the_values_say_where() -> None:
+    (preferred,) = pod(render(replicas="2"))["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    objects = render(replicas="2")
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert preferred["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert "affinity" not in pod(render())
+    said = pod(render(replicas="2", affinity__nodeAffinity__a="b"))["affinity"]
+    assert said == {"nodeAffinity": {"a": "b"}}
+
+
+def test_what_helm_deletes_last_is_the_operators_lease(plain: list[Object]) -> None:
+    lease = only(plain, "Lease")
+    assert lease["metadata"]["name"] == names.LEASE_NAME
+    assert lease["metadata"]["annotations"] == {
+        "helm.sh/hook": "post-delete",
+        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+    }
+    assert "spec" not in lease

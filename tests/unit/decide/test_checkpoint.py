@@ -95,7 +95,7 @@ def test_a_restarted_operator_goes_on_from_it() -> None:
     world = working()
     ticks(world, 60)
     before = law_state(world)
-    assert before.forecaster.misses
+    assert before.forecaster.misses.latest
     world.states.clear()
     world.signals = signals(0, world, world.now)
     world.settle()
@@ -104,7 +104,7 @@ def test_a_restarted_operator_goes_on_from_it() -> None:
     assert after.forecaster.quantile_level == pytest.approx(
         before.forecaster.quantile_level, abs=0.02
     )
-    assert len(after.forecaster.misses) >= 1
+    assert len(after.forecaster.misses.latest) >= 1
     assert after.forecaster.mean == pytest.approx(before.forecaster.mean, rel=0.4)
     assert after.forecaster.judgements > 0
     assert after.count.begun == world.now - TICK

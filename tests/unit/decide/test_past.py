@@ -38,7 +38,7 @@ def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
     after = law_state(world)
     assert middle(after.forecaster, 60) == pytest.approx(middle(before.forecaster, 60), rel=0.15)
     seen = after.forecaster
-    assert len(seen.pending) + len(seen.misses) > 30
+    assert len(seen.pending) + len(seen.misses.latest) > 30
     assert after.unevenness == pytest.approx(before.unevenness, abs=0.05)
     assert all(one.data.batches > 100 for one in after.curves.pods.values())
     assert after.plan.cap == before.plan.cap

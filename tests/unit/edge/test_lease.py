@@ -35,6 +35,15 @@ def test_another_waits_until_the_lease_has_not_changed_for_its_duration() -> Non
     assert may_take(HELD, "b", 115.0)
 
 
+def test_what_a_process_of_ones_own_installation_held_is_inherited_and_what_anothers_did_is_not() -> (
+    None
+):
+    held = replace(HELD, holder="home_pod-1_ab")
+    assert may_take(held, "home_pod-2_cd", 100.0, heir_of="home_")
+    assert not may_take(held, "home-2_pod-2_cd", 100.0, heir_of="home-2_")
+    assert not may_take(held, "home_pod-2_cd", 100.0)
+
+
 def test_transitions_count_changes_of_holder_and_not_renewals() -> None:
     assert next_transitions(HELD, "a") == 3
     assert next_transitions(HELD, "b") == 4

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.native import NoNativeCode
 from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.scan import library
@@ -187,7 +188,7 @@ def test_without_a_compiler_there_is_no_native_reader(
 
 def test_a_library_that_does_not_load_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "broken.so").write_bytes(b"no library")
-    with pytest.raises(library.NoNativeCode, match="does not load"):
+    with pytest.raises(NoNativeCode, match="does not load"):
         library.load(tmp_path / "broken.so")
 
 

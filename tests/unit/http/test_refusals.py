@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock_runtime.errors import Refusal
 from penstock_runtime.protocols.fast_lane import refusals
 from penstock_runtime.protocols.fast_lane.refusals import (
     FREE_REFUSALS,
@@ -14,6 +15,7 @@ from penstock_runtime.protocols.fast_lane.refusals import (
     Refusals,
 )
 from penstock_runtime.protocols.fast_lane.wire import Wire
+from penstock_runtime.protocols.replies import Reply, of_refusal
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import VARYING, connected, one_answer
@@ -109,12 +111,27 @@ def test_few_refusals_give_no_rest_and_many_the_more() -> None:
     assert 0.0 < some < many <= refusals.MOST_REST_SECONDS
 
 
+class Words:
+    """Open Inference's, counted."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def of_refusal(self, refusal: Refusal) -> Reply:
+        self.asked += 1
+        return of_refusal(refusal)
+
+
 def test_a_refusal_is_written_once_for_many() -> None:
-    found = Refusals(Door(depth=1).desk, Wire("pod-0"))
-    assert found.refusal(1.0) is found.refusal(1.05)
-    first = found.refusal(1.05)
+    found, words = Refusals(Door(depth=1).desk, Wire("pod-0")), Words()
+    first = found.refusal(1.0)
+    assert found.refusal(1.05) is first
+    for name in ("abc", "def"):
+        assert b"X-Request-Id: %b\r\n" % name.encode() in found.answer(first, name, words)
+    assert words.asked == 1
     assert found.refusal(1.2) is not first
-    assert b"X-Request-Id: abc\r\n" in found.answer("abc")
+    found.answer(found.refusal(1.2), "abc", words)
+    assert words.asked == 2
 
 
 def test_rests_that_end_together_share_a_timer() -> None:

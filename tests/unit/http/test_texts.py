@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -22,7 +22,7 @@ from penstock_runtime.models import memory
 from penstock_runtime.models.load import load
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.openai.embedding_calls import parse
-from penstock_runtime.protocols.openai.embeddings import Embeddings
+from penstock_runtime.protocols.openai.embedding_ends import Asked, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.server import ClientServer
 from tests.encoders.directories import write
@@ -281,10 +281,10 @@ async def test_every_call_is_counted_once(by_lane: Texts) -> None:
 def test_ends_that_are_no_answer_are_told_in_openais_words(
     end: End, status: int, kind: str
 ) -> None:
-    call = parse({"input": "w1"}, "texts", 32)
-    reply = Embeddings(cast("Pod", None)).answer(call, [], end)
+    asked = Asked(parse({"input": "w1"}, "texts", 32), {}, 1, (), 3)
+    reply = reply_to(end, asked, "texts")
     assert reply.status == status
-    error = json.loads(cast("bytes", reply.body))["error"]
+    error = json.loads(reply.body)["error"]
     assert error["type"] == kind
     assert error["message"]
-    assert ("Retry-After" in reply.headers) == (status == 503)
+    assert ("Retry-After" in dict(reply.headers)) == (status == 503)

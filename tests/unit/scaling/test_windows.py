@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.counters import growth, per_second
+from penstock_operator.decide.scaling.counters import buckets, growth, per_second, total
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.windows import (
     MAX_SAMPLES,
@@ -64,12 +64,33 @@ def test_a_pod_younger_than_two_scrapes_starts_at_zero() -> None:
         "a", ready=True, terminating=False, acknowledged=True, cap_bound=None, created=995.0
     )
     windows = fed(sample(1000, 50), pod=young)
-    assert growth(windows.pods["a"])["rows_received"] == 50
+    assert growth(windows.pods["a"]).counters["rows_received"] == 50
+
+
+def timed(time: float, *told: tuple[float, float]) -> PodSample:
+    return PodSample(uid="a", time=time, batch_duration_buckets=told)
+
+
+def test_batches_grow_bound_by_bound_and_a_bound_that_only_one_scrape_has_does_not_count() -> None:
+    windows = fed(timed(1000, (0.1, 2.0), (0.5, 3.0), (inf, 4.0)))
+    windows = fed(timed(1005, (0.1, 5.0), (0.2, 5.0), (inf, 9.0)), windows=windows)
+    grown = growth(windows.pods["a"])
+    assert buckets(grown) == ((0.1, 3.0), (inf, 5.0))
+    assert buckets(total([grown, grown])) == ((0.1, 6.0), (inf, 10.0))
+    other = growth(fed(timed(0, (0.3, 0.0)), timed(5, (0.3, 1.0))).pods["a"])
+    assert buckets(total([grown, other])) == ((0.1, 3.0), (0.3, 1.0), (inf, 5.0))
+
+
+def test_a_bucket_that_fell_restarts_the_pod_also_where_its_bounds_are_new() -> None:
+    windows = fed(timed(1000, (0.1, 2.0), (inf, 4.0)))
+    assert len(fed(timed(1005, (0.1, 1.0), (inf, 9.0)), windows=windows).pods["a"]) == 1
+    assert len(fed(timed(1005, (0.2, 1.0), (inf, 3.0)), windows=windows).pods["a"]) == 1
+    assert len(fed(timed(1005, (0.2, 1.0), (inf, 4.0)), windows=windows).pods["a"]) == 2
 
 
 def test_an_old_pod_first_seen_does_not_start_at_zero() -> None:
     windows = fed(sample(1000, 1e6))
-    assert growth(windows.pods["a"]) == {}
+    assert growth(windows.pods["a"]).counters == {}
 
 
 def test_the_same_sample_again_moves_nothing() -> None:

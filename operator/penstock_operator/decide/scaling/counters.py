@@ -1,14 +1,12 @@
 """Samples made ready for differencing: raw counters, flat, and what they grew by. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import lt
 from typing import NamedTuple
 
 from penstock_api.limits import CurveSums
 from penstock_operator.observed import MEASURED_MAX, DutySource, PodSample, measured
-
-Key = str | tuple[str, float]
-"""A counter's name, or ("bucket", upper bound in seconds)."""
 
 
 class Sums(NamedTuple):
@@ -24,6 +22,30 @@ class Sums(NamedTuple):
 
 
 SUMS = Sums._fields[1:]
+
+
+class Histogram(NamedTuple):
+    """Cumulative counts by upper bound in seconds, as they stand or as they grew."""
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[float, ...] = ()
+
+    def within(self, bounds: Iterable[float]) -> "Histogram":
+        """Return the part under those bounds."""
+        held = dict(zip(*self, strict=True))
+        shared = tuple(one for one in bounds if one in held)
+        return Histogram(shared, tuple(held[one] for one in shared))
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """By how much counters grew, by name, and batches of each duration."""
+
+    counters: Mapping[str, float] = field(default_factory=dict)
+    batches: Histogram = field(default_factory=Histogram)
+
+
+NO_GROWTH = Growth()
 
 
 def sums_of(told: "CurveSums | Sums") -> Sums:
@@ -49,21 +71,21 @@ class Point:
     duty_source: DutySource | None
     epoch: int | None
     """Of the service-curve sums."""
-    counters: Mapping[Key, float]
+    counters: Mapping[str, float]
+    batches: Histogram
+    """Batches by their duration."""
     running: float | None = None
 
 
 def point(sample: PodSample) -> Point:
     """Return the sample as a point of a window."""
-    found: dict[Key, float | None] = {
+    found: dict[str, float | None] = {
         "requests_received": sample.requests_received,
         "rows_received": sample.rows_received,
         "out_of_memory_splits": sample.out_of_memory_splits,
     }
     if sample.curve is not None:
         found.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
-    for bound, count in sample.batch_duration_buckets:
-        found["bucket", bound] = count
     return Point(
         time=sample.time,
         waiting=measured(sample.waiting),
@@ -75,14 +97,23 @@ def point(sample: PodSample) -> Point:
             for key, value in found.items()
             if value is not None and 0 <= value <= MEASURED_MAX
         },
+        batches=_histogram(sample.batch_duration_buckets),
         running=measured(sample.running),
     )
+
+
+def _histogram(told: Iterable[tuple[float, float]]) -> Histogram:
+    sound = [one for one in told if 0 <= one[1] <= MEASURED_MAX]
+    return Histogram(*zip(*sound, strict=True)) if sound else Histogram()
 
 
 def born(first: Point, created: float) -> Point:
     """Return the point of zeros that a pod began with when it was created."""
     zeros = dict.fromkeys(first.counters, 0.0)
-    return Point(created, None, None, None, first.epoch, zeros)
+    bounds = first.batches.bounds
+    return Point(
+        created, None, None, None, first.epoch, zeros, Histogram(bounds, (0.0,) * len(bounds))
+    )
 
 
 def restarted(before: Point, after: Point) -> bool:
@@ -90,22 +121,39 @@ def restarted(before: Point, after: Point) -> bool:
     if None not in {before.epoch, after.epoch} and before.epoch != after.epoch:
         return True
     new = after.counters
-    return any(new.get(key, old) < old for key, old in before.counters.items())
+    if any(new.get(key, old) < old for key, old in before.counters.items()):
+        return True
+    one, other = _alike(before.batches, after.batches)
+    return any(map(lt, other.counts, one.counts))
 
 
-def growth(window: Sequence[Point]) -> dict[Key, float]:
+def _alike(one: Histogram, other: Histogram) -> tuple[Histogram, Histogram]:
+    """Return both under the bounds that both have: mostly all of them."""
+    if one.bounds == other.bounds:
+        return one, other
+    shared = other.within(one.bounds)
+    return one.within(shared.bounds), shared
+
+
+def growth(window: Sequence[Point]) -> Growth:
     """Return by how much each counter grew over the window; one absent at either end is absent."""
     if len(window) < 2:
-        return {}
+        return NO_GROWTH
     first, last = window[0].counters, window[-1].counters
-    return {
+    counters = {
         key: grown if (grown := last[key] - before) > 0 else 0.0
         for key, before in first.items()
         if key in last
     }
+    begun, ended = _alike(window[0].batches, window[-1].batches)
+    counts = (
+        more if (more := after - before) > 0 else 0.0
+        for before, after in zip(begun.counts, ended.counts, strict=True)
+    )
+    return Growth(counters, Histogram(begun.bounds, tuple(counts)))
 
 
-def per_second(window: Sequence[Point], key: Key) -> float | None:
+def per_second(window: Sequence[Point], key: str) -> float | None:
     """Return the rate of one counter over the window, or None where it cannot be said."""
     if len(window) < 2 or window[-1].time <= window[0].time:
         return None
@@ -121,22 +169,39 @@ def mean(window: Sequence[Point], gauge: str) -> float | None:
     return sum(said) / len(said) if said else None
 
 
-def total(growths: Iterable[Mapping[Key, float]]) -> dict[Key, float]:
+def total(growths: Iterable[Growth]) -> Growth:
     """Return the growths of several pods, added key by key."""
-    added: dict[Key, float] = {}
-    for one in growths:
-        for key, value in one.items():
+    known = list(growths)
+    if len(known) == 1:
+        return known[0]
+    added: dict[str, float] = {}
+    for one in known:
+        for key, value in one.counters.items():
             added[key] = added.get(key, 0.0) + value
-    return added
+    return Growth(added, _added([one.batches for one in known]))
 
 
-def curve_sums(grown: Mapping[Key, float]) -> Sums | None:
+def _added(histograms: Sequence[Histogram]) -> Histogram:
+    """Return the counts added bound by bound: pods of several versions may have several sets of bounds."""
+    bounds = {one.bounds for one in histograms}
+    if len(bounds) == 1:
+        counts = zip(*(one.counts for one in histograms), strict=True)
+        return Histogram(bounds.pop(), tuple(map(sum, counts)))
+    added: dict[float, float] = {}
+    for one in histograms:
+        for bound, count in zip(*one, strict=True):
+            added[bound] = added.get(bound, 0.0) + count
+    return Histogram(tuple(sorted(added)), tuple(added[one] for one in sorted(added)))
+
+
+def curve_sums(grown: Growth) -> Sums | None:
     """Return the service-curve sums of a growth; None where one is absent or there was no batch."""
-    if grown.get("batches", 0.0) <= 0 or not all(name in grown for name in SUMS):
+    found = grown.counters
+    if found.get("batches", 0.0) <= 0 or not all(name in found for name in SUMS):
         return None
-    return Sums(0, *(grown[name] for name in SUMS))
+    return Sums(0, *(found[name] for name in SUMS))
 
 
-def buckets(grown: Mapping[Key, float]) -> tuple[tuple[float, float], ...]:
+def buckets(grown: Growth) -> tuple[tuple[float, float], ...]:
     """Return the (upper bound, cumulative count) of a growth, ascending."""
-    return tuple(sorted((key[1], count) for key, count in grown.items() if isinstance(key, tuple)))
+    return tuple(sorted(zip(*grown.batches, strict=True)))

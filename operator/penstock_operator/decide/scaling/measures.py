@@ -110,7 +110,7 @@ def service(
         duty_source=_least([source for _, source in duties]),
         sums=sums,
         batch_p99_seconds=batch_p99_seconds(buckets(grown), sums),
-        out_of_memory_splits=grown.get("out_of_memory_splits", 0.0),
+        out_of_memory_splits=grown.counters.get("out_of_memory_splits", 0.0),
     )
 
 

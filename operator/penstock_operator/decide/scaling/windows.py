@@ -45,7 +45,7 @@ def advance(windows: Windows, signals: PoolSignals, pods: Iterable[LawPod], now:
     if signals.source is SignalSource.NONE:
         return windows
     held = windows.pods if windows.source == signals.source else {}
-    fresh = _by_pod(signals, clock(signals, now))
+    fresh = _by_pod(signals, clock(signals, now), held)
     extended = {
         pod.uid: _extend(held.get(pod.uid, ()), fresh.get(pod.uid, []), pod) for pod in pods
     }
@@ -79,17 +79,23 @@ def full(window: Window, since: float = 0.0) -> Window:
     return window if len(window) >= WINDOW_SCRAPES else ()
 
 
-def _by_pod(signals: PoolSignals, asked: float) -> dict[str, list[PodSample]]:
+def _by_pod(
+    signals: PoolSignals, asked: float, held: Mapping[str, Window]
+) -> dict[str, list[PodSample]]:
+    """Return each pod's samples that its window lacks, oldest first: most of a round were in the one before."""
     found: dict[str, list[PodSample]] = {}
-    near = [
-        one for one in signals.samples if -MAX_AGE_SECONDS <= asked - one.time <= MAX_SPAN_SECONDS
-    ]
-    for sample in sorted(near, key=lambda one: one.time):
-        found.setdefault(sample.uid, []).append(sample)
+    for sample in signals.samples:
+        window = held.get(sample.uid)
+        known = window and not sample.time - window[-1].time >= LEAST_SPACING_SECONDS
+        if not known and -MAX_AGE_SECONDS <= asked - sample.time <= MAX_SPAN_SECONDS:
+            found.setdefault(sample.uid, []).append(sample)
+    for samples in found.values():
+        samples.sort(key=lambda one: one.time)
     return found
 
 
 def _extend(window: Window, fresh: Iterable[PodSample], pod: LawPod) -> Window:
+    """Return the window with the pod's samples that are spaced enough to add to it."""
     for sample in fresh:
         if not window:
             first = point(sample)

@@ -2,24 +2,18 @@
 
 import asyncio
 import logging
-from typing import Final, Protocol
-from urllib.parse import quote
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
 
-from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.connections import Connections
-from penstock_runtime.errors import NotServing, Refusal
+from penstock_runtime.errors import Refusal
 from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
 from penstock_runtime.protocols.fast_lane.refusals import Alarm, Refusals
+from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
 from penstock_runtime.protocols.fast_lane.wire import Wire
-from penstock_runtime.protocols.open_inference.answers import render
-from penstock_runtime.protocols.open_inference.calls import InferCall
-from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
-from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
-from penstock_runtime.protocols.open_inference.quick import QuickReader
-from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
-from penstock_runtime.protocols.replies import Reply, of_defect, of_refusal
+from penstock_runtime.protocols.replies import Reply, of_defect
 from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.request import Completed, End
 from penstock_runtime.traffic import Traffic
@@ -49,25 +43,13 @@ class FastLane:
         self.connections = connections
         self.traffic = traffic
         self.ids = ids
-        self.heads = Heads(_targets(pod.config.model_name))
+        self.ways = ways_of(pod)
+        self.heads = Heads(self.ways)
         self.wire = Wire(pod.config.pod_name)
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
         self.refusals = Refusals(pod.admission, self.wire)
         self.alarm = Alarm(asyncio.get_running_loop().call_later, pod.now)
-        self._reader: QuickReader | None = None
-
-    def reader(self) -> QuickReader:
-        """Return the reader of the model's bodies.
-
-        Raises:
-            NotServing: there is no model yet.
-        """
-        if self._reader is None:
-            if self.pod.model is None:
-                raise NotServing("Loading", "the model is being loaded: try again soon")
-            self._reader = QuickReader(self.pod.model, MAX_BATCH_SIZE, self.pod.scan)
-        return self._reader
 
     def is_full(self) -> bool:
         """Return whether a serving pod has no place for another request."""
@@ -82,12 +64,17 @@ class FastLane:
         refusal = refusals.refusal(now)
         self.pod.admission.turn_away(refusal)
         self.traffic.heard = now
-        client.answer(refusals.answer(request_id), closes=False)
+        told = refusals.answer(refusal, request_id, self.way_of(head))
+        client.answer(told, closes=False)
         seconds = refusals.rest_seconds()
         if seconds > 0.0:
             client.rest(seconds)
         if self.logs:
             self.log(head, refusal.status, self.pod.now() - now, remote, request_id)
+
+    def way_of(self, head: Head) -> Way:
+        """Return the way of a plain request."""
+        return self.ways[head.target or ""]
 
     def log(self, head: Head, status: int, seconds: float, remote: str, request_id: str) -> None:
         """Write a request's line in the access log."""
@@ -116,6 +103,7 @@ class Exchange:
         "_remote",
         "_request_id",
         "_ticket",
+        "_way",
     )
 
     def __init__(
@@ -126,7 +114,8 @@ class Exchange:
         self._client: Client | None = client
         self._last = last
         self._remote = remote
-        self._call: InferCall
+        self._way = lane.way_of(head)
+        self._call: Any
         self._reading: asyncio.Future[None]
         self._request_id = head.request_id or lane.ids.new()
         self._ticket = lane.pod.admission.open()
@@ -141,34 +130,34 @@ class Exchange:
             if lane.pod.health.stage is not Stage.SERVING or admission.full():
                 admission.check_door(ticket)
             admission.hold_bytes(ticket, len(body))
-            if lane.pod.texts is not None and MAY_BE_TEXT in body:
-                self._reading = asyncio.ensure_future(self._begin_with_texts(body))
+            call = self._way.read(body, self._head)
+            if type(call) is Later:
+                self._reading = asyncio.ensure_future(self._begin_later(call.call))
             else:
-                self._submit(lane.reader().read(body, self._head.header_length))
+                self._submit(call)
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
 
-    async def _begin_with_texts(self, body: bytes) -> None:
-        """As `begin`, for texts: they are tokenised off the loop first."""
-        pod = self._lane.pod
+    async def _begin_later(self, reading: Coroutine[Any, Any, Any]) -> None:
+        """As `begin`, once the call is known; unless its client has gone meanwhile."""
         try:
-            call = await read_call(body, self._head.header_length, pod.model, pod.texts)
+            call = await reading
             if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above
             self._refuse(error)
 
-    def _submit(self, call: InferCall) -> None:
+    def _submit(self, call: Any) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
         self._call = call
         admission.count_rows(ticket, call.rows)
-        admission.submit(ticket, to_request(ticket, call, self._head.timeout_seconds), self._hear)
+        admission.submit(ticket, self._way.to_request(ticket, call, self._head), self._hear)
 
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
         if isinstance(error, Refusal):
             admission.refuse(ticket, error)
-            self._answer(of_refusal(error))
+            self._answer(self._way.of_refusal(error))
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)
@@ -184,12 +173,9 @@ class Exchange:
         if self._client is None:
             return False
         lane = self._lane
-        model = lane.pod.model
         try:
-            assert model is not None  # noqa: S101 - no engine, no end
             if type(end) is Completed:
-                call = self._call
-                answer = render(call.id, end.outputs, call.outputs, model)
+                answer = self._way.served(self._call, end)
                 closes = self._last or lane.pod.health.closing
                 self._send(
                     lane.wire.write_served(
@@ -199,7 +185,7 @@ class Exchange:
                     closes=closes,
                 )
                 return True
-            reply = reply_to(end, self._call, model, self._request_id)
+            reply = self._way.reply_to(self._call, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
             reply = of_defect()
@@ -229,11 +215,3 @@ class Exchange:
         if ticket.bytes or ticket.reading:
             self._lane.pod.admission.depart(ticket)
         self._lane.traffic.answering -= 1
-
-
-def _targets(model: str) -> tuple[str, ...]:
-    """Return the paths of `infer`; a name that is spelled otherwise in a URL is left to aiohttp."""
-    if quote(model, safe="") != model:
-        return ()
-    path = f"/v2/models/{model}"
-    return f"{path}/infer", f"{path}/versions/{MODEL_VERSION}/infer"

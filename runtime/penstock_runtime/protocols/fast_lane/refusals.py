@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock_runtime.admission import Admission
-from penstock_runtime.errors import QueueFull
+from penstock_runtime.errors import QueueFull, Refusal
 from penstock_runtime.protocols.fast_lane.wire import Wire
-from penstock_runtime.protocols.replies import of_refusal
+from penstock_runtime.protocols.replies import Reply
 
 REFRESH_SECONDS: Final = 0.1
 """How long a written refusal is told: its `Retry-After` is in whole seconds."""
@@ -30,6 +30,13 @@ class Resting(Protocol):
 
     def rest_over(self) -> None:
         """Be heard again."""
+
+
+class Wording(Protocol):
+    """A protocol's words."""
+
+    def of_refusal(self, refusal: Refusal) -> Reply:
+        """Return a refusal's answer."""
 
 
 class Alarm:
@@ -66,7 +73,8 @@ class Refusals:
         self._admission = admission
         self._wire = wire
         self._refusal: QueueFull | None = None
-        self._parts = (b"", b"")
+        self._parts: dict[Wording, tuple[bytes, bytes]] = {}
+        """Of the refusal, before and behind the request id, in each protocol's words."""
         self._written_at = float("-inf")
         self._told = 0
         self._rate = 0.0
@@ -78,13 +86,16 @@ class Refusals:
             self._rate = self._told / max(REFRESH_SECONDS, now - self._written_at)
             self._told, self._written_at = 0, now
             self._refusal = self._admission.queue_full()
-            self._parts = self._wire.around_id(of_refusal(self._refusal))
+            self._parts.clear()
         self._told += 1
         return self._refusal
 
-    def answer(self, request_id: str) -> bytes:
-        """Return the last refusal as bytes, for a connection that goes on."""
-        before, after = self._parts
+    def answer(self, refusal: QueueFull, request_id: str, wording: Wording) -> bytes:
+        """Return the refusal of now as bytes, for a connection that goes on."""
+        parts = self._parts.get(wording)
+        if parts is None:
+            parts = self._parts[wording] = self._wire.around_id(wording.of_refusal(refusal))
+        before, after = parts
         return b"%b%b%b" % (before, request_id.encode(), after)
 
     def rest_seconds(self) -> float:

@@ -3,10 +3,12 @@
 import math
 from typing import Any
 
+import orjson
 from aiohttp import hdrs, web
+from msgspec.structs import replace
 
 from penstock_runtime.errors import Refusal
-from penstock_runtime.protocols.replies import json_reply
+from penstock_runtime.protocols.replies import Reply, response_of
 
 _KINDS = {
     401: "authentication_error",
@@ -33,6 +35,34 @@ def error_body(
     return {"error": error, **({"field": param} if param else {})}
 
 
+def error_reply(
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    retry_after_seconds: float | None = None,
+) -> Reply:
+    """Return an error's answer, for either lane to write."""
+    headers: tuple[tuple[str, str], ...] = ()
+    if retry_after_seconds is not None:
+        headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
+    body = orjson.dumps(error_body(status, message, param=param, code=code))
+    return Reply(status, body, headers=headers)
+
+
+def of_refusal(refusal: Refusal) -> Reply:
+    """Return a refusal's answer; the connection closes where an unread body may follow."""
+    reply = error_reply(
+        refusal.status,
+        refusal.message,
+        param=refusal.field,
+        code=refusal.reason,
+        retry_after_seconds=refusal.retry_after_seconds,
+    )
+    return replace(reply, closes=True) if refusal.closes else reply
+
+
 def openai_error(
     status: int,
     message: str,
@@ -41,22 +71,14 @@ def openai_error(
     code: str | None = None,
     retry_after_seconds: float | None = None,
 ) -> web.Response:
-    """Return an error's answer."""
-    reply = json_reply(error_body(status, message, param=param, code=code), status)
-    if retry_after_seconds is not None:
-        reply.headers[hdrs.RETRY_AFTER] = str(max(1, math.ceil(retry_after_seconds)))
-    return reply
+    """Return `error_reply` for aiohttp to write."""
+    return response_of(
+        error_reply(
+            status, message, param=param, code=code, retry_after_seconds=retry_after_seconds
+        )
+    )
 
 
 def openai_refusal(refusal: Refusal) -> web.Response:
-    """Return a refusal's answer; the connection closes where an unread body may follow."""
-    reply = openai_error(
-        refusal.status,
-        refusal.message,
-        param=refusal.field,
-        code=refusal.reason,
-        retry_after_seconds=refusal.retry_after_seconds,
-    )
-    if refusal.closes:
-        reply.force_close()
-    return reply
+    """Return `of_refusal` for aiohttp to write."""
+    return response_of(of_refusal(refusal))

@@ -65,9 +65,19 @@ def test_counts_that_are_no_counts_are_not_told() -> None:
         assert after.counted.total == 0.0
 
 
-def cliff(edge: float) -> Callable[[float], Callable[[float], float]]:
+class Cliff(dict[int, float]):
     """Nobody is late under the edge, all above."""
-    return lambda _: lambda rho: float(rho > edge)
+
+    def __init__(self, edge_percent: int) -> None:
+        super().__init__()
+        self.edge_percent = edge_percent
+
+    def __missing__(self, percent: int) -> float:
+        return float(percent > self.edge_percent)
+
+
+def cliff(edge: float) -> Callable[[float], Cliff]:
+    return lambda _: Cliff(round(100 * edge))
 
 
 def test_a_sure_demand_gets_just_the_count_at_which_nobody_is_late() -> None:

@@ -128,6 +128,17 @@ def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
     assert forecast.upper(story(wild), 60.0) > 1.1 * forecast.middle(story(wild), 60.0)
 
 
+def test_misses_stay_in_order_of_size_and_the_oldest_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forecast, "KEPT_MISSES", 5)
+    known = forecast.Misses()
+    for one in (3.0, -1.0, 3.0, 0.5, 2.0, -4.0, 7.0):
+        known = known.heard(one)
+    assert known.latest == (3.0, 0.5, 2.0, -4.0, 7.0)
+    assert known == forecast.Misses.of(known.latest)
+
+
 def test_only_a_miss_that_hurts_raises_the_level() -> None:
     rates = [100.0] * 60 + [100.0 + 8 * i for i in range(30)]
     calm, hurt = story(rates), story(rates, felt=True)

@@ -218,7 +218,7 @@ def _expected(
     expected = forecast.middle(state.forecaster, horizon)
     if late is None or not each or expected <= 0:
         return forecast.upper(state.forecaster, horizon), UTILIZATION
-    likely = forecast.likely(state.forecaster, horizon)
+    likely = forecast.likely(state.forecaster, expected)
     demands = [(chance, one / each) for chance, one in likely]
     least = max(expected / each / UTILIZATION, LEAST_COUNT)
     count = best_count(demands, least, state.lateness.price, late)
@@ -234,7 +234,7 @@ def _priced(state: CapacityState, found: Tick, curve: Model, busy: float) -> Lat
         foretold = late_share(state, found, curve, state.plan.cap or 1)
         if foretold is None:
             return state.lateness
-        late = (foretold(max(found.demand.ready, 1))(busy) - ALLOWED) * TICK_SECONDS
+        late = (foretold(max(found.demand.ready, 1)).at(busy) - ALLOWED) * TICK_SECONDS
     return priced(state.lateness, late)
 
 
@@ -291,7 +291,7 @@ def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInp
         imbalance=counted.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
-        forecast_miss=state.forecaster.misses[-1] if state.forecaster.misses else None,
+        forecast_miss=misses[-1] if (misses := state.forecaster.misses.latest) else None,
     )
 
 

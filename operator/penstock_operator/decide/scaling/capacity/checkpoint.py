@@ -18,6 +18,7 @@ from penstock_operator.decide.scaling.capacity.forecast import (
     LARGEST_LEVEL,
     LEAST_LEVEL,
     Forecaster,
+    Misses,
 )
 from penstock_operator.decide.scaling.capacity.lateness import (
     FIRST_PRICE,
@@ -45,7 +46,8 @@ def saved(state: CapacityState) -> dict[str, Any]:
     revision, curve = _main_curve(state.curves)
     if seen.time is None and curve is None and not state.startup.finished:
         return {}
-    step = max(len(seen.misses) // SAVED_MISSES, 1)
+    misses = seen.misses.latest
+    step = max(len(misses) // SAVED_MISSES, 1)
     data: dict[str, Any] = {
         "starts": [round(one, 1) for one in state.startup.finished],
         "level": _short(seen.level),
@@ -55,8 +57,8 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "stayed": _short(seen.stayed),
         "judgements": _short(seen.judgements),
         "noise": None if seen.noise is None else _short(seen.noise),
-        "misses": [_short(one) for one in seen.misses[::step]],
-        "judged": len(seen.misses),
+        "misses": [_short(one) for one in misses[::step]],
+        "judged": len(misses),
         "quantileLevel": round(seen.quantile_level, 4),
         "price": round(state.lateness.price, 2),
         "imbalance": _short(state.imbalance),
@@ -102,7 +104,7 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     misses = _numbers(data.get("misses"), -1e12, 1e12)[-KEPT_MISSES:]
     quantile = _number(data.get("quantileLevel"), LEAST_LEVEL, LARGEST_LEVEL)
     learnt = Forecaster(
-        misses=tuple(misses), quantile_level=FIRST_LEVEL if quantile is None else quantile
+        misses=Misses.of(misses), quantile_level=FIRST_LEVEL if quantile is None else quantile
     )
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:

@@ -7,9 +7,11 @@ ramp beyond doubt is believed to go on, a doubtful one is not. Where no objectiv
 taken, whose level is learned: up where a miss was felt, down a little while none is.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from math import exp, sqrt
+from typing import NamedTuple
 
 LEVEL_SECONDS = 45.0
 TREND_SECONDS = 180.0
@@ -46,6 +48,30 @@ FIRST_LEVEL, LEAST_LEVEL, LARGEST_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
 MISS_SECONDS = 60.0
 """A forecast due longer ago than this, for lack of samples, is judged no more."""
+
+
+class Misses(NamedTuple):
+    """Actual less forecast, in rows a second; kept in order too, for there are hundreds of them at every tick."""
+
+    latest: tuple[float, ...] = ()
+    """Oldest first."""
+    ranked: tuple[float, ...] = ()
+    """The same, ascending."""
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Misses":
+        """Return those values, oldest first."""
+        latest = tuple(values)
+        return cls(latest, tuple(sorted(latest)))
+
+    def heard(self, miss: float) -> "Misses":
+        """Return them with one more; beyond `KEPT_MISSES` the oldest is dropped."""
+        latest, ranked = (*self.latest, miss), list(self.ranked)
+        insort(ranked, miss)
+        if len(latest) > KEPT_MISSES:
+            del ranked[bisect_left(ranked, latest[0])]
+            latest = latest[1:]
+        return Misses(latest, tuple(ranked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +118,8 @@ class Forecaster:
     """How many of them, old ones fading."""
     pending: tuple[Promise, ...] = ()
     """Oldest first."""
-    misses: tuple[float, ...] = ()
-    """Actual less forecast, in rows a second."""
+    misses: Misses = field(default_factory=Misses)
+    """Of forecasts that were due."""
     quantile_level: float = FIRST_LEVEL
 
 
@@ -116,21 +142,22 @@ def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> F
     after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
     if now - (after.begun or now) < LEVEL_SECONDS:
         return after
-    made = Promise(
-        now + horizon,
-        middle(after, horizon),
-        upper(after, horizon),
-        after.level - after.mean,
-        climb(after, horizon),
-    )
+    rise = climb(after, horizon)
+    expected = _settled(after, rise)
+    most = expected + max(headroom(after), 0.0)
+    made = Promise(now + horizon, expected, most, after.level - after.mean, rise)
     return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
 
 
 def middle(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand expected after `horizon` seconds."""
+    return _settled(forecaster, climb(forecaster, horizon))
+
+
+def _settled(forecaster: Forecaster, rise: float) -> float:
+    """Return the demand after what is left of a departure from the mean, and what trend or ramp add."""
     departure = forecaster.level - forecaster.mean
-    settled = forecaster.mean + stays(forecaster) * departure
-    return max(settled + climb(forecaster, horizon), 0.0)
+    return max(forecaster.mean + stays(forecaster) * departure + rise, 0.0)
 
 
 def stays(forecaster: Forecaster) -> float:
@@ -175,9 +202,9 @@ def upper(forecaster: Forecaster, horizon: float) -> float:
     return middle(forecaster, horizon) + max(headroom(forecaster), 0.0)
 
 
-def likely(forecaster: Forecaster, horizon: float) -> list[tuple[float, float]]:
-    """Return (share, demand after `horizon` seconds), by the misses of the past; the shares add up to 1."""
-    expected, known = middle(forecaster, horizon), _known_misses(forecaster)
+def likely(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
+    """Return (share, demand) around the `middle` one, by the misses of the past; the shares add up to 1."""
+    known = _known_misses(forecaster)
     last = len(known) - 1
     return [(share, max(expected + known[round(at * last)], 0.0)) for at, share in POINTS]
 
@@ -191,10 +218,14 @@ def headroom(forecaster: Forecaster) -> float:
     return known[low] + (place - low) * (known[high] - known[low])
 
 
-def _known_misses(forecaster: Forecaster) -> list[float]:
-    missing = max(len(PRIOR_MISSES) - len(forecaster.misses) // 6, 0)
+def _known_misses(forecaster: Forecaster) -> Sequence[float]:
+    """Return the misses, ascending: the forecaster's own, and at first some that others had."""
+    own = forecaster.misses.ranked
+    missing = max(len(PRIOR_MISSES) - len(own) // 6, 0)
+    if not missing:
+        return own
     prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
-    return sorted([*forecaster.misses, *prior])
+    return sorted([*own, *prior])
 
 
 def _spread_out(values: Sequence[float], number: int) -> list[float]:
@@ -212,14 +243,13 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     pending = tuple(one for one in before.pending if one.due > now)
     if now - last.due > MISS_SECONDS:
         return replace(before, pending=pending)
-    misses = (*before.misses, before.level - last.expected)[-KEPT_MISSES:]
     level = before.quantile_level
     if sample.judged:
         level += UP_STEP if before.level > last.most and sample.felt else -DOWN_STEP
     return replace(
         _compared(before, last),
         pending=pending,
-        misses=misses,
+        misses=before.misses.heard(before.level - last.expected),
         quantile_level=min(max(level, LEAST_LEVEL), LARGEST_LEVEL),
     )
 
@@ -239,14 +269,14 @@ def _compared(before: Forecaster, last: Promise) -> Forecaster:
 def _listened(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     """Learn the noise from second differences, in which a ramp cancels; one that stands out by far is a step."""
     newer = (*before.newer, (now, sample.newest))[-RAMP_SCRAPES:]
-    before = replace(before, newer=newer)
-    if before.newest is None or before.last is None:
-        return replace(before, last=before.newest, newest=sample.newest)
-    square = (sample.newest - 2 * before.newest + before.last) ** 2 / 6
-    if before.noise is not None:
-        square = min(square, ODD * before.noise + sample.newest)
-        square = before.noise + NOISE_SHARE * (square - before.noise)
-    return replace(before, last=before.newest, newest=sample.newest, noise=square)
+    noise = before.noise
+    if before.newest is not None and before.last is not None:
+        square = (sample.newest - 2 * before.newest + before.last) ** 2 / 6
+        if noise is not None:
+            square = min(square, ODD * noise + sample.newest)
+            square = noise + NOISE_SHARE * (square - noise)
+        noise = square
+    return replace(before, newer=newer, last=before.newest, newest=sample.newest, noise=noise)
 
 
 def _smoothed(before: Forecaster, rate: float, now: float) -> Forecaster:

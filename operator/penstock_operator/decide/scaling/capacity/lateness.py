@@ -8,8 +8,8 @@ was late beyond the share allowed, so that in the long run no more is late than 
 from dataclasses import dataclass, field, replace
 from math import exp, isnan
 
-from penstock_operator.decide.attainment import Attainment, advance
-from penstock_operator.observed import PodSample, PoolSignals, measured
+from penstock_operator.decide.attainment import Attainment, advance, is_new
+from penstock_operator.observed import MEASURED_MAX, PodSample, PoolSignals, measured
 
 ALLOWED = 0.006
 """Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
@@ -45,7 +45,7 @@ def observe(
     """
     if objective_milliseconds is None:
         return Lateness(), None
-    told = [one for one in signals.samples if _sound(one)]
+    told = [one for one in signals.samples if is_new(before.counted, one) and _sound(one)]
     counted = advance(before.counted, told, objective_milliseconds)
     total = counted.total - before.counted.total
     if before.time is None or now <= before.time or total <= 0:
@@ -61,10 +61,12 @@ def observe(
 
 def _sound(sample: PodSample) -> bool:
     """Return whether every count is one: what is not would stay in the sums for ever."""
-    counts = [count for _, count in sample.request_duration_buckets]
-    bounds = [bound for bound, _ in sample.request_duration_buckets]
-    counted = all(measured(one) is not None for one in (sample.requests_settled, *counts))
-    return counted and not any(map(isnan, bounds))
+    if measured(sample.requests_settled) is None:
+        return False
+    return all(
+        0 <= count <= MEASURED_MAX and not isnan(bound)
+        for bound, count in sample.request_duration_buckets
+    )
 
 
 def priced(before: Lateness, late_seconds: float) -> Lateness:

@@ -1,9 +1,9 @@
 """How busy a replica may be at the objective: the tabulated chain, read both ways. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import exp, inf, log, sqrt
 
 from penstock_operator.decide.scaling.capacity.p99_table import (
@@ -17,6 +17,8 @@ LATE = 0.01
 """The share of requests that may miss the objective."""
 BEYOND_P99 = 0.01
 LEAST_RHO = 0.05
+OVERLOADED = 1000
+"""Percent: what is beyond is rare, and not worth remembering."""
 STEPS = 10
 STEP = 0.03
 NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
@@ -70,27 +72,41 @@ def largest_rho(load: Traffic, limit: float) -> float:
     )
 
 
-def late_share(load: Traffic, limit: float) -> Callable[[float], float]:
-    """Return the share of requests that take longer than `limit` t(cap), by rho, as `largest_rho` reckons it."""
+class LateShares(dict[int, float]):
+    """The share of requests that take longer than the limit, by utilisation in percent, worked out where it is asked for."""
+
+    def __init__(self, alone: Sequence[float], unevenness: float) -> None:
+        """`alone` is a single pod's share, from 0 to 100 percent."""
+        super().__init__()
+        self._alone, self._factors = alone, _factors(unevenness)
+
+    def __missing__(self, percent: int) -> float:
+        """Return the share over all pods, of which each has its own part of the mean load."""
+        alone, rho = self._alone, percent / 100
+        share = sum(
+            weight * alone[min(int(100 * rho * factor + 0.5), 100)]
+            for factor, weight in self._factors
+        )
+        if percent <= OVERLOADED:
+            self[percent] = share
+        return share
+
+    def at(self, rho: float) -> float:
+        """Return the share at this utilisation."""
+        return self[int(100 * rho + 0.5)]
+
+
+def late_share(load: Traffic, limit: float) -> LateShares:
+    """Return the share of requests that take longer than `limit` t(cap), as `largest_rho` reckons it."""
     intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
-    return partial(_late_at, intercept, dispersion, _steps(load.unevenness), _steps(limit))
+    return _late_shares(intercept, dispersion, _steps(load.unevenness), _steps(limit))
 
 
-def _late_at(
-    intercept: float, dispersion: float, unevenness: float, limit: float, rho: float
-) -> float:
-    return _late_share(intercept, dispersion, unevenness, limit, int(100 * rho + 0.5))
-
-
-@lru_cache(maxsize=65536)
-def _late_share(
-    intercept: float, dispersion: float, unevenness: float, limit: float, percent: int
-) -> float:
-    alone, rho = _late_alone(intercept, dispersion, limit), percent / 100
-    return sum(
-        weight * alone[min(int(100 * rho * factor + 0.5), 100)]
-        for factor, weight in _factors(unevenness)
-    )
+@lru_cache(maxsize=16384)
+def _late_shares(
+    intercept: float, dispersion: float, unevenness: float, limit: float
+) -> LateShares:
+    return LateShares(_late_alone(intercept, dispersion, limit), unevenness)
 
 
 @lru_cache(maxsize=1024)

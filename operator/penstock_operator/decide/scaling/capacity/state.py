@@ -60,7 +60,10 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
     lateness, late = observe(
         state.lateness, seen.signals, seen.settings.objective_milliseconds, now
     )
-    state = replace(
+    since = state.settled_since if seen.cap == state.cap else None
+    if since is None and seen.cap is not None and all_obey(seen.pods):
+        since = now
+    return replace(
         state,
         lateness=lateness,
         late=late,
@@ -68,12 +71,11 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
         gone=_gone(state, windows, seen.pods, asked),
         curves=learn(state.curves, windows.pods, seen.pods),
         startup=watch(state.startup, seen.pods, now),
+        cap=seen.cap,
+        settled_since=since,
+        replicas=seen.replicas,
+        count=_counted(state, seen.replicas, now),
     )
-    if seen.cap != state.cap:
-        state = replace(state, cap=seen.cap, settled_since=None)
-    if state.settled_since is None and seen.cap is not None and all_obey(seen.pods):
-        state = replace(state, settled_since=now)
-    return _counted(state, seen.replicas, now)
 
 
 def all_obey(pods: tuple[LawPod, ...]) -> bool:
@@ -116,9 +118,10 @@ def _gone(
     }
 
 
-def _counted(state: CapacityState, replicas: int, now: float) -> CapacityState:
-    """Note that the count went down."""
-    downs = tuple(one for one in state.count.downs if now - one[0] < MINUTE)
+def _counted(state: CapacityState, replicas: int, now: float) -> Count:
+    """Return the count's memory, with a note where it went down."""
+    known = state.count.downs
+    downs = tuple(one for one in known if now - one[0] < MINUTE)
     if state.replicas is not None and replicas < state.replicas:
         downs = (*downs, (now, state.replicas - replicas))
-    return replace(state, replicas=replicas, count=replace(state.count, downs=downs[-100:]))
+    return state.count if downs == known else replace(state.count, downs=downs[-100:])

@@ -10,10 +10,9 @@ from penstock_operator.decide.scaling.capacity.batch_plan import spare_seconds
 from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES, of_revision
 from penstock_operator.decide.scaling.capacity.load import Load, load
 from penstock_operator.decide.scaling.capacity.model import Model, model
-from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, Traffic
+from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, LateShares, Traffic
 from penstock_operator.decide.scaling.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity.state import CapacityState
-from penstock_operator.decide.scaling.capacity.worth import LateShare
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
 from penstock_operator.decide.scaling.windows import Window
@@ -80,7 +79,9 @@ def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) ->
     return total
 
 
-def late_share(state: CapacityState, found: Tick, curve: Model, cap: int) -> LateShare | None:
+def late_share(
+    state: CapacityState, found: Tick, curve: Model, cap: int
+) -> Callable[[float], LateShares] | None:
     """Return what share of requests will be late, by utilisation and number of pods.
 
     None: no objective, or one that no number of replicas meets.
@@ -89,10 +90,10 @@ def late_share(state: CapacityState, found: Tick, curve: Model, cap: int) -> Lat
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    if predicted.late_share(Traffic(intercept, dispersion, 0.0), limit)(LEAST_RHO) > LATE:
+    if predicted.late_share(Traffic(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
         return None
 
-    def late(pods: float) -> Callable[[float], float]:
+    def late(pods: float) -> LateShares:
         return predicted.late_share(Traffic(intercept, dispersion, state.unevenness * pods), limit)
 
     return late

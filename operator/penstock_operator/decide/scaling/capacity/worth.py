@@ -5,10 +5,10 @@ bought off where that is cheap, as by a schedule made with the whole trace known
 would be dear where traffic is high, since pods are then many and unequally busy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-LateShare = Callable[[float], Callable[[float], float]]
-"""Pods -> utilisation -> share of requests later than the objective."""
+LateShare = Callable[[float], Mapping[int, float]]
+"""Pods -> utilisation in percent -> share of requests later than the objective."""
 Demands = Sequence[tuple[float, float]]
 """(probability, demand in replicas' whole capacity); the probabilities add up to 1."""
 COARSE, FINE = 8, 4
@@ -34,7 +34,7 @@ def _search(demands: Demands, price: float, late: LateShare, counts: Sequence[fl
 
 
 def _cost(demands: Demands, price: float, late: LateShare, count: float) -> float:
-    share = late(count)
-    return count + price * sum(
-        chance * demand * share(demand / count) for chance, demand in demands
-    )
+    share, lateness = late(count), 0.0
+    for chance, demand in demands:
+        lateness += chance * demand * share[int(100 * (demand / count) + 0.5)]
+    return count + price * lateness

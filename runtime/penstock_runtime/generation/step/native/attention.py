@@ -7,8 +7,9 @@ import torch
 
 from penstock_runtime.generation.step.attention.base import Geometry, Heads, LayerRule
 from penstock_runtime.generation.step.native.abi import Batch, Op, pointer
-from penstock_runtime.generation.step.native.build import NoNativeCode, library
+from penstock_runtime.generation.step.native.build import library
 from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.native import NoNativeCode
 
 _LONGEST_AT_FIRST = 1024
 _TALL = 4

@@ -1,26 +1,22 @@
-"""Find or make the library. One that was built ahead lies beside the source; else a compiler makes one, once."""
+"""The library of `decoder.c`, for this machine, loaded."""
 
 import ctypes
-import hashlib
-import os
+import functools
 import platform
-import shutil
-import subprocess
 import sys
-import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from penstock_runtime import native
+from penstock_runtime.native import NoNativeCode
 
 SOURCE = Path(__file__).with_name("decoder.c")
 FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-fopenmp", "-c")
 """No contraction: what is fused is said in the source, so that every copy of a loop rounds alike."""
 _PORTABLE = {"x86_64": "-march=x86-64-v3"}
 """What an image is built for; a machine without it does not load that library."""
+_OWN = {"x86_64": "-march=native"}
 _NEEDED = {"x86_64": {"avx2", "fma", "bmi2"}}
-_COMPILE_SECONDS = 120
-
-
-class NoNativeCode(Exception):
-    """The library can neither be found nor made here; the message says why."""
 
 
 def library() -> ctypes.CDLL:
@@ -30,8 +26,8 @@ def library() -> ctypes.CDLL:
         NoNativeCode: in one line.
     """
     _refuse_old_processors()
-    ahead = built_ahead()
-    path = ahead if ahead.is_file() else _made_here()
+    own = f"decoder-{_digest('native', _processor())}.so"
+    path = native.found(built_ahead(), own, functools.partial(_commands, _OWN))
     try:
         ctypes.CDLL(_threads_of_torch(), mode=ctypes.RTLD_GLOBAL)
         return ctypes.CDLL(str(path))
@@ -63,47 +59,15 @@ def _threads_of_torch() -> str:
     return next((word for word in mapped if "/libgomp" in word), "libgomp.so.1")
 
 
-def _made_here() -> Path:
-    """Compile for this very machine into the user's own cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(home) / "penstock" / "native" / f"decoder-{_digest('native', _processor())}.so"
-    if not target.is_file():
-        try:
-            compile_to(target, "-march=native" if platform.machine() == "x86_64" else "-O3")
-        except OSError as error:  # a read-only home
-            raise NoNativeCode(f"{target.parent} cannot be written: {error}") from error
-    return target
-
-
-def compile_to(target: Path, architecture: str) -> None:
-    """Compile the source; the file appears whole or not at all.
-
-    Raises:
-        NoNativeCode: there is no compiler, or it fails.
-    """
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise NoNativeCode("there is no C compiler, and the image was built without the library")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        part, made = Path(folder) / "decoder.o", Path(folder) / target.name
-        _ran(compiler, *FLAGS, architecture, str(SOURCE), "-o", str(part))
-        _ran(compiler, "-shared", str(part), "-o", str(made), "-lm")  # OpenMP is torch's own
-        made.replace(target)
-
-
-def _ran(*command: str) -> None:
-    ran = subprocess.run(  # noqa: S603  a compiler from PATH, our own source
-        command, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
-    )
-    if ran.returncode != 0:
-        raise NoNativeCode(f"{command[0]} failed: {(ran.stderr.splitlines() or ['?'])[0]}")
+def _commands(architectures: dict[str, str], compiler: str, made: Path) -> Iterable[Sequence[str]]:
+    architecture, part = architectures.get(platform.machine(), "-O3"), f"{made}.o"
+    yield compiler, *FLAGS, architecture, str(SOURCE), "-o", part
+    yield compiler, "-shared", part, "-o", str(made), "-lm"  # OpenMP is torch's own
 
 
 def _digest(*words: str) -> str:
-    text = " ".join([*FLAGS, platform.machine(), *words]).encode()
     sources = sorted(SOURCE.parent.glob("*.[ch]"))
-    return hashlib.sha256(b"".join(one.read_bytes() for one in sources) + text).hexdigest()[:16]
+    return native.digest(sources, *FLAGS, platform.machine(), *words)
 
 
 def _processor() -> str:
@@ -116,5 +80,5 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    compile_to(built_ahead(), _PORTABLE.get(platform.machine(), "-O3"))
+    native.make(built_ahead(), functools.partial(_commands, _PORTABLE))
     sys.stdout.write(f"{built_ahead()}\n")

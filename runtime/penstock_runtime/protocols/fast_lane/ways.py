@@ -1,0 +1,107 @@
+"""What is particular to one fast route: how its bodies are read, and how ends and refusals are worded.
+
+A way hands bodies and ends to the room whose protocol it is; aiohttp's lane calls the same functions there.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_api.model import Task
+from penstock_runtime.admission import Ticket
+from penstock_runtime.errors import NotServing, Refusal
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.fast_lane.heads import Head
+from penstock_runtime.protocols.open_inference.answers import Answer, render
+from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
+from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
+from penstock_runtime.protocols.open_inference.quick import QuickReader
+from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
+from penstock_runtime.protocols.replies import Reply, of_refusal
+from penstock_runtime.request import Completed, End, Request
+
+
+class Later(Struct, frozen=True):
+    """A call that is known later: its texts are tokenised off the loop first."""
+
+    call: Coroutine[Any, Any, Any]
+
+
+class Way(Protocol):
+    """One route. A call, which has `rows`, is understood by the way alone."""
+
+    def read(self, body: bytes, head: Head) -> Any:
+        """Return the call that a body spells, or `Later`; raise Refusal, as what is awaited may."""
+
+    def to_request(self, ticket: Ticket, call: Any, head: Head) -> Request:
+        """Return what the engine is to serve."""
+
+    def served(self, call: Any, end: Completed) -> Answer:
+        """Return the answer of a call that was served."""
+
+    def reply_to(self, call: Any, end: End, request_id: str) -> Reply:
+        """Return the answer that tells how a call ended otherwise."""
+
+    def of_refusal(self, refusal: Refusal) -> Reply:
+        """Return a refusal's answer."""
+
+
+class InferWay:
+    """Open Inference's `infer`."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._reader: QuickReader | None = None
+
+    def read(self, body: bytes, head: Head) -> InferCall | Later:
+        """As `Way.read`."""
+        texts = self._pod.texts
+        if texts is not None and MAY_BE_TEXT in body:
+            return Later(read_call(body, head.header_length, self._pod.model, texts))
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._new_reader()
+        return reader.read(body, head.header_length)
+
+    def _new_reader(self) -> QuickReader:
+        if self._pod.model is None:
+            raise NotServing("Loading", "the model is being loaded: try again soon")
+        return QuickReader(self._pod.model, MAX_BATCH_SIZE, self._pod.scan)
+
+    def to_request(self, ticket: Ticket, call: InferCall, head: Head) -> Request:
+        """As `Way.to_request`."""
+        return to_request(ticket, call, head.timeout_seconds)
+
+    def served(self, call: InferCall, end: Completed) -> Answer:
+        """As `Way.served`."""
+        assert self._pod.model is not None  # noqa: S101 - no engine, no end
+        return render(call.id, end.outputs, call.outputs, self._pod.model)
+
+    def reply_to(self, call: InferCall, end: End, request_id: str) -> Reply:
+        """As `Way.reply_to`."""
+        assert self._pod.model is not None  # noqa: S101 - as above
+        return reply_to(end, call, self._pod.model, request_id)
+
+    def of_refusal(self, refusal: Refusal) -> Reply:
+        """As `Way.of_refusal`."""
+        return of_refusal(refusal)
+
+
+def ways_of(pod: Pod) -> dict[str, Way]:
+    """Return the fast routes of `pod` by path; a model whose name is spelled otherwise in a URL has no `infer`."""
+    found: dict[str, Way] = {}
+    model = pod.config.model_name
+    if quote(model, safe="") == model:
+        infer = InferWay(pod)
+        path = f"/v2/models/{model}"
+        found = {f"{path}/infer": infer, f"{path}/versions/{MODEL_VERSION}/infer": infer}
+    if pod.config.model.task is Task.EMBEDDING:
+        from penstock_runtime.protocols.fast_lane.embedding_way import EmbeddingWay  # noqa: PLC0415
+        from penstock_runtime.protocols.openai.embeddings import PATH  # noqa: PLC0415 - as `doors`
+
+        found[PATH] = EmbeddingWay(pod)
+    return found

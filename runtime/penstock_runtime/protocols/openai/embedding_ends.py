@@ -1,0 +1,122 @@
+"""From an embedding call to a request, and from the request's end to its answer: the same in both lanes."""
+
+import base64
+from typing import Any, assert_never
+
+import numpy as np
+import orjson
+from msgspec import Struct
+
+from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.admission import Ticket
+from penstock_runtime.errors import BadInput, NotServing
+from penstock_runtime.models.base import group_of
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
+from penstock_runtime.protocols.openai.embedding_calls import EmbeddingCall, parse
+from penstock_runtime.protocols.openai.errors import error_reply
+from penstock_runtime.protocols.replies import Reply
+from penstock_runtime.request import (
+    Cancelled,
+    Completed,
+    End,
+    Expired,
+    Failed,
+    Group,
+    Request,
+    Tensor,
+)
+from penstock_runtime.tokenizing import rows_of
+
+
+class Asked(Struct, frozen=True):
+    """A call with its tokens."""
+
+    call: EmbeddingCall
+    inputs: dict[str, Tensor]
+    rows: int
+    group: Group
+    tokens: int
+    """Of all rows."""
+
+
+async def read(body: bytes | bytearray, pod: Pod) -> Asked:
+    """Return what `body` asks for; texts are tokenised off the event loop.
+
+    Raises:
+        BadInput: with the field.
+        UnknownModel: it asks for another model.
+        NotServing: there is no model yet.
+    """
+    model, texts = pod.model, pod.texts
+    if model is None or texts is None:
+        raise NotServing("Loading", "the model is being loaded: try again soon")
+    call = parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
+    ids = call.ids
+    if call.texts:
+        ids = await texts.encode(call.texts, "input", cut=call.cut)
+    else:
+        ids = [one[: texts.most_tokens] for one in ids] if call.cut else ids
+        texts.check(ids, "input")
+    if len(ids) > MAX_BATCH_SIZE:
+        raise BadInput(
+            f"`input` has {len(ids)} entries: send at most {MAX_BATCH_SIZE}", field="input"
+        )
+    inputs = rows_of(ids)
+    return Asked(call, inputs, len(ids), group_of(model, inputs), sum(map(len, ids)))
+
+
+def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Request:
+    """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
+    seconds = [one for one in (asked.call.timeout_seconds, header_seconds) if one is not None]
+    return Request(
+        id=ticket.id,
+        inputs=asked.inputs,
+        rows=asked.rows,
+        group=asked.group,
+        arrived=ticket.arrived,
+        deadline=ticket.arrived + min(seconds) if seconds else None,
+        priority=asked.call.priority,
+    )
+
+
+def reply_to(end: End, asked: Asked, model: str) -> Reply:
+    """Return the answer that tells a client how its call of `model` ended."""
+    match end:
+        case Completed():
+            waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
+            return Reply(200, rendered(end, asked, model), headers=(waited,))
+        case Failed():
+            status = 500 if end.retry_after_seconds is None else 503
+            return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)
+        case Expired():
+            return error_reply(
+                504,
+                f"the deadline passed after {end.waited_seconds:.3f} s of waiting: allow more time",
+                param="timeout",
+            )
+        case Cancelled():
+            return error_reply(499, "the request was cancelled")
+        case _:
+            assert_never(end)
+
+
+def rendered(end: Completed, asked: Asked, model: str) -> bytes:
+    """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
+    (vectors,) = end.outputs.values()
+    rows: list[Any] = list(np.ascontiguousarray(vectors, np.dtype("<f4")))
+    if asked.call.base64:
+        rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
+    data = [
+        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
+    ]
+    usage = {"prompt_tokens": asked.tokens, "total_tokens": asked.tokens}
+    body = {"object": "list", "data": data, "model": model, "usage": usage}
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _json(body: bytes | bytearray) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"the body is not valid JSON: {error}", field="body") from error

@@ -1,0 +1,174 @@
+"""Who reaches whom under the chart's NetworkPolicies: asked of cyclonus, which evaluates them as networking/v1 says.
+
+The operator's policy is the rendered one; the pools' is what the operator makes of the settings that the chart gives it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock_api import names
+from penstock_api.pool import PoolSpec
+from penstock_api.status import PoolStatus
+from penstock_operator.config import Config
+from penstock_operator.decide.children.metadata import selector
+from penstock_operator.decide.children.network_policy import network_policy
+from penstock_operator.observed import PoolObject
+
+Object = dict[str, Any]
+Labels = Mapping[str, str]
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+POOL = PoolObject.of(
+    {"uid": "7b1f", "namespace": "team-a", "name": "chat", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    PoolSpec.model_validate({"model": {"source": {"type": "Module", "module": {"factory": "a:b"}}}}),
+    PoolStatus(),
+)  # fmt: skip
+VERDICT = re.compile(r"IS ALLOWED\?\s*\|\s*(TRUE|FALSE)")
+
+
+class NoVerdict(RuntimeError):
+    """cyclonus did not answer every question; its words are the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A pod, or an address outside the cluster where there is no namespace."""
+
+    title: str
+    namespace: str = ""
+    labels: Labels | None = None
+
+    def peer(self, address: str) -> Object:
+        """Return it as cyclonus reads it."""
+        if not self.namespace:
+            return {"IP": "203.0.113.9"}
+        inside = {
+            "Namespace": self.namespace,
+            "NamespaceLabels": {NAMESPACE_NAME: self.namespace},
+            "PodLabels": dict(self.labels or {}),
+        }
+        return {"IP": address, "Internal": inside}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """May `source` open a connection to `target`'s port, and is it to?"""
+
+    source: End
+    target: End
+    port: tuple[int, str]
+    wanted: bool
+
+    def __str__(self) -> str:
+        verb = "reaches" if self.wanted else "does not reach"
+        return f"{self.source.title} {verb} {self.target.title}:{self.port[0]}"
+
+    def traffic(self) -> Object:
+        """Return it as cyclonus reads it."""
+        number, name = self.port
+        return {
+            "Source": self.source.peer("10.0.0.1"), "Destination": self.target.peer("10.0.0.2"),
+            "Protocol": "TCP", "ResolvedPort": number, "ResolvedPortName": name,
+        }  # fmt: skip
+
+
+CLIENTS = (names.CLIENT_PORT, names.CLIENT_PORT_NAME)
+CONTROL = (names.CLUSTER_PORT, names.CLUSTER_PORT_NAME)
+OPERATORS = (8080, "http")
+PROMETHEUS = End("Prometheus", "monitoring", {"app": "prometheus"})
+GATEWAY = End("a named client", "edge", {"app": "gateway"})
+PEERS = {
+    "poolNetworkPolicy.scrapers": [PROMETHEUS],
+    "poolNetworkPolicy.clients": [GATEWAY],
+    "networkPolicy.from": [PROMETHEUS],
+}
+"""What the chart is rendered with, in its values' words."""
+
+
+def settings() -> list[str]:
+    """Return `PEERS` as helm's --set-json takes them."""
+    return [f"{name}={json.dumps([_as_peer(end) for end in ends])}" for name, ends in PEERS.items()]
+
+
+def _as_peer(end: End) -> Object:
+    return {
+        "namespaceSelector": {"matchLabels": {NAMESPACE_NAME: end.namespace}},
+        "podSelector": {"matchLabels": dict(end.labels or {})},
+    }
+
+
+def policies(rendered: Sequence[Object]) -> list[Object]:
+    """Return the NetworkPolicies that such an installation has: the operator's, and one pool's."""
+    peers = Config.from_env(_environment(rendered)).pool_network_policy
+    if peers is None:
+        raise ValueError("the chart was rendered without poolNetworkPolicy.enabled")
+    return [
+        *(one for one in rendered if one["kind"] == "NetworkPolicy"),
+        network_policy(POOL, peers),
+    ]
+
+
+def questions(rendered: Sequence[Object]) -> Iterator[Question]:
+    """Yield who is to reach what, and who is not."""
+    meta = _operators_pod(rendered)["metadata"]
+    home, labels = _deployment(rendered)["metadata"]["namespace"], meta["labels"]
+    operator = End("the operator", home, labels)
+    pool = End("a pool's pod", POOL.namespace, selector(POOL))
+    outside, stranger = End("somebody outside"), End("a stranger", "team-b", {"app": "web"})
+    sibling = End("a pod of the same pool", POOL.namespace, selector(POOL))
+    lookalike = End("a pod labelled as the operator elsewhere", "team-b", labels)
+    neighbour = End("another pod in the operator's namespace", home, {"app": "web"})
+    refused = (outside, stranger, sibling, lookalike, neighbour)
+    for one in (operator, PROMETHEUS):
+        yield Question(one, pool, CONTROL, wanted=True)
+    for one in (*refused, GATEWAY):
+        yield Question(one, pool, CONTROL, wanted=False)
+    yield Question(GATEWAY, pool, CLIENTS, wanted=True)
+    for one in (*refused, PROMETHEUS):
+        yield Question(one, pool, CLIENTS, wanted=False)
+    yield Question(PROMETHEUS, operator, OPERATORS, wanted=True)
+    for one in (outside, stranger, neighbour, pool, GATEWAY):
+        yield Question(one, operator, OPERATORS, wanted=False)
+
+
+def verdicts(said: str, expected: int) -> list[bool]:
+    """Return cyclonus' answers, in the order of the questions.
+
+    Raises:
+        NoVerdict: there are not as many.
+    """
+    found = [word == "TRUE" for word in VERDICT.findall(said)]
+    if len(found) != expected:
+        raise NoVerdict(f"{len(found)} of {expected} questions answered: {said[-2000:]}")
+    return found
+
+
+def write(rendered: Sequence[Object], folder: Path) -> tuple[Path, Path, list[Question]]:
+    """Write the policies and the questions as cyclonus reads them; return both files, and the questions."""
+    asked = list(questions(rendered))
+    held, traffic = folder / "network-policies", folder / "traffic.json"
+    held.mkdir(parents=True, exist_ok=True)
+    for number, policy in enumerate(policies(rendered)):
+        (held / f"{number}.yaml").write_text(yaml.safe_dump(policy))
+    traffic.write_text(json.dumps([one.traffic() for one in asked]))
+    return held, traffic, asked
+
+
+def _deployment(rendered: Sequence[Object]) -> Object:
+    (found,) = [one for one in rendered if one["kind"] == "Deployment"]
+    return found
+
+
+def _operators_pod(rendered: Sequence[Object]) -> Object:
+    template: Object = _deployment(rendered)["spec"]["template"]
+    return template
+
+
+def _environment(rendered: Sequence[Object]) -> dict[str, str]:
+    (container,) = _operators_pod(rendered)["spec"]["containers"]
+    return {one["name"]: one.get("value", "given-by-the-pod") for one in container["env"]}

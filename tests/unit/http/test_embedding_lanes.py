@@ -1,0 +1,134 @@
+"""Both lanes answer the same bytes to a call of `/v1/embeddings`, and plain calls never meet aiohttp."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock_runtime.engine import warm_up
+from penstock_runtime.models import memory
+from penstock_runtime.request import Outcome
+from tests.encoders.directories import write
+from tests.unit.http.test_lanes import VARYING, by_aiohttp, converse
+from tests.unit.http.test_texts import FIVE, LONG, Texts, serve, words
+from tests.unit.http.wire_cases import Case, chunked, pieces, post
+
+EMBEDDINGS = "/v1/embeddings"
+
+
+def call(given: Any, *fields: str, **more: Any) -> bytes:
+    """Return a request for embeddings."""
+    return post(json.dumps({"input": given, **more}).encode(), *fields, path=EMBEDDINGS)
+
+
+PLAIN = call(FIVE)
+CASES: dict[str, Case] = {
+    "a text": Case((PLAIN,)),
+    "several texts": Case((call([FIVE, "w9", "w1 ü"], model="texts"),)),
+    "token ids": Case((call([2, 5, 6, 3]),)),
+    "several rows of ids": Case((call([[2, 5, 3], [2, 3]]),)),
+    "base64": Case((call(FIVE, encoding_format="base64"),)),
+    "cut": Case((call(LONG, truncate_prompt_tokens=-1),)),
+    "long ids, cut": Case((call([5] * 90, truncate_prompt_tokens=-1),)),
+    "a priority and a deadline": Case((call(FIVE, priority=2, timeout=9.5),)),
+    "a time-out header": Case((call(FIVE, "X-Request-Timeout-Ms: 60000"),)),
+    "a broken time-out header": Case((call(FIVE, "X-Request-Timeout-Ms: 1e3"),)),
+    "its own request id": Case((call(FIVE, "X-Request-Id: mine-1"),)),
+    "one after another": Case((PLAIN, call("w9"), PLAIN), 3),
+    "pipelined": Case((PLAIN + call("w9") + PLAIN,), 3),
+    "in small pieces": Case(pieces(PLAIN, 23)),
+    "chunked": Case((post(chunked(b'{"input":"w1"}'), "Transfer-Encoding: chunked", length=..., path=EMBEDDINGS),)),
+    "the last": Case((call(FIVE, "Connection: close"),)),
+    "too long": Case((call(["w1", LONG]), PLAIN), 2),
+    "no JSON": Case((post(b"{", path=EMBEDDINGS), PLAIN), 2),
+    "no UTF-8": Case((post(b'{"input":"\xff"}', path=EMBEDDINGS),)),
+    "no body": Case((post(b"", path=EMBEDDINGS),)),
+    "no object": Case((post(b"[]", path=EMBEDDINGS),)),
+    "another model": Case((call(FIVE, model="other"),)),
+    "an empty text": Case((call(["w1", ""]),)),
+    "an id beyond the vocabulary": Case((call([[1], [5000]]),)),
+    "a bad priority": Case((call(FIVE, priority=-1),)),
+    "half a surrogate": Case((post(b'{"input":"\\ud800"}', path=EMBEDDINGS),)),
+    "texts of Open Inference between": Case(
+        (PLAIN, post(json.dumps({"inputs": [words(FIVE)]}).encode(), path="/v2/models/texts/infer"), PLAIN), 3
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def short_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "WARM_UP_SECONDS", 0.02)
+    monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
+
+
+@pytest.fixture
+async def lanes(tmp_path: Path) -> AsyncIterator[tuple[Texts, Texts]]:
+    """A pod with the fast lane, and one without."""
+    write(tmp_path / "Embedding")
+    found = [
+        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, body_seconds=1.0)
+        for fast in (True, False)
+    ]
+    yield found[0], found[1]
+    for one in found:
+        await one.close()
+
+
+async def test_both_lanes_answer_every_call_with_the_same_bytes(lanes: tuple[Texts, Texts]) -> None:
+    fast, slow = lanes
+    different = {}
+    for name, case in CASES.items():
+        said = [VARYING.sub(b"~", await converse(pod.url, case)) for pod in lanes]
+        if said[0] != said[1] or not said[0].startswith(b"HTTP/1.1 "):
+            different[name] = said
+    assert different == {}
+    assert fast.pod.counters.ended == slow.pod.counters.ended
+    assert fast.pod.counters.refused == slow.pod.counters.refused
+    assert fast.pod.counters.rows_received == slow.pod.counters.rows_received
+    assert fast.pod.counters.settled() == fast.pod.counters.received == slow.pod.counters.received
+    assert fast.pod.admission.empty()
+    assert fast.server.traffic.answering == 0
+
+
+async def test_plain_calls_never_meet_aiohttp(lanes: tuple[Texts, Texts]) -> None:
+    fast, _ = lanes
+    before = by_aiohttp(FromTexts(fast))
+    said = await converse(fast.url, Case((PLAIN, call([2, 5, 3]), call(["w1", LONG])), 3))
+    assert (said.count(b"HTTP/1.1 200"), said.count(b"HTTP/1.1 400")) == (3, 1)
+    assert by_aiohttp(FromTexts(fast)) == before + 1  # the farewell, which is a GET
+
+
+async def test_a_full_queue_is_told_in_openais_words_by_both(
+    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for pod in lanes:
+        monkeypatch.setattr(pod.pod.admission, "full", lambda: True)
+        said.append(VARYING.sub(b"~", await converse(pod.url, Case((PLAIN,)))))
+        assert pod.pod.counters.refused == {"QueueFull": 1}
+    assert said[0] == said[1]
+    assert said[0].startswith(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n")
+    assert b'"type":"rate_limit_error"' in said[0]
+
+
+async def test_an_engine_that_dies_ends_the_call_in_openais_words(
+    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for pod in lanes:
+        assert pod.pod.texts is not None
+        monkeypatch.setattr(pod.pod.texts, "vocabulary", 10**6)  # so that only the model refuses
+        said.append(VARYING.sub(b"~", await converse(pod.url, Case((call([[9999]]), PLAIN), 2))))
+        assert pod.pod.counters.ended[Outcome.FAILED] == 1
+    assert said[0] == said[1]
+    assert said[0].startswith(b"HTTP/1.1 500 ")
+    assert b'"type":"server_error"' in said[0]
+
+
+class FromTexts:
+    """A pod of `test_texts` as `test_lanes` has them."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.client = texts.server
