@@ -54,7 +54,7 @@ def test_a_pool_that_generates_text_gets_the_law_that_needs_no_curve_unless_some
     }
     writer = {"task": "TextGeneration", "source": claim}
     assert of(pool(model=writer)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
-    wish = {"scaling": {"algorithm": "CapacityAtObjective"}}
+    wish: dict[str, Any] = {"scaling": {"algorithm": "CapacityAtObjective"}}
     asked = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
     assert of(pool(model=writer, **wish)).algorithm is asked
     assert of(pool(model=writer), policy("p", defaults=wish)).algorithm is asked
