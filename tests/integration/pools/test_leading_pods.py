@@ -94,7 +94,7 @@ def test_a_leader_that_was_stopped_tells_no_pod_anything_when_it_wakes(
     other = operator.beside("successor")
     try:
         other.start()
-        until("the successor leads", lambda: leads(other), seconds=40)
+        until("the successor leads", lambda: leads(other), seconds=60)
         pool.edit({"batching": {"maxQueueDepth": 79}})
         until("the successor told the pod", lambda: told[-1].max_queue_depth == 79, seconds=30)
 
