@@ -18,7 +18,7 @@ from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.model import ModelSpec
 from penstock_runtime.callers.callers import Network
 from penstock_runtime.errors import ConfigError
-from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.link.placement import Placement
 
 _SERVICE_LINK: Final = re.compile(
@@ -200,6 +200,7 @@ def _networks(value: str) -> tuple[Network, ...]:
 
 _STEP_OPTIONS: Final = frozenset(
     {
+        "compute",
         "dtype",
         "cache_bytes",
         "host_cache_bytes",
@@ -240,6 +241,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
     names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
+    "PENSTOCK_STEP": ("compute", Compute),
     "PENSTOCK_DTYPE": ("dtype", DType),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
     "PENSTOCK_HOST_CACHE_BYTES": ("host_cache_bytes", _whole(0, 2**50)),

@@ -15,13 +15,23 @@ class DType(StrEnum):
     FLOAT16 = "float16"
 
 
+class Compute(StrEnum):
+    """What runs a model's forward."""
+
+    OWN = "Own"
+    """The C file for float32 on CPUs, else transformers' modules over the first attention that works."""
+    OPENVINO = "OpenVINO"
+    """OpenVINO's CPU plugin, an optional extra: in blocks of its own size."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """Settings of the step and its cache."""
 
+    compute: Compute = Compute.OWN
     dtype: DType = DType.AUTO
     block_tokens: int = 16
-    """16: a prefix is shared in units small against a system prompt, a table stays short."""
+    """16: a prefix is shared in units small against a system prompt, a table stays short. OpenVINO has its own."""
     cache_bytes: int | None = None
     """Of the paged cache; None: a share of the memory that is free after loading."""
     host_cache_bytes: int = 0

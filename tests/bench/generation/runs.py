@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.bench.generation.environments import VARIABLES, python_of
+from tests.bench.generation.environments import OURS, VARIABLES, python_of
 from tests.bench.generation.models import VOCABULARY
 
 LIMIT_SECONDS = 900
@@ -61,7 +61,7 @@ def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Ou
         **VARIABLES.get(peer, {}),
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        "PYTHONPATH": str(Path.cwd()),
+        "PYTHONPATH": _path(peer),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
@@ -94,6 +94,12 @@ def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Ou
         words = done.stderr.strip().splitlines()
         outcome.absent = words[-1][:300] if words else f"exit status {done.returncode}"
     return outcome
+
+
+def _path(peer: str) -> str:
+    """The checkout, and for our own peers what this process was given beside it."""
+    own = os.environ.get("PYTHONPATH") if peer in OURS else None
+    return os.pathsep.join(filter(None, [str(Path.cwd()), own]))
 
 
 def _read(outcome: Outcome, said: dict[str, Any]) -> None:

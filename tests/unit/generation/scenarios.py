@@ -92,7 +92,7 @@ class Scenario:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311 - no secret
         kv = self.step.info.kv
-        few = replace(kv, blocks=self.chance.choice([9, 12, 20]))
+        few = replace(kv, blocks=max(3, self.chance.choice([9, 12, 20]) * 8 // kv.block_tokens))
         few = replace(few, host_blocks=self.chance.choice([0, 5, kv.host_blocks]))
         info = replace(self.step.info, kv=few)
         costs = self.chance.choice([SWAP, RECOMPUTE])

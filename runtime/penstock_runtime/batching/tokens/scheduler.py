@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable
 
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens import levels, victims
+from penstock_runtime.batching.tokens.ceiling import Ceiling
 from penstock_runtime.batching.tokens.families import Families
 from penstock_runtime.batching.tokens.line import Line
 from penstock_runtime.batching.tokens.memory import KvMemory
@@ -47,6 +48,7 @@ class TokenScheduler:
         self._running: dict[int, Slot] = {}
         self._filling: dict[int, Slot] = {}
         """Of those that run: whose next row is a chunk of what is known."""
+        self._ceiling = Ceiling()
         self._families = Families()
         self._deadlines: LazyHeap[float, int] = LazyHeap()
         self._added = 0
@@ -213,6 +215,7 @@ class TokenScheduler:
         self._line.discard(slot)
         sequence = slot.sequence
         self._running[sequence.uid] = slot
+        self._ceiling.started()
         if slot.fills:
             self._filling[sequence.uid] = slot
         slot.ran = 0
@@ -223,7 +226,11 @@ class TokenScheduler:
             self._recomputed_tokens += max(0, slot.lost - sequence.computed)
 
     def _beaten(self, arrival: Slot) -> list[Slot]:
-        return victims.beaten(self._line, self._limits.preemption, arrival, self._running.values())
+        preemption, running = self._limits.preemption, self._running.values()
+        by_rank = preemption is Preemption.LOWER_PRIORITY
+        if by_rank and not self._ceiling.beats(self._line, arrival, running):
+            return []
+        return victims.beaten(self._line, preemption, arrival, running)
 
     def _take_a_place(self, arrival: Slot, draft: "_Draft") -> bool:
         if len(self._running) > self.cap:

@@ -1,7 +1,5 @@
-"""From a folder to a step that runs: load, measure, lay out the cache, choose attention, operate, check."""
+"""From a folder to a step that runs: load, measure, lay out the cache, choose what computes, check."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -9,22 +7,16 @@ from transformers import PreTrainedModel
 
 from penstock_runtime.generation.limits import GenerationInfo, KVSpec
 from penstock_runtime.generation.options import StepOptions
-from penstock_runtime.generation.step import load, probe
-from penstock_runtime.generation.step.attention.base import AttentionBackend, Geometry
-from penstock_runtime.generation.step.blueprint import UnknownFamily, take_apart
-from penstock_runtime.generation.step.check import Expected, check, reference
-from penstock_runtime.generation.step.generic import Decoder, GenericDecoder, heads
+from penstock_runtime.generation.step import load
+from penstock_runtime.generation.step.check import reference
+from penstock_runtime.generation.step.computing import Computing, checked, choose
 from penstock_runtime.generation.step.measure import measure
-from penstock_runtime.generation.step.native.attention import NativeAttention
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.store import Store
-from penstock_runtime.generation.step.surgery import merge_projections
 from penstock_runtime.generation.step.torch_step import TorchStep
 from penstock_runtime.models.base import ModelLoadFailed
 from penstock_runtime.models.cgroup import free_memory_bytes
 from penstock_runtime.models.device import backend_of, choose_device, pin_threads
-
-_log = logging.getLogger(__name__)
 
 CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
 """Of the memory that is free after loading: a CPU's is shared with the HTTP side and the page cache."""
@@ -45,28 +37,23 @@ def open_step(
     pin_threads()
     device = device or choose_device()
     model = load.load_model(folder, options.dtype, device)
-    geometry = Geometry(heads(model), options.block_tokens, model.dtype, device)
-    backend = probe.choose(probe.MAKERS, options.attention, geometry)
-    kv, longest = _layout(model, backend, options, device)
+    computing = choose(model, options, device)
+    kv, longest = _layout(model, computing, options, device)
     layers = model.config.get_text_config().num_hidden_layers
-    store = Store(layers, kv.blocks, kv.host_blocks, backend.allocate)
+    store = Store(layers, kv.blocks, kv.host_blocks, computing.allocate)
     expected = reference(model)
-    made = (
-        _decoders(model, backend, geometry, store.layers, longest)
-        if options.surgery
-        else iter([GenericDecoder(model, backend, store.layers)])
-    )
-    decoder = _checked(made, expected, geometry)
+    made = computing.decoders(model, store.layers, longest)
+    decoder = checked(made, expected, kv.block_tokens, model.dtype)
     if options.batch_invariant and not isinstance(decoder, NativeDecoder):
         raise ModelLoadFailed(
             "batchInvariant holds only for known families in float32 on a CPU, on the native decoder:"
-            f" here {type(decoder).__name__} runs on {backend.name}; unset it, or see the log for why"
+            f" here {type(decoder).__name__} runs on {computing.name}; unset it, or see the log for why"
         )
     costs = measure(decoder, store, kv, longest)
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
-        attention=backend.name,
+        attention=computing.name,
         dtype=str(model.dtype).removeprefix("torch."),
         vocabulary=model.config.get_text_config().vocab_size,
         max_model_len=longest,
@@ -80,52 +67,16 @@ def open_step(
     return TorchStep(info, decoder, store)
 
 
-def _decoders(
-    model: PreTrainedModel,
-    backend: AttentionBackend,
-    geometry: Geometry,
-    caches: list[torch.Tensor],
-    longest: int,
-) -> Iterator[Decoder]:
-    """Make the decoders that there are for `model`, the fastest first, each when it is asked for."""
-    if isinstance(backend, NativeAttention):
-        try:
-            parts = take_apart(model, longest)
-            yield NativeDecoder(backend.library, parts, geometry, caches, longest)
-        except UnknownFamily as error:
-            _log.info("the model runs on its own modules: %s", error)
-    merge_projections(model)
-    yield GenericDecoder(model, backend, caches)
-
-
-def _checked(decoders: Iterator[Decoder], expected: Expected, geometry: Geometry) -> Decoder:
-    """Return the first that answers as the untouched model does.
-
-    Raises:
-        ModelLoadFailed: none does; what the last was wrong by.
-    """
-    wrong = ModelLoadFailed("unreachable: there is always one")
-    for decoder in decoders:
-        try:
-            check(decoder, expected, geometry.block_tokens, geometry.dtype)
-        except ModelLoadFailed as error:
-            _log.warning("%s is not used: %s", type(decoder).__name__, error)
-            wrong = error
-        else:
-            return decoder
-    raise wrong
-
-
 def _layout(
-    model: PreTrainedModel, backend: AttentionBackend, options: StepOptions, device: torch.device
+    model: PreTrainedModel, computing: Computing, options: StepOptions, device: torch.device
 ) -> tuple[KVSpec, int]:
     """Return the cache's layout and the positions that one sequence may have."""
     config = model.config.get_text_config()
-    block_bytes = backend.allocate(1).nbytes * config.num_hidden_layers
+    block_bytes = computing.allocate(1).nbytes * config.num_hidden_layers
     longest = min(_own_bound(config), options.max_model_len or _own_bound(config))
     wanted = options.cache_bytes
     if wanted is None:
-        most = MOST_CACHE_TOKENS // options.block_tokens * block_bytes
+        most = MOST_CACHE_TOKENS // computing.block_tokens * block_bytes
         wanted = min(int(_free_bytes(device) * CACHE_SHARE[device.type]), most)
     blocks = wanted // block_bytes
     if blocks < 2:  # one for a prompt, one for its answer
@@ -134,7 +85,7 @@ def _layout(
             " give the pod more memory"
         )
     spec = KVSpec(
-        block_tokens=options.block_tokens,
+        block_tokens=computing.block_tokens,
         blocks=blocks,
         host_blocks=options.host_cache_bytes // block_bytes,
         block_bytes=block_bytes,

@@ -8,7 +8,7 @@ from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.limits import GenerationLimits, Preemption
 from penstock_runtime.generation.loop import Loop, Outside
 from penstock_runtime.generation.messages import Ended, Generate, Generated, Stepped
-from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.step.open import open_step
@@ -33,8 +33,10 @@ class _NoPulse:
 class Peer:
     """One loaded model; each work gets a fresh scheduler, so that no prefix of an earlier one is found."""
 
+    compute = Compute.OWN
+
     def __init__(self, folder: Path, dtype: str) -> None:
-        options = StepOptions(dtype=DType(dtype), cache_bytes=CACHE_BYTES)
+        options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)
         self._step = open_step(folder, options, folder.name)
         self.about = f"{self._step.info.attention}, depth 0"
         self.idle_share = 0.0

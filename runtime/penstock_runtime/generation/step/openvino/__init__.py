@@ -1,0 +1,1 @@
+"""The step through OpenVINO's CPU plugin: an optional extra, which nothing imports until a pool asks for it."""

@@ -1,0 +1,58 @@
+"""One inference request over the caches of the store, and a packed step as its inputs."""
+
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import torch
+
+from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, INPUTS
+from penstock_runtime.generation.step.packed import Packed
+
+
+class OpenVinoDecoder:
+    """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in float32."""
+
+    def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
+        compiled = ov.Core().compile_model(
+            model,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": "f32",
+                "KV_CACHE_PRECISION": "f32",
+                "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+                "NUM_STREAMS": "1",
+            },
+        )
+        self._request: Any = compiled.create_infer_request()
+        self._caches = caches
+        for index, cache in enumerate(caches):
+            for kind, part in zip(("key", "value"), cache.chunk(2), strict=True):
+                bound = ov.Tensor(part.numpy(), shared_memory=True)
+                self._request.set_tensor(f"{kind}_cache.{index}", bound)
+
+    def forward(self, packed: Packed) -> torch.Tensor:
+        """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
+        kept = [
+            np.ascontiguousarray(given, INPUTS[name]) for name, given in _inputs(packed).items()
+        ]
+        for name, array in zip(INPUTS, kept, strict=True):
+            self._request.set_tensor(name, ov.Tensor(array, shared_memory=True))
+        longest = np.array(packed.contexts.max(), np.int32)
+        self._request.set_tensor("max_context_len", ov.Tensor(longest, shared_memory=True))
+        self._request.infer()
+        return torch.from_numpy(self._request.get_output_tensor().data)[:, 0]
+
+
+def _inputs(packed: Packed) -> dict[str, np.ndarray]:
+    blocks = -(-packed.contexts // BLOCK_TOKENS)
+    named = np.arange(packed.tables.shape[1]) < blocks[:, None]
+    return {
+        "ids": packed.ids.numpy(),
+        "positions": packed.positions,
+        "picked": packed.last,
+        "past_lens": packed.contexts - np.diff(packed.starts),
+        "subsequence_begins": packed.starts,
+        "block_indices": packed.tables[named],
+        "block_indices_begins": np.concatenate([[0], np.cumsum(blocks)]),
+    }

@@ -1,0 +1,10 @@
+"""This project's engine as in `penstock.py`, with OpenVINO's CPU plugin for the forward."""
+
+from penstock_runtime.generation.options import Compute
+from tests.bench.generation.peers import penstock
+
+
+class Peer(penstock.Peer):
+    """One loaded model."""
+
+    compute = Compute.OPENVINO

@@ -1,0 +1,40 @@
+"""transformers' own model as the judge of answers: what it says of every position of what was generated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from .scenarios import prompts, references
+
+auto: Any = AutoModelForCausalLM
+Logits = Callable[[list[int]], torch.Tensor]
+
+
+def teacher(folder: Path, dtype: torch.dtype) -> Logits:
+    """Return what gives the logits (tokens, vocabulary) after each of some ids, in float64."""
+    model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+
+    def logits(ids: list[int]) -> torch.Tensor:
+        with torch.inference_mode():
+            found: torch.Tensor = model(torch.tensor([ids])).logits[0].double()
+        return found
+
+    return logits
+
+
+def measured_eps(folder: Path, dtype: torch.dtype) -> float:
+    """Return the most that this dtype moves a logit, over all reference answers."""
+    exact, rounded = teacher(folder, torch.float64), teacher(folder, dtype)
+    answers = references(folder, torch.float64)
+    whole = [[*prompt, *answer] for prompt, answer in zip(prompts(), answers, strict=True)]
+    return max(float((exact(ids) - rounded(ids)).abs().max()) for ids in whole)
+
+
+def accepts(judge: Logits, prompt: tuple[int, ...], ids: list[int], eps: float) -> bool:
+    """Return whether each of `ids` is the judge's best after what is before it, or as good within 2 eps."""
+    logits = judge([*prompt, *ids])[len(prompt) - 1 : -1]
+    chosen = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]
+    return bool((chosen >= logits.max(dim=1).values - 2 * eps).all())
