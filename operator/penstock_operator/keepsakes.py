@@ -23,7 +23,7 @@ class NoEssence(kopf.DiffBaseStorage):
         del body, extra_fields
         return kopf.BodyEssence()
 
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+    def fetch(self, *, body: kopf.Body) -> None:
         """Return what was kept: nothing."""
         del body
 
@@ -34,7 +34,7 @@ class NoEssence(kopf.DiffBaseStorage):
 class NoProgress(kopf.ProgressStorage):
     """No handler is ever under way."""
 
-    def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> ProgressRecord | None:
+    def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> None:
         """Return how far a handler has come: none has begun."""
         del key, body
 
