@@ -1,5 +1,7 @@
 """Every name that crosses a process boundary, each once."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 GROUP: Final = "penstock.dev"
@@ -133,6 +135,17 @@ METRIC_CURVE_COST_SQUARED: Final = "penstock_curve_cost_units_squared_total"  # 
 METRIC_CURVE_SECONDS: Final = "penstock_curve_seconds_total"  # sum of t
 METRIC_CURVE_COST_SECONDS: Final = "penstock_curve_cost_unit_seconds_total"  # sum of b*t
 METRIC_CURVE_SECONDS_SQUARED: Final = "penstock_curve_seconds_squared_total"  # sum of t^2
+CURVE_METRICS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "batches": METRIC_CURVE_BATCHES,
+        "cost_units": METRIC_CURVE_COST,
+        "cost_units_squared": METRIC_CURVE_COST_SQUARED,
+        "seconds": METRIC_CURVE_SECONDS,
+        "cost_unit_seconds": METRIC_CURVE_COST_SECONDS,
+        "seconds_squared": METRIC_CURVE_SECONDS_SQUARED,
+    }
+)
+"""From the sums of `limits.CurveSums` to the counters that tell them."""
 
 # Aliases that the Gateway API's endpoint picker reads.
 METRIC_VLLM_WAITING: Final = "vllm:num_requests_waiting"

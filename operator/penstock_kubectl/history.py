@@ -59,15 +59,10 @@ def curve_questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
     """Return PromQL for the growth of each service-curve sum over the whole span."""
     which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
     window = f"[{over.end - over.start:.0f}s]"
-    metrics = {
-        "batches": names.METRIC_CURVE_BATCHES,
-        "cost_units": names.METRIC_CURVE_COST,
-        "cost_units_squared": names.METRIC_CURVE_COST_SQUARED,
-        "seconds": names.METRIC_CURVE_SECONDS,
-        "cost_unit_seconds": names.METRIC_CURVE_COST_SECONDS,
-        "seconds_squared": names.METRIC_CURVE_SECONDS_SQUARED,
+    return {
+        name: f"sum(increase({metric}{which}{window}))"
+        for name, metric in names.CURVE_METRICS.items()
     }
-    return {name: f"sum(increase({metric}{which}{window}))" for name, metric in metrics.items()}
 
 
 def series(answer: Mapping[str, Any], over: Span) -> tuple[float, ...]:

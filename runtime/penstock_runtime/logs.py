@@ -1,46 +1,20 @@
-"""Structured logs on standard error: JSON for clusters, text for people."""
+"""Structured logs on standard error; a log call's `extra` holds a line's fields."""
 
-import json
 import logging
-import sys
-import time
+from collections.abc import Mapping
 from typing import Final
 
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 
+from penstock_api import loglines
+
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, and every `extra`."""
-
-    converter = staticmethod(time.gmtime)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of one record."""
-        line: dict[str, object] = {
-            "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **{key: value for key, value in vars(record).items() if key not in _STANDARD},
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
-class TextFormatter(logging.Formatter):
-    """Time, level, message, then every `extra` as key=value."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of one record."""
-        extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _STANDARD]
-        return " ".join([super().format(record), *extras])
+def extras(record: logging.LogRecord) -> Mapping[str, object]:
+    """Return what a log call gave as `extra`."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
 def _without_trace(record: logging.LogRecord) -> bool:
@@ -54,9 +28,5 @@ def _without_trace(record: logging.LogRecord) -> bool:
 
 def configure(format: str, level: str) -> None:
     """Send everything of `level` and above to standard error in `format` (`json` or `text`)."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level)
+    loglines.send(format, level, extras)
     logging.getLogger("aiohttp.server").addFilter(_without_trace)

@@ -27,14 +27,7 @@ class BadExposition(ValueError):
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
 _REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
-_SUMS = {
-    "batches": names.METRIC_CURVE_BATCHES,
-    "cost_units": names.METRIC_CURVE_COST,
-    "cost_units_squared": names.METRIC_CURVE_COST_SQUARED,
-    "seconds": names.METRIC_CURVE_SECONDS,
-    "cost_unit_seconds": names.METRIC_CURVE_COST_SECONDS,
-    "seconds_squared": names.METRIC_CURVE_SECONDS_SQUARED,
-}
+_SUMS = names.CURVE_METRICS
 _SOURCES = {"nvml": DutySource.NVML, "enginebusyshare": DutySource.ENGINE}
 
 WANTED = (

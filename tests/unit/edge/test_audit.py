@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_operator import telling
+from penstock_api.loglines import JsonFormatter
+from penstock_operator import logs, telling
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.logs import JsonFormatter
 from penstock_operator.memory import PoolMemory
 from tests.unit.decide.test_checkpoint import ticks, working
 from tests.unit.decide.world import World, settled
@@ -22,7 +22,7 @@ def memory() -> Iterator[PoolMemory]:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    formatter = JsonFormatter()
+    formatter = JsonFormatter(logs.of)
     return [
         json.loads(formatter.format(one))
         for one in caplog.records

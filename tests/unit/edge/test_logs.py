@@ -3,7 +3,8 @@
 import json
 import logging
 
-from penstock_operator.logs import JsonFormatter, TextFormatter, fields
+from penstock_api.loglines import JsonFormatter, TextFormatter
+from penstock_operator.logs import fields, of
 
 
 def record(**more: object) -> logging.LogRecord:
@@ -14,10 +15,11 @@ def record(**more: object) -> logging.LogRecord:
 
 
 def test_json_carries_the_fields() -> None:
-    line = json.loads(JsonFormatter().format(record(pool="chat", cap=8)))
+    line = json.loads(JsonFormatter(of).format(record(pool="chat", cap=8)))
     assert (line["message"], line["pool"], line["cap"]) == ("decided: up", "chat", 8)
     assert line["level"] == "INFO"
 
 
 def test_text_ends_with_the_fields() -> None:
-    assert TextFormatter().format(record(pool="chat")).endswith("INFO    decided: up pool=chat")
+    told = TextFormatter(of).format(record(pool="chat"))
+    assert told.endswith("INFO    penstock: decided: up pool=chat")

@@ -6,7 +6,8 @@ import logging
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from penstock_runtime.logs import JsonFormatter, TextFormatter, configure
+from penstock_api.loglines import JsonFormatter, TextFormatter
+from penstock_runtime.logs import configure, extras
 
 
 def record() -> logging.LogRecord:
@@ -20,7 +21,7 @@ def record() -> logging.LogRecord:
 
 
 def test_a_json_line_has_time_level_message_and_extras() -> None:
-    assert json.loads(JsonFormatter().format(record())) == {
+    assert json.loads(JsonFormatter(extras).format(record())) == {
         "time": "2023-11-14T22:13:20.250Z",
         "level": "INFO",
         "logger": "a",
@@ -30,7 +31,7 @@ def test_a_json_line_has_time_level_message_and_extras() -> None:
 
 
 def test_a_text_line_ends_in_its_extras() -> None:
-    assert TextFormatter().format(record()).endswith("INFO    a: hello you generation=5")
+    assert TextFormatter(extras).format(record()).endswith("INFO    a: hello you generation=5")
 
 
 def test_a_clients_broken_http_is_one_line_without_a_trace(

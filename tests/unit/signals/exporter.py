@@ -74,19 +74,11 @@ class Figures(Collector):
             names.METRIC_BATCH_CAP_BOUND: 64.0,
             names.METRIC_LIMITS_GENERATION: 7.0,
         }
-        totals = (
-            names.METRIC_CURVE_BATCHES,
-            names.METRIC_CURVE_COST,
-            names.METRIC_CURVE_COST_SQUARED,
-            names.METRIC_CURVE_SECONDS,
-            names.METRIC_CURVE_COST_SECONDS,
-            names.METRIC_CURVE_SECONDS_SQUARED,
-        )
         counters = {
             names.METRIC_REQUESTS_RECEIVED: self.rows,
             names.METRIC_ROWS_RECEIVED: self.rows,
             names.METRIC_OUT_OF_MEMORY_SPLITS: 0.0,
-            **dict(zip(totals, self.sums, strict=True)),
+            **dict(zip(names.CURVE_METRICS.values(), self.sums, strict=True)),
         }
         info = GaugeMetricFamily(names.METRIC_POD_INFO, "Who.", labels=["uid"])
         info.add_metric([self.uid], 1)

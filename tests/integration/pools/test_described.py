@@ -1,0 +1,46 @@
+"""`kubectl describe pspool` tells what happened, in order, and what to do, to somebody who knows nothing else."""
+
+import re
+
+import pytest
+
+from tests.integration.pools.test_children import BARE, await_children
+from tests.kube.api import Api, Object
+from tests.kube.pools import Pool, until
+from tests.kube.target import Target
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+
+def stranger(pool: Pool) -> Object:
+    """Return a Service of somebody else's that has the pool's name."""
+    metadata = {"name": pool.name, "namespace": pool.namespace}
+    spec = {"ports": [{"port": 80}], "selector": {"app": "foreign"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def described(target: Target, pool: Pool) -> str:
+    return target.kubectl("describe", "pspool", pool.name, "-n", pool.namespace)
+
+
+def test_a_pools_troubles_and_their_end_read_as_a_story(
+    target: Target, api: Api, pool: Pool
+) -> None:
+    api.create(stranger(pool))
+    pool.apply(BARE)
+    pool.await_condition("Ready", "False", "NameConflict", seconds=20)
+    told = described(target, pool)
+    assert re.search(r"Reason:\s+NameConflict", told)
+    assert f'Service "{pool.name}"' in told or f"Service {pool.name}" in told
+
+    api.delete(pool.children["Service"])
+    await_children(api, pool)
+    pool.await_condition("Ready", "True", seconds=70)
+    pool.edit({"template": {"annotations": {"example.com/turn": "2"}}})
+    until(
+        "the new template is told", lambda: "TemplateAdopted" in described(target, pool), seconds=20
+    )
+    _, _, events = described(target, pool).partition("\nEvents:")
+    reasons = re.findall(r"^\s+(?:Normal|Warning)\s+(\w+)", events, re.MULTILINE)
+    assert reasons.index("NameConflict") < reasons.index("TemplateAdopted")
+    assert not re.search(r"Reason:\s+NameConflict", described(target, pool).partition("Events:")[0])
