@@ -33,7 +33,7 @@ _OUTCOMES: dict[type[End], Outcome] = {
 }
 
 
-class Ticket(Struct):
+class Ticket(Struct, gc=False):
     """One request at the door: when it came, and whether its leaving was counted."""
 
     id: str
@@ -50,7 +50,7 @@ Hear = Callable[[End], bool]
 """Told the end of a request; returns whether its client was still there to be told."""
 
 
-class _Held(Struct):
+class _Held(Struct, gc=False):
     """A submitted request that has not ended."""
 
     ticket: Ticket
@@ -91,7 +91,7 @@ class Admission:
         A refusal raised inside is counted under its reason, a cancellation (the client went away) frees
         the slot, and any other error counts as Failed; all are raised again.
         """
-        ticket = self.open()
+        ticket = self.open(self._now())
         try:
             yield ticket
         except Refusal as refusal:
@@ -109,10 +109,10 @@ class Admission:
     # -- the same in steps, for a caller that is told the end by a call: `open`, then `submit`, or one of
     # `refuse`, `cancel` and `fail`; at last `depart`
 
-    def open(self) -> Ticket:
+    def open(self, now: float) -> Ticket:
         """Count one request at the door."""
         self._counters.received += 1
-        return Ticket(f"{next(self._ids):x}", self._now())
+        return Ticket(f"{next(self._ids):x}", now)
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> None:
         """Count a refusal under its reason."""
@@ -173,7 +173,10 @@ class Admission:
 
     def full(self) -> bool:
         """Return whether as many wait, or are being read, as the limits allow."""
-        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
+        most = self._live.accepted.max_queue_depth
+        if len(self._held) + self._reading < most:  # whatever of it runs
+            return False
+        return self._waiting() + self._reading >= most
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.

@@ -120,11 +120,9 @@ class _Execution:
         return outputs
 
     def _complete(self, requests: Sequence[Request], outputs: Tensors) -> None:
-        start = 0
-        for request in requests:
-            mine = cut(outputs, start, start + request.rows) if len(requests) > 1 else outputs
-            self.ran.ends.append((request.id, Completed(mine, self._began - request.arrived)))
-            start += request.rows
+        began, ends = self._began, self.ran.ends
+        for request, mine in zip(requests, shares(requests, outputs), strict=True):
+            ends.append((request.id, Completed(mine, began - request.arrived)))
 
 
 def assemble(requests: Sequence[Request]) -> Tensors:
@@ -149,6 +147,28 @@ def _stacked(parts: list[Tensor]) -> Tensor:
         stacked[start : start + part.shape[0], : part.shape[1]] = part
         start += part.shape[0]
     return stacked
+
+
+def shares(requests: Sequence[Request], outputs: Tensors) -> list[Tensors]:
+    """Return each request's rows of a batch's outputs, as views."""
+    if len(requests) == 1:
+        return [outputs]
+    if all(request.rows == 1 for request in requests):
+        return _rows(outputs)
+    found, start = [], 0
+    for request in requests:
+        found.append(cut(outputs, start, start + request.rows))
+        start += request.rows
+    return found
+
+
+def _rows(outputs: Tensors) -> list[Tensors]:
+    """As `shares`, for requests of one row: numpy yields rows faster than it slices them."""
+    if len(outputs) == 1:
+        ((name, tensor),) = outputs.items()
+        return [{name: row} for row in tensor[:, None]]
+    columns = [list(tensor[:, None]) for tensor in outputs.values()]
+    return [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def cut(tensors: Tensors, start: int, stop: int) -> Tensors:

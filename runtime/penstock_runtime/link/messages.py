@@ -11,7 +11,7 @@ from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.request import End, Request
 
 
-class Submit(Struct, frozen=True):
+class Submit(Struct, frozen=True, gc=False):
     """Admitted requests, in order of admission."""
 
     requests: tuple[Request, ...]

@@ -2,7 +2,7 @@
 
 By itself glibc gives large blocks back to the kernel as soon as they are free, and a model's temporary tensors are such
 blocks: each batch then pays anew for every page that it touches (malloc_trim(3), mallopt(3)). For an encoder of MiniLM's
-size that is some 10,000 page faults for 128 texts, 5 to 10 % of its processor time.
+size that is 10,000 page faults and more for 128 texts (docs/encoders.md has what they cost).
 """
 
 import ctypes

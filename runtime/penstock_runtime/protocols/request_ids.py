@@ -18,11 +18,12 @@ class RequestIds:
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(8)
-        self._numbers = count(secrets.randbits(32))
+        self._numbers = count(2**63 + secrets.randbits(32))
+        """Their 16 digits need no zeros before them."""
 
     def new(self) -> str:
         """Return an id that nobody else has."""
-        return f"{self._prefix}{next(self._numbers):016x}"
+        return f"{self._prefix}{next(self._numbers):x}"
 
     def choose(self, given: str) -> str:
         """Return the client's id if it is printable and short, else a new one."""

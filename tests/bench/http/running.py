@@ -101,6 +101,9 @@ def serving(contender: Contender, requests: Path | None = None) -> Iterator[Runn
         "PYTHONDONTWRITEBYTECODE": "1",
         **{name: value.format(port=port) if value == "{port}" else value for name, value in contender.environment.items()},
     }  # fmt: skip
+    if not contender.package:  # the sources that this bench was started with
+        paths = (environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH"))
+        environment["PYTHONPATH"] = ":".join(filter(None, paths))
     log = BUILD / "logs" / f"{contender.name.replace(' ', '-').replace(',', '')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as stream:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.batching.former import Batch
-from penstock_runtime.engine.execution import Ran, execute
+from penstock_runtime.engine.execution import Ran, execute, shares
 from penstock_runtime.models.base import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
 from tests.unit.engine.builders import POISON, Doubling, a_request, answer
@@ -25,6 +25,24 @@ def test_every_request_gets_its_own_rows_back() -> None:
         2,
         3,
     ]
+
+
+@given(
+    rows=st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=1, max_size=9),
+    outputs=st.integers(1, 3),
+)
+def test_shares_are_the_whole_batch_in_order(rows: list[int], outputs: int) -> None:
+    requests = [a_request(str(at), rows=count) for at, count in enumerate(rows)]
+    made = {
+        f"y{n}": np.arange(sum(rows) * (n + 1) * 2).reshape(sum(rows), n + 1, 2)
+        for n in range(outputs)
+    }
+    found = shares(requests, dict(made))
+    assert [len(one["y0"]) for one in found] == rows
+    for name, whole in made.items():
+        parts: list[Tensor] = [one[name] for one in found]
+        assert np.array_equal(np.concatenate(parts), whole)
+        assert all(np.shares_memory(part, whole) for part in parts)
 
 
 def test_time_in_queue_ends_when_the_batch_begins() -> None:

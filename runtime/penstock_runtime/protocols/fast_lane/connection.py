@@ -30,8 +30,8 @@ class LaneConnection(web.RequestHandler):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (
-        "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience", "_remote",
-        "_resting", "_seen", "_slow",
+        "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience",
+        "_resting", "_seen", "_slow", "remote",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
@@ -53,7 +53,7 @@ class LaneConnection(web.RequestHandler):
         """Refused, and not heard for a while."""
         self._patience: asyncio.TimerHandle | None = None
         self._age: Age
-        self._remote = ""
+        self.remote = ""
         self._answered: asyncio.Future[None] | None = None
         """Of a shutdown that waits for the answer."""
 
@@ -61,7 +61,7 @@ class LaneConnection(web.RequestHandler):
         """As `asyncio.Protocol.connection_made`."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
-        self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.remote = str(peer[0]) if isinstance(peer, tuple) else ""
         self._age = self._lane.connections.age_of(transport, self._lane.pod.now())
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -144,9 +144,9 @@ class LaneConnection(web.RequestHandler):
         now = lane.pod.now()
         last = self._age.note(now)
         if lane.is_full() and not last:
-            lane.turn_away(head, self, now, remote=self._remote)
+            lane.turn_away(head, self, now)
             return
-        self._exchange = Exchange(lane, head, self, last=last, remote=self._remote)
+        self._exchange = Exchange(lane, head, self, now, last=last)
         self._exchange.begin(body)
 
     def _aiohttp_idle(self) -> bool:

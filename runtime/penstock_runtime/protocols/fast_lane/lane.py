@@ -26,6 +26,9 @@ DEFECT: Final = "a request met a defect"
 class Client(Protocol):
     """Who waits for the answer."""
 
+    remote: str
+    """Its address, or nothing where it has none."""
+
     def answer(self, answer: bytes, *, closes: bool) -> None:
         """Take the answer's bytes; `closes` says that it is the connection's last."""
 
@@ -55,7 +58,7 @@ class FastLane:
         """Return whether a serving pod has no place for another request."""
         return self.pod.health.stage is Stage.SERVING and self.pod.admission.full()
 
-    def turn_away(self, head: Head, client: Client, now: float, *, remote: str) -> None:
+    def turn_away(self, head: Head, client: Client, now: float) -> None:
         """Refuse by its head a request that finds the queue full: nothing is made or kept for it.
 
         Who asks too often is given rest.
@@ -70,7 +73,7 @@ class FastLane:
         if seconds > 0.0:
             client.rest(seconds)
         if self.logs:
-            self.log(head, refusal.status, self.pod.now() - now, remote, request_id)
+            self.log(head, refusal.status, self.pod.now() - now, client.remote, request_id)
 
     def way_of(self, head: Head) -> Way:
         """Return the way of a plain request."""
@@ -100,26 +103,24 @@ class Exchange:
         "_lane",
         "_last",
         "_reading",
-        "_remote",
         "_request_id",
         "_ticket",
         "_way",
     )
 
     def __init__(
-        self, lane: FastLane, head: Head, client: Client, *, last: bool, remote: str
+        self, lane: FastLane, head: Head, client: Client, now: float, *, last: bool
     ) -> None:
         self._lane = lane
         self._head = head
         self._client: Client | None = client
         self._last = last
-        self._remote = remote
         self._way = lane.way_of(head)
         self._call: Any
         self._reading: asyncio.Future[None]
         self._request_id = head.request_id or lane.ids.new()
-        self._ticket = lane.pod.admission.open()
-        lane.traffic.heard = self._ticket.arrived
+        self._ticket = lane.pod.admission.open(now)
+        lane.traffic.heard = now
         lane.traffic.answering += 1
 
     def begin(self, body: bytes) -> None:
@@ -208,7 +209,7 @@ class Exchange:
         client.answer(data, closes=closes)
         if lane.logs:
             seconds = lane.pod.now() - self._ticket.arrived
-            lane.log(self._head, status, seconds, self._remote, self._request_id)
+            lane.log(self._head, status, seconds, client.remote, self._request_id)
 
     def _leave(self) -> None:
         ticket = self._ticket

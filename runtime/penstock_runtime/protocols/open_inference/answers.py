@@ -17,7 +17,7 @@ from penstock_runtime.protocols.open_inference.outputs import WantedOutput
 from penstock_runtime.request import Tensor
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, gc=False):
     """A body; `header_length` is that of its JSON part, None where JSON is all of it."""
 
     body: bytes
@@ -34,8 +34,9 @@ def render(
     for binary data.
     """
     if id is None and len(wanted) == 1 and not wanted[0].binary:
-        array = outputs[wanted[0].name]
-        start = _whole_start(model.name, wanted[0].name, array.dtype.char, array.shape)
+        name = wanted[0].name
+        array = outputs[name]
+        start = _whole_start(model.name, name, array.dtype.char, array.shape)
         return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
     binary: list[bytes] = []
     rendered = [_output(one, outputs[one.name], binary) for one in wanted]
@@ -89,12 +90,16 @@ def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -
 
 def _numbers(array: Tensor) -> bytes:
     """Return the elements, row-major, as one JSON list."""
-    if (
-        array.ndim == 2 and array.shape[0] == 1 and array.flags.c_contiguous
-    ):  # a lone row: as it is, but for a bracket
-        text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
-    else:
-        text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
+    shape = array.shape
+    try:
+        if len(shape) == 2 and shape[0] == 1:  # a lone row: as it is, but for a bracket
+            text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
+        else:
+            text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:
+        if array.flags.c_contiguous:
+            raise
+        return _numbers(np.ascontiguousarray(array))  # orjson takes no view of every other column
     if b"null" in text:  # how orjson writes what JSON lacks
         return json.dumps(array.reshape(-1).tolist()).encode()
     return text

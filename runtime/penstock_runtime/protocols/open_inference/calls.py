@@ -15,7 +15,7 @@ MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
 
 
-class InferCall(Struct, frozen=True):
+class InferCall(Struct, frozen=True, gc=False):
     """A valid call. Inputs are in the model's own order, `rows` is their common first axis."""
 
     id: str | None

@@ -59,6 +59,8 @@ class QuickReader:
         self._model = model
         self._scan = scan if len(model.inputs) == 1 else None
         self._code = _CODES.get(model.inputs[0].datatype, "")
+        self._only = model.inputs[0].name
+        """The model's input, where it has one."""
         self._most_rows = most_rows
         self._specs = {spec.name: spec for spec in model.inputs}
         self._decode = _decoder(model)
@@ -86,13 +88,27 @@ class QuickReader:
         """As `read`; what an envelope means is asked once, of the other readers, and then remembered."""
         known = self._envelopes.get(envelope)
         if known is not None and len(data) == known.size:
-            return _with_data(known.call, data, 0)
+            return self._with_numbers(known.call, data)
         call = self._read_json(body)
         if call is None:
             return self._read_carefully(body, None)
         if call.id is None and len(envelope) <= _LONGEST_HEAD:
             _remember(self._envelopes, envelope, _Known(call, len(data)))
         return call
+
+    def _with_numbers(self, like: InferCall, data: bytes) -> InferCall:
+        """As `_with_data`, of a model with one input: its bytes are all there is, and begin aligned."""
+        name = self._only
+        one = like.inputs[name]
+        return InferCall(
+            like.id,
+            {name: np.ndarray(one.shape, one.dtype, data)},
+            like.rows,
+            like.group,
+            like.priority,
+            like.timeout_seconds,
+            like.outputs,
+        )
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)

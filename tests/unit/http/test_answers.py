@@ -1,0 +1,45 @@
+"""Outputs as the bytes of an answer, however they lie in memory."""
+
+import json
+
+import numpy as np
+import pytest
+
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.protocols.open_inference.answers import render
+from penstock_runtime.protocols.open_inference.outputs import WantedOutput
+from penstock_runtime.request import Tensor
+
+MODEL = ModelInfo(
+    name="m",
+    platform="pytorch_module",
+    backend="cpu",
+    inputs=(TensorSpec("X", "FP32", (-1, 3)),),
+    outputs=(TensorSpec("Y", "FP32", (-1, 3)),),
+    max_rows=8,
+)
+WIDE = np.arange(12, dtype=np.float32).reshape(2, 6)
+
+
+def data_of(array: Tensor) -> object:
+    body = render(None, {"Y": array}, (WantedOutput("Y", binary=False),), MODEL).body
+    return json.loads(body)["outputs"][0]["data"]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pytest.param(WIDE[:1, :3], id="a lone row"),
+        pytest.param(WIDE[1:, ::2], id="every other column of a row"),
+        pytest.param(WIDE, id="rows"),
+        pytest.param(WIDE.T, id="turned"),
+        pytest.param(np.array([[np.nan, 1, -np.inf]], np.float32), id="what JSON lacks"),
+    ],
+)
+def test_numbers_are_written_row_by_row(array: Tensor) -> None:
+    assert data_of(array) == pytest.approx(array.reshape(-1).tolist(), nan_ok=True)
+
+
+def test_what_cannot_be_written_is_an_error() -> None:
+    with pytest.raises(TypeError):
+        data_of(np.array([[1j]], np.complex64).astype(object))
