@@ -123,6 +123,10 @@ bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 
 bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey them, on the test cluster
 	@$(BIN)/python -m tests.bench.edits $(OPTIONS)
 
+.PHONY: fault-table
+fault-table: setup cluster tools images ## What a pool under load loses, moves and needs for each fault: OPTIONS="--only Prometheus"
+	@$(BIN)/python -m tests.bench.faults $(OPTIONS)
+
 .PHONY: bench-scale
 bench-scale: setup cluster ## Start-up, ticks, memory and writes of the operator with 10, 1,000 and 5,000 pools, in a control plane of its own
 	@unshare --net $(BIN)/python -m tests.bench.scale $(OPTIONS)

@@ -79,6 +79,20 @@ def _members() -> set[int]:
     return pids
 
 
+def pod_processes(uid: str) -> set[int]:
+    """Return the ids of the processes of one pod, its sandbox's included."""
+    pids: set[int] = set()
+    for group in _groups():
+        for folder, _, _ in os.walk(group):
+            if uid in folder:
+                try:
+                    text = (Path(folder) / "cgroup.procs").read_text()
+                except OSError:
+                    continue
+                pids.update(int(pid) for pid in text.split())
+    return pids
+
+
 def _remove(folder: Path) -> None:
     try:
         folder.rmdir()

@@ -47,6 +47,7 @@ def make_environment(places: Places) -> None:
         "install",
         "--progress-bar=off",
         "--disable-pip-version-check",
+        "--no-compile",  # what is never imported need not be compiled
     ]
     build(
         "pip: the project and its tools",

@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
-from tests.kube.install import PROMETHEUS_DEPLOYMENT
 from tests.kube.operator import Operator
 from tests.kube.packets import dropped
-from tests.kube.pools import Pool, condition_of, until
+from tests.kube.pools import Pool
+from tests.kube.prometheus import stopped
 from tests.load.load import Load
 
 SCALING = {
@@ -21,22 +21,6 @@ SCALING = {
 BATCHING = {"mode": "Auto", "size": {"min": 4, "max": 8}}
 RATE = 40
 """Two replicas carry it and one cannot, at any cap: t(4) = 130 ms, t(8) = 210 ms, 38 rows a second each."""
-
-
-@contextmanager
-def prometheus_stopped(api: Api) -> Iterator[None]:
-    """Scale Prometheus to nothing, and back at the end."""
-    api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
-    try:
-        yield
-    finally:
-        api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 1}})
-
-        def available() -> bool:
-            held = condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available")
-            return held.get("status") == "True"
-
-        until("Prometheus back", available, seconds=60)
 
 
 @contextmanager
@@ -69,7 +53,7 @@ async def test_lost_signals_move_nothing_and_come_back_alone(
         await load.next()
         await says(pool, "True", "FromPrometheus")
         pool.edit({"scaling": {"minReplicas": 1}})
-        with prometheus_stopped(api):
+        with stopped(api):
             await says(pool, "True", "ReadFromPods")
             await held(pool, seconds)
             with control_port_blocked(operator):

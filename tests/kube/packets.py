@@ -1,8 +1,8 @@
-"""What the node's packet filter may do to a control port; only our own node's can be asked."""
+"""What the node's packet filter may do to pods; only our own node's can be asked."""
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from penstock_api.names import CLUSTER_PORT
 
@@ -10,7 +10,23 @@ from penstock_api.names import CLUSTER_PORT
 @contextmanager
 def dropped(chain: str, *match: str) -> Iterator[None]:
     """Drop what goes to any pod's control port through `chain` and matches, as long as it lasts."""
-    rule = [chain, *match, "-p", "tcp", "--dport", str(CLUSTER_PORT), "-j", "DROP"]
+    with _rule(chain, *match, "-p", "tcp", "--dport", str(CLUSTER_PORT)):
+        yield
+
+
+@contextmanager
+def cut(address: str) -> Iterator[None]:
+    """Drop all that goes to a pod and comes from it, the kubelet's probes too, as long as it lasts."""
+    pairs = (("FORWARD", "-d"), ("FORWARD", "-s"), ("OUTPUT", "-d"), ("INPUT", "-s"))
+    with ExitStack() as held:
+        for chain, end in pairs:
+            held.enter_context(_rule(chain, end, address))
+        yield
+
+
+@contextmanager
+def _rule(*match: str) -> Iterator[None]:
+    rule: Sequence[str] = [*match, "-j", "DROP"]
     subprocess.run(["iptables", "-I", *rule], check=True)
     try:
         yield

@@ -25,6 +25,8 @@ class Report:
     pods: dict[str, int] = field(default_factory=dict)
     """Answers by serving pod, any outcome."""
     notes: tuple[str, ...] = ()
+    unreached: int = 0
+    """Of the lost: those that had no connection to be sent on."""
     worst_send_lag: float = 0.0
     """Milliseconds; a large one means that the generator was starved and its rate is not to be trusted."""
 
@@ -62,6 +64,7 @@ def report(tally: Tally, second: float, rate: float, now: float, *, final: bool 
         final=final,
         pods=dict(tally.pods),
         notes=tuple(tally.notes),
+        unreached=tally.unreached,
         worst_send_lag=round(tally.worst_send_lag * 1000, 1),
     )
 

@@ -11,6 +11,8 @@ from penstock_api.names import HEADER_POD
 from tests.load.questions import Question
 from tests.load.tally import Ended, Outcome, outcome_of
 
+UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
 
 @dataclass(frozen=True, slots=True)
 class Connections:
@@ -65,7 +67,8 @@ class Sender:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             note = f"{type(error).__name__}: {error}"
-            return Ended(intended, self._clock(), Outcome.LOST, note=note)
+            reached = not isinstance(error, UNREACHED)
+            return Ended(intended, self._clock(), Outcome.LOST, note=note, reached=reached)
         return self._judge(question, intended, answer, body)
 
     def _judge(

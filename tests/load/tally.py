@@ -50,6 +50,8 @@ class Ended:
     pod: str = ""
     note: str = ""
     """Why it was lost or wrong, in words."""
+    reached: bool = True
+    """False: no connection was had, so nothing was sent, and any client may ask again."""
 
     @property
     def latency(self) -> float:
@@ -67,6 +69,8 @@ class Tally:
     latencies: list[float] = field(default_factory=list)
     """Of completed requests, ascending."""
     notes: list[str] = field(default_factory=list)
+    unreached: int = 0
+    """Of the lost: those that had no connection to be sent on."""
     worst_send_lag: float = 0.0
     _recent: deque[Ended] = field(default_factory=deque)
 
@@ -78,6 +82,7 @@ class Tally:
     def end(self, request: Ended) -> None:
         """Count a request's end."""
         self.outcomes[request.outcome] += 1
+        self.unreached += not request.reached
         if request.pod:
             self.pods[request.pod] += 1
         if request.outcome is Outcome.COMPLETED:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.cluster.commands import Word, build, output
+from tests.cluster.images.saved import into_layout
 from tests.cluster.places import Places
 
 SOURCE_LAYERS = 3
@@ -15,7 +16,7 @@ SOURCE_LAYERS = 3
 
 
 class Builder(Protocol):
-    """Builds an image from a Dockerfile and hands it over as an OCI layout."""
+    """Builds an image from a Dockerfile and hands it over in an OCI layout."""
 
     def build(self, image: str, dockerfile: Path, context: Path, base: str | None) -> None:
         """Build a context under a name."""
@@ -124,13 +125,17 @@ class Docker:
         ).returncode
 
     def export(self, image: str, layout: Path) -> None:
-        """Unpack what `docker save` writes; since Docker 25 that is an OCI layout too."""
-        archive = layout.with_suffix(".tar")
-        build(f"docker: export of {image}", ["docker", "save", "-o", archive, image], self._log)
-        shutil.rmtree(layout, ignore_errors=True)
-        layout.mkdir(parents=True)
-        output(["tar", "-C", layout, "-xf", archive], timeout_seconds=300)
-        archive.unlink()
+        """Save the image and take its layers into the layout."""
+        saved = layout.with_name(f"saved.{os.getpid()}")
+        shutil.rmtree(saved, ignore_errors=True)
+        saved.mkdir(parents=True)
+        archive = saved / "image.tar"
+        try:
+            build(f"docker: export of {image}", ["docker", "save", "-o", archive, image], self._log)
+            output(["tar", "-C", saved, "-xf", archive], timeout_seconds=300)
+            into_layout(saved, image, layout)
+        finally:
+            shutil.rmtree(saved)
 
     def forget(self, image: str) -> None:
         """Remove an older build's name."""

@@ -1,135 +1,20 @@
 """The operator as a process of its own against the real API server, in namespaces of its own."""
 
-import os
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGTERM, Signals
 
 import pytest
 import yaml
 
 from tests.kube import namespaces
 from tests.kube.api import Api
-from tests.kube.pools import Pool, until
+from tests.kube.operator_process import Operator
+from tests.kube.pools import Pool
 from tests.kube.target import Target
 
+__all__ = ["CRDS", "Operator"]
+
 CRDS = Path(__file__).parents[3] / "crds"
-IMAGE = "localhost/penstock-busybox:1"
-"""Pods here are not asked to serve: any image does."""
-
-
-class Operator:
-    """One operator process after the other, all of one installation."""
-
-    def __init__(
-        self,
-        kubeconfig: Path,
-        namespace: str,
-        folder: Path,
-        name: str = "operator",
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
-        self.port = free_port()
-        self.namespace = namespace
-        self._name = name
-        self._kubeconfig = kubeconfig
-        self._folder = folder
-        self._log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self.settings = dict(settings or {})
-        """More of its environment."""
-
-    def start(self) -> None:
-        """Start it and wait until it has seen the cluster."""
-        self._process = self._launch()
-        until("the operator is ready", self._ready, seconds=90)
-
-    def run_to_its_end(self) -> int:
-        """Start it and return the status that it ends with of itself."""
-        return self._launch().wait(timeout=30)
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        environ = {
-            key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")
-        }
-        environ |= {
-            "KUBECONFIG": str(self._kubeconfig),
-            "PENSTOCK_NAMESPACE": self.namespace,
-            "PENSTOCK_DEFAULT_RUNTIME_IMAGE": IMAGE,
-            "PENSTOCK_POD_NAME": self._name,
-            "PENSTOCK_PORT": str(self.port),
-            "OMP_NUM_THREADS": "1",
-            **self.settings,
-        }
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "penstock_operator"], env=environ, stderr=log, stdout=log
-            )
-
-    def beside(self, name: str) -> "Operator":
-        """Return another one of the same installation, not started."""
-        return Operator(self._kubeconfig, self.namespace, self._folder, name)
-
-    def as_user(self, name: str, kubeconfig: Path) -> "Operator":
-        """Return another one with other credentials, not started."""
-        return Operator(kubeconfig, self.namespace, self._folder, name)
-
-    def send(self, number: Signals) -> None:
-        """Send a signal to the process."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def stop(self, number: Signals = SIGTERM) -> int:
-        """End it and return its exit status."""
-        assert self._process is not None
-        self._process.send_signal(number)
-        status = self._process.wait(timeout=40)
-        self._process = None
-        return status
-
-    @contextmanager
-    def down(self) -> Iterator[None]:
-        """Stop it for a while."""
-        self.stop()
-        yield
-        self.start()
-
-    def get(self, path: str) -> str:
-        """Return a page of its own port."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-            text: str = answer.read().decode()
-            return text
-
-    def log(self) -> str:
-        """Return everything logged so far."""
-        return self._log.read_text()
-
-    @property
-    def running(self) -> bool:
-        """Whether a process was started and has not ended."""
-        return self._process is not None and self._process.poll() is None
-
-    def _ready(self) -> bool | str:
-        if not self.running:
-            raise AssertionError(f"the operator ended:\n{self.log()[-3000:]}")
-        try:
-            return bool(self.get("/readyz"))
-        except (urllib.error.URLError, OSError) as error:
-            return str(error)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,13 @@ a loopback address at which the real runtime listens. Its settings folder follow
 """
 
 import json
-import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock_api import names
+from tests.kube import runtime_process
 from tests.kube.api import Api, Object
 from tests.kube.pools import Pool, until
 
@@ -44,33 +43,14 @@ class Pretended:
 
     def start(self, clock_off_seconds: float = 0.0) -> None:
         """Start the runtime with the pod's own environment, its clock set wrong."""
-        container = self.pod["spec"]["containers"][0]
-        given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
         self.sync_settings()
         (self.folder / "sitecustomize.py").write_text(CLOCK.format(seconds=clock_off_seconds))
-        path = os.pathsep.join([str(self.folder), os.environ.get("PYTHONPATH", "")])
-        environ = {
-            **{name: value for name, value in given.items() if name.startswith("PENSTOCK_")},
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": path,
-            "OMP_NUM_THREADS": "1",
-            names.ENV_POD_UID: self.pod["metadata"]["uid"],
-            names.ENV_POD_NAME: self.pod["metadata"]["name"],
-            names.ENV_NAMESPACE: self.pool.namespace,
-            "PENSTOCK_SETTINGS_FOLDER": str(self.folder),
-            "PENSTOCK_HOST": self.address,
-            "PENSTOCK_CONNECTION_AGE_SECONDS": "3600",
-        }
-        with (self.folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "penstock_runtime"], env=environ, stderr=log, cwd=self.folder
-            )
+        more = {"PENSTOCK_CONNECTION_AGE_SECONDS": "3600"}
+        self.process = runtime_process.start(self.pod, self.address, self.folder, more)
 
     def sync_settings(self) -> None:
         """Bring the pool's ConfigMap into the pod, as the kubelet does within a minute or so."""
-        data: dict[str, str] = self.api.request("GET", self.pool.children["ConfigMap"])["data"]
-        for name, text in data.items():
-            (self.folder / name).write_text(text)
+        runtime_process.sync_settings(self.api, self.pod, self.folder)
 
     def generation(self) -> int:
         """Return the generation that the pool's ConfigMap publishes."""

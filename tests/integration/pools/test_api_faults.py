@@ -8,10 +8,10 @@ import pytest
 
 from penstock_operator.kinds import WATCHED
 from tests.integration.pools.conftest import Operator
-from tests.integration.pools.fault_proxy import Fault, FaultProxy, fault_proxy
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.kube.api import Api
+from tests.kube.fault_proxy import Answers, FaultProxy, fault_proxy
 from tests.kube.pools import Pool, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -37,7 +37,7 @@ def behind(operator: Operator, proxy: FaultProxy, tmp_path: Path) -> Iterator[Op
     made.start()
     until("it leads", lambda: leads(made), seconds=60)
     yield made
-    proxy.fault = Fault.NONE
+    proxy.fault = Answers.REAL
     if made.running:
         made.stop()
     operator.start()
@@ -56,9 +56,9 @@ def depth(api: Api, pool: Pool) -> int:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("fault", [Fault.TOO_MANY, Fault.SERVER_ERROR])
+@pytest.mark.parametrize("fault", [Answers.TOO_MANY, Answers.SERVER_ERROR])
 def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
-    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy, fault: Fault
+    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy, fault: Answers
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool, seconds=60)
@@ -73,7 +73,7 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
         assert behind.running
         time.sleep(1)
     asked = sum(proxy.answers.values())
-    proxy.fault = Fault.NONE
+    proxy.fault = Answers.REAL
 
     took = until("the edit is in force", lambda: depth(api, pool) == 91, seconds=RECOVERY_SECONDS)
     await_children(api, pool, seconds=RECOVERY_SECONDS)
@@ -96,11 +96,11 @@ def test_dropped_watches_are_made_again_and_miss_nothing(
     before = standing(api, pool)
 
     until("every kind is watched", lambda: proxy.watches >= KINDS, seconds=30)
-    proxy.fault = Fault.NO_WATCH
+    proxy.fault = Answers.NO_WATCH
     assert proxy.drop_watches() >= KINDS
     pool.edit({"batching": {"maxQueueDepth": 92}})
     time.sleep(10)
-    proxy.fault = Fault.NONE
+    proxy.fault = Answers.REAL
 
     took = until("the edit is in force", lambda: depth(api, pool) == 92, seconds=RECOVERY_SECONDS)
     assert standing(api, pool) == before

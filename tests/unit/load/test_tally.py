@@ -76,3 +76,12 @@ def test_shares_count_only_what_came_between() -> None:
     after = report(tally, 1, 0, now=1)
     assert after.shares_since(before) == {"a": 0.25, "b": 0.75}
     assert after.shares_since(after) == {}
+
+
+def test_a_request_that_had_no_connection_is_lost_and_told_apart() -> None:
+    tally = Tally()
+    for reached in (True, False):
+        tally.send(0.0)
+        tally.end(Ended(0.0, 1.0, Outcome.LOST, note="refused", reached=reached))
+    told = report(tally, 1.0, 1.0, 1.0)
+    assert (told.lost, told.unreached) == (2, 1)

@@ -81,10 +81,12 @@ def test_an_even_load_never_flaps() -> None:
     assert turns <= 1
 
 
-def test_without_an_objective_capacity_is_that_of_the_largest_batch() -> None:
+def test_without_an_objective_capacity_is_that_of_the_knee_of_the_curve() -> None:
+    """Batches up to 53 rows are trusted: 0.9 * 53 / 0.63 = 75.7 rows/s, and 32 rows serve 76.2."""
     blind = replace(ROOMY, objective_milliseconds=None)
     world = pool(rate=200.0, replicas=3, settings=blind).run(300)
-    assert (world.last.cap, world.last.cap_term) == (53, CapTerm.MEASURED_RANGE)
+    assert 30 <= world.last.cap <= 34
+    assert world.last.cap_term == CapTerm.KNEE
     assert world.replicas in {3, 4}
 
 

@@ -5,6 +5,7 @@ of its own, so that a test can turn it while it waits.
 """
 
 import asyncio
+import logging
 import ssl
 import threading
 from collections import Counter
@@ -20,13 +21,17 @@ import yaml
 from aiohttp import web
 from kubernetes import client, config
 
+QUIET = logging.getLogger(f"{__name__}.connections")
+"""Connections that break are what this is for: nobody need be told."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
 
 
-class Fault(Enum):
-    """What becomes of requests."""
+class Answers(Enum):
+    """What requests are answered with."""
 
-    NONE = "they pass"
+    REAL = "they pass"
     TOO_MANY = "429"
     SERVER_ERROR = "500"
     NO_WATCH = "watches are refused, all else passes"
@@ -37,7 +42,7 @@ class FaultProxy:
     """One proxy; `fault` may be set at any time."""
 
     kubeconfig: Path
-    fault: Fault = Fault.NONE
+    fault: Answers = Answers.REAL
     answers: Counter[int] = field(default_factory=Counter)
     """How often it gave each status."""
     url: str = ""
@@ -85,13 +90,18 @@ class FaultProxy:
         ) as session:
 
             async def answer(request: web.Request) -> web.StreamResponse:
-                reply = await self._answer(request, session, server, headers)
+                try:
+                    reply = await self._answer(request, session, server, headers)
+                except aiohttp.ClientConnectionError:  # what befalls us befalls who asks
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise
                 self.answers[reply.status] += 1
                 return reply
 
             app = web.Application(client_max_size=2**24)
             app.router.add_route("*", "/{any:.*}", answer)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+            runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=0.2)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
@@ -148,10 +158,10 @@ class FaultProxy:
             self._watches.discard(task)
 
 
-def _refused(fault: Fault, *, watching: bool) -> web.Response | None:
+def _refused(fault: Answers, *, watching: bool) -> web.Response | None:
     """Return the answer that stands for the API server's, or None where it is to be asked."""
-    status = {Fault.TOO_MANY: 429, Fault.SERVER_ERROR: 500}.get(fault)
-    if fault is Fault.NO_WATCH and watching:
+    status = {Answers.TOO_MANY: 429, Answers.SERVER_ERROR: 500}.get(fault)
+    if fault is Answers.NO_WATCH and watching:
         status = 500
     if status is None:
         return None
@@ -175,6 +185,14 @@ def _upstream(kubeconfig: Path) -> tuple[str, ssl.SSLContext, dict[str, str]]:
     return str(held.host), context, {"Authorization": token} if token else {}
 
 
+async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
+    """End what still serves somebody: a watch has no end of its own."""
+    left = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
 @contextmanager
 def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
     """Run a proxy for a while."""
@@ -184,6 +202,7 @@ def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
     def run() -> None:
         asyncio.set_event_loop(proxy._loop)
         proxy._loop.run_until_complete(proxy.serve(started, stop))
+        proxy._loop.run_until_complete(_end_all(proxy._loop))
         proxy._loop.close()
 
     thread = threading.Thread(target=run, name="fault proxy", daemon=True)

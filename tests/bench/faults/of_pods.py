@@ -1,0 +1,134 @@
+"""Faults of one pod: killed, out of memory, its clock wrong, slow, cut off, its disk full."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.bench.faults.stage import Stage
+from tests.cluster import kernel
+from tests.kube import packets
+from tests.kube.api import Object
+from tests.kube.pods import restarts
+from tests.kube.pools import until
+from tests.kube.target import ProgramFailedError
+
+CLOCK_SECONDS = 300
+SLOWER = 10
+HUNGRY = """
+import os, time
+for _ in range(15):
+    if os.fork() == 0:
+        break
+held = []
+while True:
+    held.append(b"x" * 2**20)
+    time.sleep(0.05)
+"""
+"""Eats the container's memory in small bites: the kernel ends who holds most, and that is the runtime's engine."""
+FULL = """
+import os
+where = os.open("/tmp/full", os.O_WRONLY | os.O_CREAT)
+while True:
+    try:
+        os.write(where, bytes(65536))
+    except OSError as error:
+        print(error.errno)
+        break
+"""
+NO_SPACE = "28"  # ENOSPC
+
+
+@contextmanager
+def killed(stage: Stage) -> Iterator[None]:
+    """End a pod's processes at once, its sandbox's too, and the pod with them."""
+    pod = stage.victim()
+    pids = kernel.pod_processes(pod["metadata"]["uid"])
+    assert pids, "the pod has no process on this machine"
+    for pid in pids:
+        kernel.kill(pid)
+    stage.api.delete(_path(pod), grace_seconds=0)
+    yield
+
+
+@contextmanager
+def out_of_memory(stage: Stage) -> Iterator[None]:
+    """Let a container reach its limit."""
+    pod = stage.victim()
+    before = restarts(pod)
+    assert _dies_of(stage, pod, HUNGRY), "its memory has no end"
+    yield
+
+    def told() -> bool | str:
+        now = stage.api.request("GET", _path(pod))
+        ends = [one.get("lastState", {}).get("terminated", {}) for one in _containers(now)]
+        reasons = {one.get("reason") for one in ends}
+        return (restarts(now) > before and "OOMKilled" in reasons) or f"ended by {reasons}"
+
+    until("the kubelet tells that memory was out", told, seconds=60)
+
+
+@contextmanager
+def clock_ahead(stage: Stage) -> Iterator[None]:
+    """Set a pod's clock five minutes ahead."""
+    with _file(stage, "clock", str(CLOCK_SECONDS)):
+        yield
+
+
+@contextmanager
+def clock_behind(stage: Stage) -> Iterator[None]:
+    """Set a pod's clock five minutes back."""
+    with _file(stage, "clock", str(-CLOCK_SECONDS)):
+        yield
+
+
+@contextmanager
+def slow(stage: Stage) -> Iterator[None]:
+    """Let a pod take ten times as long for every batch."""
+    with _file(stage, "slow", str(SLOWER)):
+        yield
+
+
+@contextmanager
+def cut_off(stage: Stage) -> Iterator[None]:
+    """Let nothing come to a pod, or from it."""
+    with packets.cut(stage.victim()["status"]["podIP"]):
+        yield
+
+
+@contextmanager
+def disk_full(stage: Stage) -> Iterator[None]:
+    """Fill the only folder that a pod may write to."""
+    pod = stage.victim()
+    assert stage.execute(pod, FULL).strip() == NO_SPACE
+    try:
+        yield
+    finally:
+        stage.execute(pod, "import os; os.unlink('/tmp/full')")
+
+
+def _dies_of(stage: Stage, pod: Object, program: str) -> bool:
+    try:
+        stage.execute(pod, program)
+    except ProgramFailedError:
+        return True
+    return False
+
+
+@contextmanager
+def _file(stage: Stage, name: str, content: str) -> Iterator[None]:
+    """Tell the pod's `sitecustomize`."""
+    pod = stage.victim()
+    stage.execute(pod, f"open('/tmp/{name}', 'w').write('{content}')")
+    try:
+        yield
+    finally:
+        stage.execute(pod, f"import os; os.unlink('/tmp/{name}')")
+
+
+def _path(pod: Object) -> str:
+    where = pod["metadata"]
+    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
+
+
+def _containers(pod: Object) -> list[Object]:
+    held: list[Object] = pod["status"].get("containerStatuses", [])
+    return held

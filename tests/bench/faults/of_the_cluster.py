@@ -1,0 +1,87 @@
+"""Faults of what the pool stands on: Prometheus, the API server, etcd, watches."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from penstock_api import names
+from penstock_operator.kinds import WATCHED
+from tests.bench.faults.stage import Stage
+from tests.cluster import faults
+from tests.kube import prometheus
+from tests.kube.fault_proxy import Answers
+from tests.kube.pools import until
+
+OLD_SECONDS = 30.0
+ETCD_STOPS_SECONDS, ETCD_RUNS_SECONDS = 0.4, 0.1
+
+
+@contextmanager
+def prometheus_dead(stage: Stage) -> Iterator[None]:
+    """Take Prometheus away."""
+    with prometheus.stopped(stage.api):
+        yield
+
+
+@contextmanager
+def prometheus_stale(stage: Stage) -> Iterator[None]:
+    """Let Prometheus answer with old samples only."""
+    known = names.METRIC_ROWS_RECEIVED
+    with prometheus.stale(stage.api, stage.prometheus_url, known, OLD_SECONDS):
+        yield
+
+
+def refusals(answers: Answers) -> Callable[[Stage], AbstractContextManager[None]]:
+    """Return the fault that gives the operator these answers instead of the API server's."""
+
+    @contextmanager
+    def inject(stage: Stage) -> Iterator[None]:
+        before = stage.proxy.answers[int(answers.value)]
+        stage.proxy.fault = answers
+        try:
+            yield
+        finally:
+            stage.proxy.fault = Answers.REAL
+        assert stage.proxy.answers[int(answers.value)] > before, "nobody asked"
+
+    return inject
+
+
+@contextmanager
+def watches_dropped(stage: Stage) -> Iterator[None]:
+    """Cut every watch of the operator, and refuse new ones for a while."""
+    until("every kind is watched", lambda: stage.proxy.watches >= len(WATCHED), seconds=60)
+    stage.proxy.fault = Answers.NO_WATCH
+    stage.proxy.drop_watches()
+    try:
+        yield
+    finally:
+        stage.proxy.fault = Answers.REAL
+
+
+@contextmanager
+def api_server_down(stage: Stage) -> Iterator[None]:
+    """Kill the API server, and start it again after a while: everybody loses it, the kubelet too."""
+    with faults.stopped(stage.places, "kube-apiserver"):
+        yield
+
+
+@contextmanager
+def etcd_slow(stage: Stage) -> Iterator[None]:
+    """Let etcd work a tenth of a second in every half."""
+    over = threading.Event()
+
+    def drag() -> None:
+        while not over.wait(ETCD_RUNS_SECONDS):
+            faults.pause(stage.places, "etcd")
+            over.wait(ETCD_STOPS_SECONDS)
+            faults.resume(stage.places, "etcd")
+
+    thread = threading.Thread(target=drag, name="etcd drags")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        faults.resume(stage.places, "etcd")

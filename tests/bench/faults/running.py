@@ -1,0 +1,86 @@
+"""One fault, from a pool that serves its load as usual to what came of it."""
+
+import time
+from dataclasses import dataclass
+
+from urllib3.exceptions import HTTPError
+
+from tests.bench.faults.fault import Fault
+from tests.bench.faults.outcome import Served, Suffered
+from tests.bench.faults.stage import Stage
+from tests.bench.faults.watching import watching
+from tests.kube.api import ApiError
+from tests.kube.pools import until
+from tests.kube.target import ProgramFailedError
+from tests.load.load import Load
+from tests.load.report import Report
+
+PATIENCE_SECONDS = 120
+RECOVERY_SECONDS = 120
+SLOWER = 3.0
+"""Clients are served as usual when the 99th percentile, and what is in flight, are below this many times the usual."""
+
+
+@dataclass(slots=True)
+class Making:
+    """A fault that is made, healed and got over, under a load that goes on before and after it."""
+
+    stage: Stage
+    fault: Fault
+    load: Load
+    usual: Report
+    """How clients were served without any fault."""
+    restarts: int = 0
+
+    def run(self) -> Suffered:
+        """Return what came of it."""
+        recovered, trouble = None, ""
+        with watching(self.stage.pool) as seen:
+            first = len(self.load.reports) - 1
+            try:
+                with self.fault.prepare(self.stage):
+                    until("all is as usual", lambda: self._well(0), seconds=PATIENCE_SECONDS)
+                    recovered = self._suffer()
+            except (AssertionError, ApiError, HTTPError, ProgramFailedError) as error:
+                trouble = str(error)
+        served = Served.between(self.load.reports[first:])
+        moves = tuple(seen.changes)
+        return Suffered(self.fault, served, moves, recovered, self.restarts, trouble)
+
+    def _suffer(self) -> float:
+        """Return the seconds until all is as usual."""
+        with self.fault.inject(self.stage):
+            began = time.monotonic()
+            self._edit_amid()
+            time.sleep(self.fault.seconds)
+        if self.fault.seconds:
+            began = time.monotonic()
+        after = self.stage.edit()
+        until("all is as usual", lambda: self._well(after), seconds=RECOVERY_SECONDS)
+        return round(time.monotonic() - began, 1)
+
+    def _edit_amid(self) -> None:
+        """Ask for something that the fault may be in the way of; who cannot even ask asks later."""
+        try:
+            self.stage.edit()
+        except (ApiError, HTTPError) as error:
+            print(f"{self.fault.name}: no edit meanwhile: {error}")
+
+    def _well(self, after: int) -> bool | str:
+        if not self.stage.operator.running:  # as its Deployment would
+            self.restarts += 1
+            self.stage.operator.start()
+        try:
+            wrong = self.stage.not_as_wanted(after)
+        except (ApiError, HTTPError, OSError) as error:
+            return str(error)
+        return wrong or _as_usual(self.load.latest, self.usual)
+
+
+def _as_usual(now: Report, usual: Report) -> bool | str:
+    """Say whether clients are served as usual."""
+    if now.p99 is None or usual.p99 is None:
+        return "nothing is answered"
+    if now.in_flight > SLOWER * usual.in_flight:
+        return f"{now.in_flight} requests in flight, usual are {usual.in_flight}"
+    return now.p99 < SLOWER * usual.p99 or f"p99 is {now.p99:.0f} ms, usual is {usual.p99:.0f} ms"

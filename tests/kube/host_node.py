@@ -1,0 +1,166 @@
+"""A second node: its kubelet is pretended, its one pod is a real runtime that runs on this machine.
+
+The pod has an address of its own on the cluster's bridge, so the Service routes to it as to any other, Prometheus and the
+operator reach it, and a kubelet that falls silent leaves it serving: what a node cut off from its API server is like.
+"""
+
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from urllib3.exceptions import HTTPError
+
+from penstock_api import names
+from tests.cluster import settings
+from tests.kube import runtime_process
+from tests.kube.api import Api, ApiError, Object
+from tests.kube.pools import is_ready, until
+
+HEARTBEAT_SECONDS = 5.0
+TURN_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class HostNode:
+    """One node of room for one pod."""
+
+    api: Api
+    """A connection of its own: it is used from a thread."""
+    name: str
+    address: str
+    """The pod's; outside the pods' subnet, so that nobody else is given it."""
+    folder: Path
+    """The pod's settings, log and start-up file."""
+    silent: threading.Event = field(default_factory=threading.Event)
+    """Set: its kubelet neither speaks nor hears, and its pod serves on."""
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _process: "subprocess.Popen[bytes] | None" = None
+    _beat: float = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator["HostNode"]:
+        """Register the node and play its kubelet until the end; then it and its pod are gone."""
+        words = ("ip", "addr", "replace", f"{self.address}/32", "dev", settings.BRIDGE)
+        subprocess.run(words, check=True)
+        head = {"apiVersion": "v1", "kind": "Node"}
+        self.api.request("POST", "/api/v1/nodes", {**head, "metadata": {"name": self.name}})
+        thread = threading.Thread(target=self._run, name=self.name)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._drain()
+            self._stopping.set()
+            thread.join()
+            self._stop()
+            self.api.delete(f"/api/v1/nodes/{self.name}")
+            subprocess.run(("ip", "addr", "del", *words[3:]), check=True)
+
+    def pods(self) -> list[Object]:
+        """Return what is bound to it."""
+        return self.api.list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
+
+    def ready(self) -> bool:
+        """Say whether the cluster believes in it."""
+        held = self.api.request("GET", f"/api/v1/nodes/{self.name}").get("status", {})
+        conditions = held.get("conditions", [])
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def _drain(self) -> None:
+        """Let its pod end as it should; the room that it leaves is on the other node."""
+        for pod in self.pods():
+            self.api.delete(_path(pod))
+        until("its pod has drained", lambda: not self.pods(), seconds=60)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(TURN_SECONDS):
+            if self.silent.is_set():
+                continue
+            try:
+                self._turn()
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+            except HTTPError:
+                continue  # the API server is away: a kubelet asks again
+
+    def _turn(self) -> None:
+        if time.monotonic() - self._beat > HEARTBEAT_SECONDS:
+            self._beat = time.monotonic()
+            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": _alive()})
+        for pod in self.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                self._stop()
+                self.api.delete(_path(pod), grace_seconds=0)
+            else:
+                self._serve(pod)
+
+    def _serve(self, pod: Object) -> None:
+        runtime_process.sync_settings(self.api, pod, self.folder)
+        if self._process is None or self._process.poll() is not None:
+            self._process = runtime_process.start(pod, self.address, self.folder, {})
+        elif not is_ready(pod) and self._answers():
+            self.api.merge(f"{_path(pod)}/status", {"status": self._running(pod)})
+
+    def _answers(self) -> bool:
+        url = f"http://{self.address}:{names.CLUSTER_PORT}{names.PATH_READYZ}"
+        try:
+            with urllib.request.urlopen(url, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _running(self, pod: Object) -> dict[str, Any]:
+        container = pod["spec"]["containers"][0]
+        held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
+        turned = [
+            {"type": kind, "status": "True", "lastTransitionTime": _now()}
+            for kind in ("Initialized", "ContainersReady", "Ready")
+        ]
+        one = {
+            "name": container["name"], "image": container["image"], "imageID": "host", "ready": True, "started": True,
+            "restartCount": 0, "state": {"running": {"startedAt": _now()}},
+        }  # fmt: skip
+        ips = {"podIP": self.address, "podIPs": [{"ip": self.address}]}
+        return {
+            "phase": "Running",
+            **ips,
+            "conditions": [*held, *turned],
+            "containerStatuses": [one],
+        }
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def _alive() -> Object:
+    room = {"cpu": "4", "memory": "8Gi", "pods": "1"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "lastHeartbeatTime": _now(),
+    }
+    return {"capacity": room, "allocatable": room, "conditions": [ready]}
+
+
+def _path(pod: Object) -> str:
+    where = pod["metadata"]
+    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

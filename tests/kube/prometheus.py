@@ -1,0 +1,82 @@
+"""What may go wrong with the test Prometheus."""
+
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import kernel
+from tests.kube.api import Api, Object
+from tests.kube.install import PROMETHEUS_DEPLOYMENT
+from tests.kube.packets import dropped
+from tests.kube.pools import condition_of, until
+
+PODS = "/api/v1/namespaces/monitoring/pods?labelSelector=app.kubernetes.io/name%3Dprometheus"
+PROGRAM = "prometheus"
+
+
+@contextmanager
+def stopped(api: Api) -> Iterator[None]:
+    """Scale Prometheus to nothing, and back at the end."""
+    api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
+    try:
+        yield
+    finally:
+        api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 1}})
+
+        def available() -> bool:
+            held = condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available")
+            return held.get("status") == "True"
+
+        until("Prometheus back", available, seconds=60)
+
+
+@contextmanager
+def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterator[None]:
+    """Let Prometheus answer with what it once knew, and learn nothing new.
+
+    One that only fails to scrape marks its series as ended. One that was killed meanwhile does not: it starts again with
+    its data, and answers with the last samples for five minutes (`--query.lookback-delta`).
+    """
+    pod = _pod(api)
+    with dropped("FORWARD", "-s", pod["status"]["podIP"]):
+        before = _restarts(pod)
+        _kill(pod)
+        until("Prometheus starts again", lambda: _restarts(_pod(api)) > before, seconds=60)
+
+        def old() -> bool | str:
+            ages = _query(url, f"time() - timestamp({metric})")
+            return (bool(ages) and min(ages) > older_than_seconds) or f"ages {ages}"
+
+        until("its answers are old", old, seconds=60, every=1.0)
+        yield
+
+
+def _pod(api: Api) -> Object:
+    pods = [one for one in api.list(PODS) if "deletionTimestamp" not in one["metadata"]]
+    (pod,) = pods
+    return pod
+
+
+def _restarts(pod: Object) -> int:
+    statuses: list[Object] = pod["status"].get("containerStatuses", [])
+    return sum(one["restartCount"] for one in statuses if one["name"] == PROGRAM)
+
+
+def _kill(pod: Object) -> None:
+    """Kill the program, not what finds its targets."""
+    for pid in kernel.pod_processes(pod["metadata"]["uid"]):
+        if Path(f"/proc/{pid}/comm").read_text().strip() == PROGRAM:
+            kernel.kill(pid)
+
+
+def _query(url: str, query: str) -> list[float]:
+    asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - the test Prometheus
+            result = json.loads(answer.read())["data"]["result"]
+    except OSError:
+        return []
+    return [float(one["value"][1]) for one in result]
