@@ -10,6 +10,7 @@ from typing import Any
 
 import kopf
 
+from penstock_operator.keepsakes import NoEssence, NoProgress
 from penstock_operator.kinds import WATCHED
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.resync import Resync, Wake, Watched
@@ -65,6 +66,8 @@ def settings() -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.peering.standalone = True
     made.scanning.disabled = True
+    made.persistence.diffbase_storage = NoEssence()
+    made.persistence.progress_storage = NoProgress()
     made.watching.chunk_size = CHUNK
     made.networking.request_timeout = REQUEST_SECONDS
     made.networking.error_backoffs = Patience()

@@ -48,8 +48,9 @@ def check(places: Places, context: str) -> None:
 
 
 def kubeconfig(places: Places, context: str) -> Path:
-    """Write a kubeconfig with this context alone, for programs that take a file."""
-    name = hashlib.sha256(context.encode()).hexdigest()[:12]
+    """Write a kubeconfig with this context alone, for programs that take a file; another file may have one of its name."""
+    origin = f"{context} {os.environ.get('KUBECONFIG', '')}"
+    name = hashlib.sha256(origin.encode()).hexdigest()[:12]
     path = places.cache / "contexts" / f"{name}.kubeconfig"
     path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
     path.touch(mode=0o600)

@@ -32,6 +32,8 @@ CRDS = Path(__file__).parents[3] / "crds"
 NAMESPACE, SYSTEM = "many", "bench-system"
 SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
 KINDS = ("inferencepools", "inferencepolicies")
+LOOK_SECONDS = 5.0
+"""Between two looks at the operator's metrics: of 5,000 pools they take it seconds to tell."""
 READY_COLUMN = "replicas_ready"
 
 
@@ -158,7 +160,7 @@ async def _until_all(operator: Operator, size: int, patience: float, begun: floa
                 return told
         if time.monotonic() - begun > patience:
             raise TimeoutError(f"not all of {size} pools: {told}")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _told(operator: Operator) -> Told:

@@ -21,12 +21,14 @@ pytestmark = pytest.mark.integration
 POOLS, LATE = 20, 4
 SEED = 7
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/penstock-operator"
+QUIET_SECONDS = 45.0
+"""Words that changed alone are rewritten 10 s after the last write, at the next tick, which of an idle pool comes every 30 s."""
 LIFE_SECONDS = 1.5
 """A process is killed at a random moment of so long after it began to lead: it catches up by then."""
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_five_kills_during_changes_of_twenty_pools_leave_no_trace(
     api: Api, operator: Operator
 ) -> None:
@@ -34,7 +36,7 @@ def test_five_kills_during_changes_of_twenty_pools_leave_no_trace(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_two_hundred_kills_during_changes_of_twenty_pools_leave_no_trace(
     api: Api, operator: Operator
 ) -> None:
@@ -112,7 +114,7 @@ def end_state(api: Api, stage: Stage) -> dict[str, dict[str, object]]:
         now = versions(api, stage.namespace)
         if now != held:
             quiet_since, held = time.monotonic(), now
-        return time.monotonic() - quiet_since > 12
+        return time.monotonic() - quiet_since > QUIET_SECONDS
 
-    until("nobody writes", quiet, seconds=120, every=1)
+    until("nobody writes", quiet, seconds=240, every=1)
     return snapshot(api, stage.namespace)

@@ -50,6 +50,17 @@ def test_kopf_posts_nothing_and_has_no_peers() -> None:
     assert settings.scanning.disabled
 
 
+def test_kopf_copies_no_object_and_keeps_nothing_of_it() -> None:
+    kept = handlers.settings().persistence
+    body, patch = kopf.Body({"metadata": {"name": "a"}, "spec": {"a": 1}}), kopf.Patch()
+    essence = kept.diffbase_storage.build(body=body)
+    assert essence == {}
+    assert kept.progress_storage.clear(essence=essence) is essence
+    kept.diffbase_storage.store(body=body, patch=patch, essence=essence)
+    kept.progress_storage.touch(body=body, patch=patch, value="now")
+    assert not patch
+
+
 async def test_an_event_reaches_the_store_and_wakes_its_pool() -> None:
     registry, store, woken = made()
     seen: Any = next(iter(registry._watching.get_all_handlers())).fn
