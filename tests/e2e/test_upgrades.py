@@ -1,8 +1,13 @@
 """The operator comes, goes and changes by helm; pools keep serving, and no pod of theirs restarts."""
 
 import asyncio
+import time
 
+import pytest
+
+from tests.e2e.conftest import Figure, MakePool
 from tests.kube import install
+from tests.kube.api import Api
 from tests.kube.install import Images
 from tests.kube.operator import Operator
 from tests.kube.pods import restarts
@@ -15,26 +20,14 @@ NEWER = "localhost/penstock-runtime:newer"
 """Nothing pulls it: a pool's image is pinned at its first render."""
 
 
-def upgrade(target: Target) -> None:
-    """Upgrade the release: other pods of the operator, and another default runtime image."""
-    changed = (
-        "--set-string",
-        "podAnnotations.example\\.com/turn=2",
-        "--set",
-        f"defaultRuntimeImage={NEWER}",
-    )
-    target.helm(
-        "upgrade", *RELEASE[:1], install.CHART, *RELEASE[1:], "--reuse-values", "--wait", *changed
-    )
-
-
 async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
-    target: Target, images: Images, operator: Operator, steady: Pool
+    target: Target, images: Images, operator: Operator, steady: Pool, figure: Figure
 ) -> None:
     names = steady.pod_names()
     async with Load(steady.url(), steady.name, rate=20) as load:
         await load.next()
-        await asyncio.to_thread(upgrade, target)
+        changed = ("podAnnotations.example\\.com/turn=two", f"defaultRuntimeImage={NEWER}")
+        await asyncio.to_thread(operator.change, *changed)
         await asyncio.to_thread(
             steady.await_condition, "UpToDate", "False", "NewTemplateAvailable", seconds=60
         )
@@ -44,7 +37,10 @@ async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
         await asyncio.to_thread(until, "the operator gone", lambda: not operator.pods())
         await asyncio.sleep(3)
         await asyncio.to_thread(install.install_operator, target, images)
+        began = time.monotonic()
+        await asyncio.to_thread(steady.edit, {"batching": {"maxQueueDepth": 77}})
         await asyncio.to_thread(steady.await_condition, "Ready")
+        figure(f"an operator that was installed again acts {time.monotonic() - began:.1f} s later")
         await asyncio.sleep(6)
     assert (load.final.lost, load.final.wrong, load.final.refused) == (0, 0, 0), load.final.notes
     assert steady.pod_names() == names
@@ -63,3 +59,60 @@ def test_an_operator_that_comes_back_takes_up_what_it_finds(
     steady.await_acknowledged(batch["generation"], seconds=60)
     assert steady.status()["batch"]["cap"] == cap
     assert steady.pod_names() == names
+
+
+@pytest.mark.long
+def test_a_newer_runtime_is_taken_up_by_the_pool_that_asks_for_it_and_by_no_other(
+    api: Api, images: Images, operator: Operator, make_pool: MakePool
+) -> None:
+    newer = f"{images.runtime.rpartition(':')[0]}:dev"  # the same image under its other name
+    pools = [make_pool(name) for name in ("asks", "waits")]
+    for one in pools:
+        one.await_ready(1)
+    names = [one.pod_names() for one in pools]
+    try:
+        operator.change(f"defaultRuntimeImage={newer}")
+        for one in pools:
+            one.await_condition("UpToDate", "False", "NewTemplateAvailable", seconds=60)
+        note = {"metadata": {"annotations": {"penstock.dev/restartedAt": "2026-01-01T00:00:00Z"}}}
+        api.merge(pools[0].path, note)
+        pools[0].await_condition("UpToDate", "True", seconds=60)
+        until("its pod is another", lambda: not pools[0].pod_names() & names[0])
+        pools[0].await_ready(1)
+        (pod,) = pools[0].pods()
+        assert pod["spec"]["containers"][0]["image"] == newer
+        assert pools[1].pod_names() == names[1]
+        assert pools[1].says("UpToDate", "False", "NewTemplateAvailable") is True
+    finally:
+        install.install_operator(operator.target, images)
+
+
+ELSEWHERE = "penstock-elsewhere"
+
+
+@pytest.mark.long
+def test_a_release_of_another_name_in_another_namespace_takes_over_and_restarts_nothing(
+    api: Api, images: Images, operator: Operator, steady: Pool, figure: Figure
+) -> None:
+    names, target = steady.pod_names(), operator.target
+    target.helm("uninstall", *RELEASE)
+    asked = time.monotonic()
+    other = ("other", "-n", ELSEWHERE)
+    try:
+        target.helm(
+            "install", "other", install.CHART, *other[1:], "--create-namespace",
+            "--take-ownership", "--wait", *install.chart_values(images),
+        )  # fmt: skip
+        steady.edit({"batching": {"maxQueueDepth": 77}})
+        steady.await_condition("Ready", "True", seconds=30)
+        figure(f"another release leads {time.monotonic() - asked:.0f} s after the uninstall")
+        took = steady.await_acknowledged(seconds=180)  # by keys that the kubelet brings to the pods
+        figure(f"its keys are believed by pods that run on {took:.0f} s after it leads")
+        assert steady.pod_names() == names
+        assert all(restarts(pod) == 0 for pod in steady.pods())
+    finally:
+        target.helm("uninstall", *other, "--ignore-not-found", "--wait")
+        api.delete(f"/api/v1/namespaces/{ELSEWHERE}")
+        install.install_operator(target, images)
+    steady.edit({"batching": {"maxQueueDepth": 78}})
+    steady.await_acknowledged(seconds=180)
