@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
+from tests.kube.nan import between
 from tests.kube.packets import dropped
 from tests.kube.pools import Pool, is_ready, until
 from tests.load.load import Load
@@ -88,10 +89,14 @@ def not_ready(pod_ip: str) -> Iterator[None]:
 @contextmanager
 def not_scraped(api: Api) -> Iterator[None]:
     """Drop what Prometheus asks of any pod: it answers, and its series go stale."""
-    pods = api.list("/api/v1/namespaces/monitoring/pods")
-    address = next(one["status"]["podIP"] for one in pods if is_ready(one))
-    with dropped("FORWARD", "-s", address):
+    with dropped("FORWARD", "-s", _prometheus(api)):
         yield
+
+
+def _prometheus(api: Api) -> str:
+    pods = api.list("/api/v1/namespaces/monitoring/pods")
+    address: str = next(one["status"]["podIP"] for one in pods if is_ready(one))
+    return address
 
 
 @pytest.mark.own_cluster
@@ -118,6 +123,61 @@ async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
         await asyncio.to_thread(until, "Ready again", lambda: _ready(pool) >= 2, seconds=90)
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     figure(f"series stale for {seconds} s, one pod NotReady: never under 2 replicas, none lost")
+
+
+@contextmanager
+def asked_of(api: Api, namespace: str, url: str) -> Iterator[None]:
+    """Let the operator ask another Prometheus about the pools of one namespace."""
+    path = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-nan"
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
+    metrics = {"prometheus": {"url": url}}
+    spec = {"namespaceSelector": selector, "metrics": metrics}
+    api.apply({**head, "metadata": {"name": "e2e-nan"}, "spec": spec})
+    try:
+        yield
+    finally:
+        api.delete(path)
+
+
+@pytest.mark.own_cluster
+@pytest.mark.long
+async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
+    api: Api, make_pool: MakePool, figure: Figure
+) -> None:
+    """dynamo#6985: NaN is no number to scale by, neither up nor down."""
+    batching = {"size": {"min": 8, "max": 8}}
+    pool = make_pool(a=50, c=20, scaling=STEADY, batching=batching)
+    await asyncio.to_thread(pool.await_ready, 2, seconds=120)
+    (node,) = api.list("/api/v1/nodes")
+    addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
+    with between(f"http://{_prometheus(api)}:9090") as server:
+        url = f"http://{addresses['InternalIP']}:{server.server_port}"
+        async with Load(pool.url(), pool.name, rate=RATE) as load:
+            await load.next()
+            with asked_of(api, pool.namespace, url):
+                await asyncio.to_thread(until, "it asked", lambda: server.asked >= 30, seconds=120)
+                pool.edit({"scaling": {"minReplicas": 1}})
+                await _stays(pool, 20)
+                with server.spoiling():
+                    await asyncio.to_thread(until, "NaN told", lambda: _blind(pool), seconds=60)
+                    await _stays(pool, 40)
+                await _says(pool, "FromPrometheus")
+                await _stays(pool, 10)
+    assert server.spoiled >= 8
+    assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    figure(f"every value NaN for 40 s: 2 replicas throughout, lost 0 of {load.final.sent}")
+
+
+def _blind(pool: Pool) -> bool | str:
+    said = pool.condition("MetricsAvailable")
+    return (said["status"], said["reason"]) == ("False", "NoSignals") or str(said)
+
+
+async def _stays(pool: Pool, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        assert pool.status()["desiredReplicas"] == 2
 
 
 def _ready(pool: Pool) -> int:

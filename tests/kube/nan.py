@@ -1,0 +1,97 @@
+"""A Prometheus between the operator and the real one, that says NaN where it is told to."""
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.error import HTTPError
+
+from penstock_api import names
+
+
+class Server(ThreadingHTTPServer):
+    """Passes every question on to `upstream`, and answers of ranges back, with or without their values."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("0.0.0.0", 0), Handler)  # noqa: S104 - pods ask it
+        self.upstream = upstream
+        self.asked = 0
+        """Answers that told a series."""
+        self.spoiled = 0
+        """Answers in which every value was NaN."""
+        self._spoils = threading.Event()
+
+    @contextmanager
+    def spoiling(self) -> Iterator[None]:
+        """Say NaN for every value; who a pod is stays known."""
+        self._spoils.set()
+        try:
+            yield
+        finally:
+            self._spoils.clear()
+
+    def told(self, answer: bytes) -> bytes:
+        """Return an answer as it is passed on."""
+        said: dict[str, Any] = json.loads(answer)
+        found = said.get("data", {})
+        self.asked += bool(found.get("result"))
+        if not self._spoils.is_set() or found.get("resultType") != "matrix":
+            return answer
+        for series in found["result"]:
+            if series["metric"].get("__name__") != names.METRIC_POD_INFO:
+                series["values"] = [[time, "NaN"] for time, _ in series["values"]]
+        self.spoiled += bool(found["result"])
+        return json.dumps(said).encode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One question."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Ask upstream the same."""
+        self._pass_on(None)
+
+    def do_POST(self) -> None:
+        """Ask upstream the same, with its body."""
+        self._pass_on(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+    def _pass_on(self, body: bytes | None) -> None:
+        kind = self.headers.get("Content-Type", "application/x-www-form-urlencoded")
+        asked = urllib.request.Request(  # noqa: S310 - the test's own Prometheus
+            self.server.upstream + self.path, body, {"Content-Type": kind}
+        )
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310 - as above
+                status, answer = reply.status, self.server.told(reply.read())
+        except HTTPError as error:
+            status, answer = error.code, error.read()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def between(upstream: str) -> Iterator[Server]:
+    """Serve on a port of this machine."""
+    server = Server(upstream)
+    thread = threading.Thread(target=server.serve_forever, name="nan")
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
