@@ -150,7 +150,7 @@ class ScalingDefaults(ApiModel):
         )
     )
     algorithm: ScalingAlgorithm | None = None
-    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, UtilizationBand."""
+    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective. Of TextGeneration pools: UtilizationBand."""
     min_replicas: Replicas | None = None
     """Auto never goes below; unset, 1."""
     max_replicas: Replicas | None = None

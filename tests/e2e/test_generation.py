@@ -64,7 +64,6 @@ def writer(operator: Operator, api: Api, namespace: str, volume: Path) -> Pool:
         "accelerator": {"resourceName": "nvidia.com/gpu", "count": 0},
         "drain": {"deadlineSeconds": 40},
         "batching": {"mode": "Fixed", "size": {"max": 8}},
-        "template": {"container": {"env": [{"name": "PENSTOCK_CACHE_BYTES", "value": str(2**24)}]}},
     }
     pool.apply(spec)
     pool.await_ready(1, seconds=240)

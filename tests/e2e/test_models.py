@@ -36,6 +36,14 @@ class Halve(torch.nn.Module):
         return x / 2
 
 
+def exported(module: torch.nn.Module, file: Path) -> None:
+    """Write a program of any number of rows of 4 columns."""
+    rows = torch.export.Dim("rows", min=1, max=64)
+    program = torch.export.export(module, (torch.ones(2, 4),), dynamic_shapes={"x": {0: rows}})
+    torch.export.save(program, file)
+    file.chmod(0o644)
+
+
 def ask(pool: Pool, name: str, output: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """Ask about `ROWS` and return the answer."""
     client = triton.InferenceServerClient(pool.url().removeprefix("http://"))
@@ -87,10 +95,7 @@ def claim(namespace: str) -> Object:
 def test_a_pool_waits_aloud_for_its_claim_and_serves_the_program_on_it(
     api: Api, make_pool: MakePool, volume: Path
 ) -> None:
-    rows = torch.export.Dim("rows", min=1, max=64)
-    program = torch.export.export(Halve(), (torch.ones(2, 4),), dynamic_shapes={"x": {0: rows}})
-    torch.export.save(program, volume / "halve.pt2")
-    (volume / "halve.pt2").chmod(0o644)
+    exported(Halve(), volume / "halve.pt2")
     source = {"claimName": "models", "path": "halve.pt2"}
     pool = make_pool(
         "halve",

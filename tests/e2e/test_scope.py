@@ -19,10 +19,7 @@ def scoped(
     target: Target, images: Images, operator: Operator, namespace: str
 ) -> Iterator[Operator]:
     """The release in scope Namespaces, for the test's own; afterwards as it was."""
-    target.helm(
-        "upgrade", install.RELEASE, install.CHART, "-n", install.OPERATOR_NAMESPACE, "--reuse-values",
-        "--wait", "--set", "scope=Namespaces", "--set", f"namespaces={{{namespace}}}",
-    )  # fmt: skip
+    operator.change("scope=Namespaces", f"namespaces={{{namespace}}}")
     yield operator
     install.install_operator(target, images)
 

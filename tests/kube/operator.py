@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.kube.api import Api, Object
-from tests.kube.install import OPERATOR_NAMESPACE
+from tests.kube.install import CHART, OPERATOR_NAMESPACE, RELEASE
 from tests.kube.pools import is_ready, until
 from tests.kube.target import Target
 
@@ -33,6 +33,12 @@ class Operator:
         """Bring it back and wait until it is ready."""
         self._scale(1)
         until("the operator ready", lambda: any(map(is_ready, self.pods())), seconds=60)
+
+    def change(self, *settings: str) -> None:
+        """Upgrade the release by these settings, all others as they are, and wait for its pods."""
+        sets = [word for one in settings for word in ("--set", one)]
+        kept = ("-n", OPERATOR_NAMESPACE, "--reuse-values", "--wait")
+        self.target.helm("upgrade", RELEASE, CHART, *kept, *sets)
 
     def restarts(self) -> int:
         """Return how often its containers were restarted: a crash loop would show here."""

@@ -78,7 +78,7 @@ def effective(
     selected = matching(pool.labels, namespace_labels, policies)
     defaults = policy_defaults(selected, held or {})
     spec = live_fields_of(pool.spec, defaults.values)
-    asked, notes = reconcile(Layers(spec.defaults, spec.spec))
+    asked, notes = reconcile(spec)
     mode = (pool.spec.scaling and pool.spec.scaling.mode) or ScalingMode.MANUAL
     wishes = {"replicas": pool.spec.replicas, **asked}
     granted, bounded = lowered(wishes, selected, scales=mode is not ScalingMode.MANUAL)
@@ -136,11 +136,11 @@ def _scheduled(
 
 
 def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
-    """Return the two layers over the built-ins; `objectives: []` says that the pool wants none."""
+    """Return the two layers over the built-ins of its task; `objectives: []` says that the pool wants none."""
     own = fields.live_fields(spec)
     if spec.objectives is not None:
         defaults = {k: v for k, v in defaults.items() if not k.startswith(fields.OBJECTIVE)}
-    return Layers(defaults, own)
+    return Layers(defaults, own, fields.built_in(spec.model.task))
 
 
 def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:

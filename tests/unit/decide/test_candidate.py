@@ -92,7 +92,7 @@ def test_of_several_candidates_the_one_of_the_highest_priority_is_tried() -> Non
 
 
 def test_a_candidate_may_try_another_law() -> None:
-    world = auto(trying(defaults={"scaling": {"algorithm": "CapacityAtObjective"}}))
+    world = auto(trying(defaults={"scaling": {"algorithm": "UtilizationBand"}}))
     assert tried(world.run()).replicas_term
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_api.live import BatchingMode, ScalingMode
+from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.effective import EffectiveSpec, effective
 from penstock_operator.decide.fields import BUILT_IN, WEIGHT, Fields, live_fields, plausible
 from penstock_operator.decide.metrics_server import KeyOf, MetricsServer, metrics_server
@@ -44,6 +44,20 @@ def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
     assert (spec.scaling_mode, spec.batching_mode) == (ScalingMode.MANUAL, BatchingMode.AUTO)
     assert (spec.max_queue_depth, spec.discipline) == (2048, Discipline.PRIORITY)
     assert (spec.replicas, spec.bounded, spec.policies) == (1, (), ())
+    assert spec.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
+
+
+def test_a_pool_that_generates_text_gets_the_law_that_needs_no_curve_unless_somebody_asks() -> None:
+    claim = {
+        "type": "PersistentVolumeClaim",
+        "persistentVolumeClaim": {"claimName": "c", "path": "m"},
+    }
+    writer = {"task": "TextGeneration", "source": claim}
+    assert of(pool(model=writer)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
+    wish: dict[str, Any] = {"scaling": {"algorithm": "CapacityAtObjective"}}
+    asked = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
+    assert of(pool(model=writer, **wish)).algorithm is asked
+    assert of(pool(model=writer), policy("p", defaults=wish)).algorithm is asked
 
 
 def test_what_the_spec_or_a_policy_sets_is_a_guard_and_a_built_in_is_not() -> None:

@@ -21,6 +21,7 @@ class CapTerm(StrEnum):
     UNACKNOWLEDGED = "Unacknowledged"
     OBJECTIVE = "Objective"
     OBJECTIVE_INFEASIBLE = "ObjectiveInfeasible"
+    KNEE = "Knee"
     BACK_OFF = "BackOff"
     MEASURED_RANGE = "MeasuredRange"
     BRIDGE = "Bridge"

@@ -36,7 +36,11 @@ class Peer:
                 index,
                 ov.Tensor(np.array([ask.prompt], dtype=np.int64)),
                 genai.GenerationConfig(
-                    max_new_tokens=ask.answer, min_new_tokens=ask.answer, ignore_eos=True
+                    max_new_tokens=ask.answer,
+                    min_new_tokens=ask.answer,
+                    ignore_eos=True,
+                    eos_token_id=0,  # the model has none, and the built-in -1 is refused
+                    stop_token_ids={0},
                 ),
             )
             for index, ask in enumerate(work.asks)

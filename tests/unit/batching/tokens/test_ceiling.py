@@ -22,7 +22,7 @@ def lived(discipline: Discipline, seed: int, ceiling: Ceiling) -> tuple[list[lis
     chance, plans = random.Random(seed), []  # noqa: S311 - no secret
     obey = limits(cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY)
     machine: Machine = a_machine(blocks=200, costs=RECOMPUTE, obey=obey)
-    machine.scheduler._ceiling = ceiling
+    machine.scheduler._ceiling, machine.exact = ceiling, False
     for uid in range(60):
         prompt, answer = chance.randint(1, 40), chance.choice([2, 30, 90])
         deadline = machine.now + chance.randint(500, 900)
@@ -47,7 +47,7 @@ def lived(discipline: Discipline, seed: int, ceiling: Ceiling) -> tuple[list[lis
 @pytest.mark.parametrize("discipline", list(Discipline))
 def test_who_runs_is_the_same_with_the_bound_as_without(discipline: Discipline) -> None:
     preempted = 0
-    for seed in range(5):
+    for seed in range(2):
         plans, preemptions = lived(discipline, seed, Ceiling())
         assert plans == lived(discipline, seed, Looking())[0]
         preempted += preemptions

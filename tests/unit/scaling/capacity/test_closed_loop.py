@@ -1,15 +1,17 @@
 """`CapacityAtObjective` in charge of a pool on fake time: the table's rows as stories (CONTROL)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import nan
 from typing import Any
 
 import pytest
 
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.law import Guards
+from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.law import Decision, Guards, LawInput
 from penstock_operator.decide.scaling.terms import CapTerm, ReplicasTerm
-from penstock_operator.observed import SignalSource
+from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.scaling.world import SETTINGS, World
 
 ROOMY = replace(SETTINGS, max_replicas=20, max_percent_per_minute=25)
@@ -24,8 +26,9 @@ def pool(**changes: Any) -> World:
         "seed": 3,
         "rate": 50.0,
         "cap": 32,
+        "law": CapacityAtObjective(),
     }
-    return World(law=CapacityAtObjective(), warms_up=True, **(given | changes))
+    return World(warms_up=True, **(given | changes))
 
 
 def test_the_cap_comes_from_the_objective_before_any_load() -> None:
@@ -81,10 +84,12 @@ def test_an_even_load_never_flaps() -> None:
     assert turns <= 1
 
 
-def test_without_an_objective_capacity_is_that_of_the_largest_batch() -> None:
+def test_without_an_objective_capacity_is_that_of_the_knee_of_the_curve() -> None:
+    """Batches up to 53 rows are trusted: 0.9 * 53 / 0.63 = 75.7 rows/s, and 32 rows serve 76.2."""
     blind = replace(ROOMY, objective_milliseconds=None)
     world = pool(rate=200.0, replicas=3, settings=blind).run(300)
-    assert (world.last.cap, world.last.cap_term) == (53, CapTerm.MEASURED_RANGE)
+    assert 30 <= world.last.cap <= 34
+    assert world.last.cap_term == CapTerm.KNEE
     assert world.replicas in {3, 4}
 
 
@@ -104,6 +109,44 @@ def test_losing_all_signals_moves_nothing() -> None:
     assert {(one.cap, one.replicas) for one in world.decisions[-300:]} == {(cap, replicas)}
     assert world.last.replicas_term == ReplicasTerm.SIGNALS_ABSENT
     assert not world.last.metrics_available
+
+
+@dataclass
+class Spoiled(CapacityAtObjective):
+    """The law, told NaN for every figure of every pod while `spoils`."""
+
+    spoils: bool = False
+
+    def step(
+        self, state: CapacityState, observed: LawInput, now: float
+    ) -> tuple[CapacityState, Decision]:
+        told = observed.signals.samples
+        if self.spoils:
+            told = tuple(map(_nan, told))
+        signals = replace(observed.signals, samples=told)
+        return super().step(state, replace(observed, signals=signals), now)
+
+
+def _nan(one: PodSample) -> PodSample:
+    return replace(
+        one, waiting=nan, running=nan, rows_received=nan, requests_received=nan, curve=None
+    )
+
+
+@pytest.mark.parametrize("rate", [0.0, 2000.0], ids=["no load", "much load"])
+def test_figures_that_are_nan_for_two_minutes_move_nothing(rate: float) -> None:
+    law = Spoiled()
+    world = pool(law=law, rate=250.0, replicas=4).run(300)
+    cap, replicas = world.last.cap, world.last.replicas
+    law.spoils, world.rate = True, rate
+    world.run(120)
+    blind = world.decisions[-24:]
+    assert {(one.cap, one.replicas) for one in blind} == {(cap, replicas)}
+    assert not any(one.metrics_available for one in blind)
+    law.spoils, world.rate = False, 250.0
+    world.run(60)
+    assert world.last.metrics_available
+    assert min(world.counts()[-12:]) >= replicas
 
 
 def test_signals_that_come_and_go_never_lower_the_count() -> None:

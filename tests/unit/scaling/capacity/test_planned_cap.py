@@ -47,9 +47,32 @@ def test_noisy_batches_leave_less_room() -> None:
     assert planned(model=noisy).cap == 27, "(0.4455 / 1.2 - 0.1) / 0.01"
 
 
-def test_without_an_objective_the_cap_is_all_that_is_allowed() -> None:
-    plan = next_plan(BatchPlan(), objective(None), 0.0)
+def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_the_largest_would() -> (
+    None
+):
+    """0.9 * 64 / 0.74 = 77.8 rows/s, and 36 / 0.46 = 78.3"""
+    seen = objective(None)
+    plan = next_plan(BatchPlan(), seen, 0.0)
+    assert (plan.cap, plan.term) == (36, CapTerm.KNEE)
+    assert "90 %" in cap_move(plan, seen).why
+    dear = replace(seen, model=replace(CURVE, lines=(ServiceCurve(0.002, 0.05, 16, 0.0),)))
+    assert next_plan(BatchPlan(), dear, 0.0).cap == 1, "a batch of many is no cheaper: nobody waits"
+    cheap = replace(seen, model=replace(CURVE, lines=(ServiceCurve(5.0, 0.01, 16, 0.0),)))
+    assert next_plan(BatchPlan(), cheap, 0.0).cap == 57
+    floor = replace(seen, settings=replace(seen.settings, size_min=48))
+    assert next_plan(BatchPlan(), floor, 0.0).cap == 48
+
+
+def test_without_an_objective_nor_a_slope_the_cap_is_all_that_is_allowed() -> None:
+    flat = Model((), Sums(0, 10.0, 160.0, 2560.0, 3.0, 48.0, 0.9), 1.0, largest=64.0)
+    plan = next_plan(BatchPlan(), replace(objective(None), model=flat), 0.0)
     assert (plan.cap, plan.term) == (64, CapTerm.SIZE_MAX)
+
+
+def test_without_an_objective_a_backlog_is_bridged_with_all_that_is_allowed() -> None:
+    busy = replace(objective(None), starting=True, backlog_per_pod=1000.0)
+    plan = next_plan(next_plan(BatchPlan(), objective(None), 0.0), busy, 5.0)
+    assert (plan.cap, plan.bridge) == (36, 64)
 
 
 def test_an_objective_below_one_row_is_infeasible() -> None:

@@ -78,6 +78,14 @@ def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> N
     assert known.quantile_level < forecast.FIRST_LEVEL
 
 
+def test_what_is_forecast_from_the_first_few_samples_is_held_against_nobody() -> None:
+    """A pool just met, at a third of its usual load for 10 s: that says nothing about later forecasts."""
+    met = story([100.0] * 2 + [300.0] * 60)
+    assert max(map(abs, met.misses.ranked)) < 100
+    late = story([100.0] * 20 + [300.0] * 60)
+    assert max(late.misses.ranked) > 150, "a forecast made from enough is judged"
+
+
 def test_a_trend_is_followed_and_damped() -> None:
     known = story([100.0 + i for i in range(100)])
     near, far = forecast.middle(known, 30.0), forecast.middle(known, 600.0)

@@ -3,6 +3,7 @@
 b* is the largest batch of which two fit the objective, with 10 % to spare: a request waits for the batch that
 runs when it comes, then for its own. It is planned, not felt for: the cap moves to it at once when the curve is
 first known, later up by 25 % a minute. Measured batch time only takes back (x 0.9) what the curve got wrong.
+Without an objective it is the knee of the curve: the least batch that serves nearly what the largest would.
 While replicas start, a backlog is worth longer batches: they are cheaper a row, and one may fill the objective.
 """
 
@@ -19,6 +20,8 @@ CODEC_SECONDS = 0.005
 SPARE = 0.9
 UP_SECONDS = 60.0
 DOWN_SECONDS = 30.0
+KNEE = 0.9
+"""Of the capacity of the largest batch: without an objective enough."""
 DEAD_BAND = 0.05
 """A fit breathes: the plan follows b* only beyond this share."""
 BACK_OFF = 0.9
@@ -76,7 +79,7 @@ def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
     top, term = _top(seen)
     spare = spare_seconds(seen.settings)
     if spare is None:
-        return top, term
+        return _knee(seen, top, term)
     fits = seen.model.largest_within(spare * SPARE / 2, top)
     if fits < max(1, seen.settings.size_min):
         if fits < 1:
@@ -88,6 +91,21 @@ def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
     if backed < fits:
         fits, term = backed, CapTerm.BACK_OFF
     return clamp_cap(fits, seen.settings), term
+
+
+def _knee(seen: PlanInput, top: int, term: CapTerm) -> tuple[int, CapTerm]:
+    """Return the least cap that serves nearly what `top` would: more rows a batch make all of them wait for little."""
+    most = seen.model.capacity(top)
+    if most is None or not seen.model.identified:
+        return top, term
+    low, high = max(seen.settings.size_min, 1), top
+    while low < high:
+        middle = (low + high) // 2
+        if (seen.model.capacity(middle) or 0.0) >= KNEE * most:
+            high = middle
+        else:
+            low = middle + 1
+    return (low, CapTerm.KNEE) if low < top else (top, term)
 
 
 def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
@@ -128,7 +146,7 @@ def _top(seen: PlanInput) -> tuple[int, CapTerm]:
 
 def _raised(plan: BatchPlan, best: int, term: CapTerm, seen: PlanInput, now: float) -> BatchPlan:
     cap = plan.cap or 1
-    if term is CapTerm.OBJECTIVE and best - cap <= DEAD_BAND * cap:
+    if term in {CapTerm.OBJECTIVE, CapTerm.KNEE} and best - cap <= DEAD_BAND * cap:
         return replace(plan, term=term)
     if not seen.settled:
         return replace(plan, term=CapTerm.UNACKNOWLEDGED)
@@ -164,10 +182,10 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
 def _bridge(plan: BatchPlan, seen: PlanInput) -> int | None:
     """Return the cap while replicas start: kept once raised, given back when they are Ready."""
     spare = spare_seconds(seen.settings)
-    if not seen.starting or spare is None or plan.cap is None:
+    if not seen.starting or plan.cap is None:
         return None
     top, _ = _top(seen)
-    top = seen.model.largest_within(spare, top)
+    top = top if spare is None else seen.model.largest_within(spare, top)
     one = seen.model.seconds(1)
     a = seen.model.intercept(plan.cap) * (seen.model.seconds(plan.cap) or 0.0)
     if one is None or a <= 0 or one <= a:
@@ -185,6 +203,7 @@ def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
     words = {
         CapTerm.OBJECTIVE: f"two batches{takes} fit {settings.objective_milliseconds} ms",
         CapTerm.OBJECTIVE_INFEASIBLE: f"no batch is short enough for {settings.objective_milliseconds} ms",
+        CapTerm.KNEE: f"without an objective, {cap} rows a batch serve {100 * KNEE:.0f} % of what the largest would, sooner",
         CapTerm.SIZE_MAX: f"batching.size.max is {settings.size_max}",
         CapTerm.SIZE_MIN: f"batching.size.min is {settings.size_min}",
         CapTerm.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",

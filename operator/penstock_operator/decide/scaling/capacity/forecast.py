@@ -138,8 +138,10 @@ class Sample:
 
 
 def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> Forecaster:
-    """Return the forecaster after a new sample of the demand."""
+    """Return the forecaster after a new sample of the demand; what is made from the first few is not judged."""
     after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
+    if now - (after.begun or now) < LEVEL_SECONDS:
+        return after
     rise = climb(after, horizon)
     expected = _settled(after, rise)
     most = expected + max(headroom(after), 0.0)

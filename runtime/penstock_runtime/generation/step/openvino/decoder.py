@@ -26,6 +26,7 @@ class OpenVinoDecoder:
         )
         self._request: Any = compiled.create_infer_request()
         self._caches = caches
+        self._bound: dict[str, np.ndarray] = {}
         for index, cache in enumerate(caches):
             for kind, part in zip(("key", "value"), cache.chunk(2), strict=True):
                 bound = ov.Tensor(part.numpy(), shared_memory=True)
@@ -33,26 +34,32 @@ class OpenVinoDecoder:
 
     def forward(self, packed: Packed) -> torch.Tensor:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
-        kept = [
-            np.ascontiguousarray(given, INPUTS[name]) for name, given in _inputs(packed).items()
-        ]
-        for name, array in zip(INPUTS, kept, strict=True):
-            self._request.set_tensor(name, ov.Tensor(array, shared_memory=True))
-        longest = np.array(packed.contexts.max(), np.int32)
-        self._request.set_tensor("max_context_len", ov.Tensor(longest, shared_memory=True))
+        for name, given in _inputs(packed).items():
+            self._give(name, given)
         self._request.infer()
         return torch.from_numpy(self._request.get_output_tensor().data)[:, 0]
+
+    def _give(self, name: str, given: np.ndarray) -> None:
+        """Write an input where it is bound; bind another array only where the shape is another."""
+        held = self._bound.get(name)
+        if held is None or held.shape != given.shape:
+            held = self._bound[name] = np.empty(given.shape, INPUTS.get(name, np.int32))
+            self._request.set_tensor(name, ov.Tensor(held, shared_memory=True))
+        held[...] = given
 
 
 def _inputs(packed: Packed) -> dict[str, np.ndarray]:
     blocks = -(-packed.contexts // BLOCK_TOKENS)
     named = np.arange(packed.tables.shape[1]) < blocks[:, None]
+    begins = np.zeros(len(blocks) + 1, np.int64)
+    np.cumsum(blocks, out=begins[1:])
     return {
         "ids": packed.ids.numpy(),
         "positions": packed.positions,
         "picked": packed.last,
-        "past_lens": packed.contexts - np.diff(packed.starts),
+        "past_lens": packed.positions[packed.starts[:-1]],
         "subsequence_begins": packed.starts,
         "block_indices": packed.tables[named],
-        "block_indices_begins": np.concatenate([[0], np.cumsum(blocks)]),
+        "block_indices_begins": begins,
+        "max_context_len": packed.contexts.max(),
     }

@@ -1,0 +1,48 @@
+"""A model in an OCI image, which the kubelet mounts as a volume: no registry, no fetch, no claim."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cluster import archive, sandbox
+from tests.cluster.places import Places
+from tests.e2e.conftest import MakePool
+from tests.e2e.test_models import ROWS, Halve, ask, exported
+from tests.kube.pools import Pool
+
+pytestmark = [
+    pytest.mark.own_cluster,
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
+
+
+@pytest.fixture
+def image(namespace: str, tmp_path: Path) -> Iterator[str]:
+    """An image on the node that holds one program and nothing that could run."""
+    places, name = Places.from_env(), f"localhost/penstock-model:{namespace}"
+    exported(Halve(), tmp_path / "halve.pt2")
+    content = archive.layer({"programs/halve.pt2": (tmp_path / "halve.pt2").read_bytes()}, {})
+    archive.write_image(tmp_path / "image.tar", name, content, {})
+    sandbox.ctr(places, places.commands, "images", "import", tmp_path / "image.tar")
+    yield name
+    sandbox.ctr(places, places.commands, "images", "rm", name)
+
+
+def source(reference: str) -> dict[str, object]:
+    image = {"reference": reference, "pullPolicy": "Never", "path": "programs/halve.pt2"}
+    return {"source": {"type": "Image", "image": image}}
+
+
+def test_a_program_in_an_image_is_mounted_and_served(make_pool: MakePool, image: str) -> None:
+    pool: Pool = make_pool("halve", model=source(image))
+    pool.await_ready(1)
+    np.testing.assert_array_equal(ask(pool, "x", "output"), ROWS / 2)
+
+
+def test_an_image_that_is_not_there_is_said_by_name(make_pool: MakePool, namespace: str) -> None:
+    pool = make_pool("halve", model=source(f"localhost/penstock-model:not-{namespace}"))
+    pool.await_condition("Ready", "False", "ImagePullFailed", seconds=60)
+    assert f"not-{namespace}" in pool.condition("Ready")["message"]

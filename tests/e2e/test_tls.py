@@ -1,0 +1,125 @@
+"""TLS with real pods: what the kubelet mounts is served, judged by the operator, and taken anew without a restart."""
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock_api.certificates import CERTIFICATE_FILE, KEY_FILE
+from tests.e2e.conftest import Figure, MakePool
+from tests.kube import install
+from tests.kube.api import Api, Object
+from tests.kube.install import Images
+from tests.kube.operator import Operator
+from tests.kube.pods import restarts
+from tests.kube.pools import Pool, until
+from tests.unit.edge.certificates import Authority
+
+pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
+
+OWN = "operator-tls"
+AUTHORITIES = "pool-authorities"
+ASKED = {
+    "inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": [[0.5] * 8]}],
+}
+
+
+def secret(namespace: str, name: str, folder: Path) -> Object:
+    """Return the Secret of a certificate and its key."""
+    data = {file: (folder / file).read_text() for file in (CERTIFICATE_FILE, KEY_FILE)}
+    head = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
+    return {**head, "metadata": {"name": name, "namespace": namespace}, "stringData": data}
+
+
+@pytest.fixture(scope="module")
+def authority(
+    api: Api, operator: Operator, images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Authority]:
+    """The one that the operator judges pods by, while it serves by TLS itself; afterwards all is as it was."""
+    made, home = Authority.make(), install.OPERATOR_NAMESPACE
+    folder = tmp_path_factory.mktemp("operator")
+    made.issue(folder, f"penstock-operator.{home}.svc")
+    known = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": made.pem()}}
+    api.apply({**known, "metadata": {"name": AUTHORITIES, "namespace": home}})
+    api.apply(secret(home, OWN, folder))
+    operator.change(f"tls.secretName={OWN}", f"poolAuthorities.configMapName={AUTHORITIES}")
+    yield made
+    assert operator.restarts() == 0
+    install.install_operator(operator.target, images)
+    api.delete(f"/api/v1/namespaces/{home}/configmaps/{AUTHORITIES}")
+    api.delete(f"/api/v1/namespaces/{home}/secrets/{OWN}")
+
+
+def served(pool: Pool, trust: ssl.SSLContext) -> int:
+    """Ask the model through the Service, by the Service's name; return the serial number of the certificate shown."""
+    host, port = pool.url().removeprefix("http://").split(":")
+    name = f"{pool.name}.{pool.namespace}.svc"
+    raw = socket.create_connection((host, int(port)), timeout=10)
+    with trust.wrap_socket(raw, server_hostname=name) as secure:
+        certificate = secure.getpeercert()
+        asking = http.client.HTTPConnection(host)
+        asking.sock = secure
+        asking.request("POST", f"/v2/models/{pool.name}/infer", json.dumps(ASKED))
+        with asking.getresponse() as answer:
+            assert answer.status == 200, answer.read()
+            answer.read()
+    assert certificate is not None
+    return int(str(certificate["serialNumber"]), 16)
+
+
+def test_a_pool_speaks_tls_its_certificate_is_judged_and_a_renewed_one_served_without_a_restart(
+    api: Api, authority: Authority, make_pool: MakePool, tmp_path: Path, figure: Figure
+) -> None:
+    pool = make_pool("secure", replicas=2, tls={"secretRef": {"name": "secure-tls"}})
+    first = authority.issue(tmp_path / "first", f"secure.{pool.namespace}.svc")
+    api.create(secret(pool.namespace, "secure-tls", tmp_path / "first"))
+    pool.await_ready(2)
+    pool.await_acknowledged()
+    trust = ssl.create_default_context(cadata=authority.pem())
+    assert served(pool, trust) == first
+    with pytest.raises(ssl.SSLError):
+        served(pool, ssl.create_default_context())
+    assert refuses_plain_http(pool)
+
+    names, generation = pool.pod_names(), pool.status()["batch"]["generation"]
+    second = authority.issue(tmp_path / "second", f"secure.{pool.namespace}.svc")
+    api.apply(secret(pool.namespace, "secure-tls", tmp_path / "second"))
+    took = until(
+        "the renewed one is served by both",
+        lambda: {served(pool, trust) for _ in range(8)} == {second},
+        seconds=180,
+        every=2,
+    )
+    figure(f"a renewed certificate is served by both pods {took:.0f} s after its Secret changed")
+    pool.edit({"batching": {"mode": "Fixed", "size": {"max": 7}}})
+    pool.await_acknowledged(generation)
+    assert pool.pod_names() == names
+    assert all(restarts(pod) == 0 for pod in pool.pods())
+
+
+def refuses_plain_http(pool: Pool) -> bool:
+    """Say whether plain HTTP gets no answer at the clients' port."""
+    asking = http.client.HTTPConnection(pool.url().removeprefix("http://"), timeout=10)
+    try:
+        asking.request("GET", "/v2/health/live")
+        return asking.getresponse().status >= 400
+    except (OSError, http.client.HTTPException):
+        return True
+    finally:
+        asking.close()
+
+
+def test_a_pod_with_a_strangers_certificate_is_not_believed_and_serves_on(
+    api: Api, authority: Authority, make_pool: MakePool, tmp_path: Path
+) -> None:
+    stranger = Authority.make("stranger")
+    pool = make_pool("forged", tls={"secretRef": {"name": "forged-tls"}})
+    serial = stranger.issue(tmp_path / "forged", f"forged.{pool.namespace}.svc")
+    api.create(secret(pool.namespace, "forged-tls", tmp_path / "forged"))
+    pool.await_condition("LimitsApplied", "False", "PodsUnreachable", seconds=90)
+    assert "certificate" in pool.condition("LimitsApplied")["message"]
+    assert served(pool, ssl.create_default_context(cadata=stranger.pem())) == serial
