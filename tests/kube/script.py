@@ -30,9 +30,13 @@ class Script:
     each: int = 6
 
     def changes(self) -> Iterator[list[Change]]:
-        """Yield the changes of each round. A pool's template changes once: who is down for a while sees no history."""
+        """Yield the changes of each round.
+
+        A pool's template changes once, and only where its count does not: who is down for a while sees no history, and pods
+        that never serve would keep a rollout for ever where it began with them, which it does not where both are seen at once.
+        """
         dice = random.Random(self.seed)  # noqa: S311 - repeatable, not secret
-        fresh, coming, turn = list(self.pools), list(self.late), 0
+        fresh, coming, turn = list(self.pools[::2]), list(self.late), 0
         dice.shuffle(fresh)
         for _ in range(self.rounds):
             made: list[Change] = []
@@ -51,8 +55,8 @@ class Script:
             new = coming.pop()
             return lambda: new.apply(first_spec())
         if what == "count":
-            count = turn % 3
-            return lambda: pool.edit({"replicas": count})
+            counted, count = dice.choice(self.pools[1::2]), turn % 3
+            return lambda: counted.edit({"replicas": count})
         if what == "child":
             return lambda: pool.api.delete(pool.children[kind])
         return lambda: pool.edit({"batching": {"maxQueueDepth": 100 + turn}})
