@@ -173,10 +173,7 @@ class Admission:
 
     def full(self) -> bool:
         """Return whether as many wait, or are being read, as the limits allow."""
-        most = self._live.accepted.max_queue_depth
-        if len(self._held) + self._reading < most:  # whatever of it runs
-            return False
-        return self._waiting() + self._reading >= most
+        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.

@@ -34,7 +34,7 @@ def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
     world = working()
     ticks(world, 60)
     before = law_state(world)
-    restarted(world, lived(world, 180))
+    restarted(world, lived(world, 240))
     after = law_state(world)
     assert middle(after.forecaster, 60) == pytest.approx(middle(before.forecaster, 60), rel=0.15)
     seen = after.forecaster
