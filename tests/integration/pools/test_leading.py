@@ -56,6 +56,7 @@ def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
         operator.start()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wakes(
     api: Api, pool: Pool, operator: Operator
