@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 from aiohttp import web
 from kubernetes import client, config
+
+from tests.kube.loopback import listening
 
 QUIET = logging.getLogger(f"{__name__}.connections")
 """Connections that break are what this is for: nobody need be told."""
@@ -65,21 +66,6 @@ class FaultProxy:
 
         return asyncio.run_coroutine_threadsafe(drop(), self._loop).result(10)
 
-    def write_kubeconfig(self, file: Path) -> Path:
-        """Write a kubeconfig by which a program comes through this proxy."""
-        named = {"name": "proxy"}
-        context = {"cluster": "proxy", "user": "proxy"}
-        held = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "proxy",
-            "clusters": [{**named, "cluster": {"server": self.url}}],
-            "users": [{**named, "user": {"token": "none"}}],
-            "contexts": [{**named, "context": context}],
-        }
-        file.write_text(yaml.safe_dump(held))
-        return file
-
     async def serve(self, started: threading.Event, stop: asyncio.Event) -> None:
         """Answer until told to stop."""
         server, context, headers = _upstream(self.kubeconfig)
@@ -101,14 +87,9 @@ class FaultProxy:
 
             app = web.Application(client_max_size=2**24)
             app.router.add_route("*", "/{any:.*}", answer)
-            runner = web.AppRunner(app, access_log=None, logger=QUIET, shutdown_timeout=0.2)
-            await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self.url = f"http://127.0.0.1:{site.port}"
-            started.set()
-            await stop.wait()
-            await runner.cleanup()
+            async with listening(app, shutdown_seconds=0.2, logger=QUIET) as self.url:
+                started.set()
+                await stop.wait()
 
     async def _answer(
         self, request: web.Request, session: aiohttp.ClientSession, server: str, more: Any

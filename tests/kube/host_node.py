@@ -20,10 +20,12 @@ from penstock_api import names
 from tests.cluster import settings
 from tests.kube import runtime_process
 from tests.kube.api import Api, ApiError, Object
+from tests.kube.kubelet import alive, now, path_of
 from tests.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0
 TURN_SECONDS = 0.5
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "1"}
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class HostNode:
     def _drain(self) -> None:
         """Let its pod end as it should; the room that it leaves is on the other node."""
         for pod in self.pods():
-            self.api.delete(_path(pod))
+            self.api.delete(path_of(pod))
         until("its pod has drained", lambda: not self.pods(), seconds=60)
 
     def _run(self) -> None:
@@ -93,11 +95,11 @@ class HostNode:
     def _turn(self) -> None:
         if time.monotonic() - self._beat > HEARTBEAT_SECONDS:
             self._beat = time.monotonic()
-            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": _alive()})
+            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": alive(ROOM)})
         for pod in self.pods():
             if "deletionTimestamp" in pod["metadata"]:
                 self._stop()
-                self.api.delete(_path(pod), grace_seconds=0)
+                self.api.delete(path_of(pod), grace_seconds=0)
             else:
                 self._serve(pod)
 
@@ -106,7 +108,7 @@ class HostNode:
         if self._process is None or self._process.poll() is not None:
             self._process = runtime_process.start(pod, self.address, self.folder, {})
         elif not is_ready(pod) and self._answers():
-            self.api.merge(f"{_path(pod)}/status", {"status": self._running(pod)})
+            self.api.merge(f"{path_of(pod)}/status", {"status": self._running(pod)})
 
     def _answers(self) -> bool:
         url = f"http://{self.address}:{names.CLUSTER_PORT}{names.PATH_READYZ}"
@@ -120,12 +122,12 @@ class HostNode:
         container = pod["spec"]["containers"][0]
         held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
         turned = [
-            {"type": kind, "status": "True", "lastTransitionTime": _now()}
+            {"type": kind, "status": "True", "lastTransitionTime": now()}
             for kind in ("Initialized", "ContainersReady", "Ready")
         ]
         one = {
             "name": container["name"], "image": container["image"], "imageID": "host", "ready": True, "started": True,
-            "restartCount": 0, "state": {"running": {"startedAt": _now()}},
+            "restartCount": 0, "state": {"running": {"startedAt": now()}},
         }  # fmt: skip
         ips = {"podIP": self.address, "podIPs": [{"ip": self.address}]}
         return {
@@ -144,23 +146,3 @@ class HostNode:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-
-
-def _alive() -> Object:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "1"}
-    ready = {
-        "type": "Ready",
-        "status": "True",
-        "reason": "KubeletReady",
-        "lastHeartbeatTime": _now(),
-    }
-    return {"capacity": room, "allocatable": room, "conditions": [ready]}
-
-
-def _path(pod: Object) -> str:
-    where = pod["metadata"]
-    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

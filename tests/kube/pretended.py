@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.kube.api import Api, ApiError, Object
+from tests.kube.kubelet import alive, now, path_of
 from tests.kube.pools import emulated, is_ready
 
 LABEL = "penstock-tests/pretended"
@@ -56,7 +57,7 @@ class PretendedNode:
             self._stopping.set()
             thread.join()
             for pod in self._pods():
-                self.api.delete(_path(pod), grace_seconds=0)
+                self.api.delete(path_of(pod), grace_seconds=0)
             self.api.delete(f"/api/v1/nodes/{self.name}")
 
     def _run(self) -> None:
@@ -72,23 +73,16 @@ class PretendedNode:
                         raise
 
     def _status(self) -> Object:
-        room = {"cpu": "8", "memory": "64Gi", "pods": "50", GPU: str(self.gpus)}
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "lastHeartbeatTime": _now(),
-        }
-        return {"capacity": room, "allocatable": room, "conditions": [ready]}
+        return alive({"cpu": "8", "memory": "64Gi", "pods": "50", GPU: str(self.gpus)})
 
     def _pods(self) -> list[Object]:
         return self.api.list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
 
     def _serve(self, pod: Object) -> None:
         if "deletionTimestamp" in pod["metadata"]:
-            self.api.delete(_path(pod), grace_seconds=0)
+            self.api.delete(path_of(pod), grace_seconds=0)
         elif not is_ready(pod) and not pod["status"].get("containerStatuses"):
-            self.api.merge(f"{_path(pod)}/status", {"status": _started(pod)})
+            self.api.merge(f"{path_of(pod)}/status", {"status": _started(pod)})
 
 
 def _started(pod: Object) -> Object:
@@ -96,23 +90,14 @@ def _started(pod: Object) -> Object:
     broken = container["image"] == BROKEN_IMAGE
     held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
     turned = [
-        {"type": kind, "status": "False" if broken else "True", "lastTransitionTime": _now()}
+        {"type": kind, "status": "False" if broken else "True", "lastTransitionTime": now()}
         for kind in ("Initialized", "ContainersReady", "Ready")
     ]
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-    state = waiting if broken else {"running": {"startedAt": _now()}}
+    state = waiting if broken else {"running": {"startedAt": now()}}
     one = {
         "name": container["name"], "image": container["image"], "imageID": "" if broken else "sha256:0",
         "ready": not broken, "started": not broken, "restartCount": 0, "state": state,
     }  # fmt: skip
     phase = "Pending" if broken else "Running"
     return {"phase": phase, "conditions": [*held, *turned], "containerStatuses": [one]}
-
-
-def _path(pod: Object) -> str:
-    where = pod["metadata"]
-    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -7,6 +7,7 @@ from tests.bench.faults.stage import Stage
 from tests.cluster import kernel
 from tests.kube import packets
 from tests.kube.api import Object
+from tests.kube.kubelet import path_of
 from tests.kube.pods import restarts
 from tests.kube.pools import until
 from tests.kube.target import ProgramFailedError
@@ -45,7 +46,7 @@ def killed(stage: Stage) -> Iterator[None]:
     assert pids, "the pod has no process on this machine"
     for pid in pids:
         kernel.kill(pid)
-    stage.api.delete(_path(pod), grace_seconds=0)
+    stage.api.delete(path_of(pod), grace_seconds=0)
     yield
 
 
@@ -58,7 +59,7 @@ def out_of_memory(stage: Stage) -> Iterator[None]:
     yield
 
     def told() -> bool | str:
-        now = stage.api.request("GET", _path(pod))
+        now = stage.api.request("GET", path_of(pod))
         ends = [one.get("lastState", {}).get("terminated", {}) for one in _containers(now)]
         reasons = {one.get("reason") for one in ends}
         return (restarts(now) > before and "OOMKilled" in reasons) or f"ended by {reasons}"
@@ -122,11 +123,6 @@ def _file(stage: Stage, name: str, content: str) -> Iterator[None]:
         yield
     finally:
         stage.execute(pod, f"import os; os.unlink('/tmp/{name}')")
-
-
-def _path(pod: Object) -> str:
-    where = pod["metadata"]
-    return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"
 
 
 def _containers(pod: Object) -> list[Object]:

@@ -17,6 +17,7 @@ from tests.kube import install, namespaces
 from tests.kube.api import Api, Object
 from tests.kube.fault_proxy import FaultProxy, fault_proxy
 from tests.kube.install import Images
+from tests.kube.loopback import write_kubeconfig
 from tests.kube.operator_process import Operator
 from tests.kube.pools import Pool, emulated, is_ready, until
 from tests.kube.target import Target
@@ -138,7 +139,7 @@ def stage(target: Target, folder: Path) -> Iterator[Stage]:
             "PENSTOCK_DEFAULT_RUNTIME_IMAGE": images.runtime,
             "PENSTOCK_PROMETHEUS_URL": prometheus_url(api),
         }
-        behind = proxy.write_kubeconfig(folder / "proxy.kubeconfig")
+        behind = write_kubeconfig(folder / "proxy.kubeconfig", proxy.url)
         operator = Operator(behind, system, folder, settings=settings)
         operator.start()
         held.callback(_stop, operator)

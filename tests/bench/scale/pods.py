@@ -43,6 +43,22 @@ METRICS = f"""{names.METRIC_POD_INFO}{{{{uid="{{uid}}"}}}} 1
 """
 
 
+def report(generation: int, limits: Limits) -> str:
+    """Return the JSON by which an idle pod tells the limits it obeys."""
+    state = State(
+        generation=generation,
+        limits=limits,
+        envelope=ENVELOPE,
+        effective_max=64,
+        converging=False,
+        load=Load(waiting=0, running=0),
+        curve=CurveSums(),
+        model=BACKEND,
+        backend=BACKEND,
+    )
+    return state.model_dump_json(by_alias=True, exclude_none=True)
+
+
 @dataclass
 class Pods:
     """All pretended pods, by address. They are idle: that is what most pools of a large cluster are."""
@@ -99,16 +115,5 @@ class Pods:
         return self._said(ip, update.limits())
 
     def _said(self, ip: str, limits: Limits) -> web.Response:
-        state = State(
-            generation=self.generations.get(ip, 0),
-            limits=limits,
-            envelope=ENVELOPE,
-            effective_max=64,
-            converging=False,
-            load=Load(waiting=0, running=0),
-            curve=CurveSums(),
-            model=BACKEND,
-            backend=BACKEND,
-        )
-        body = state.model_dump_json(by_alias=True, exclude_none=True)
+        body = report(self.generations.get(ip, 0), limits)
         return web.Response(text=body, content_type="application/json")

@@ -12,6 +12,7 @@ from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.kube.api import Api
 from tests.kube.fault_proxy import Answers, FaultProxy, fault_proxy
+from tests.kube.loopback import write_kubeconfig
 from tests.kube.pools import Pool, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -33,7 +34,7 @@ def proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
 def behind(operator: Operator, proxy: FaultProxy, tmp_path: Path) -> Iterator[Operator]:
     """The only operator, with the proxy before the API server."""
     operator.stop()
-    made = operator.as_user("behind", proxy.write_kubeconfig(tmp_path / "kubeconfig"))
+    made = operator.as_user("behind", write_kubeconfig(tmp_path / "kubeconfig", proxy.url))
     made.start()
     until("it leads", lambda: leads(made), seconds=60)
     yield made

@@ -10,8 +10,8 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 import pytest
 
 from penstock_api import names
-from penstock_api.limits import CurveSums, LimitsUpdate, Load, State
-from tests.bench.scale.pods import BACKEND, ENVELOPE, LIMITS, METRICS
+from penstock_api.limits import LimitsUpdate
+from tests.bench.scale.pods import LIMITS, METRICS, report
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.pretended import NOWHERE, Pretended
 from tests.integration.pools.test_leading import leads
@@ -46,18 +46,9 @@ class Pod(BaseHTTPRequestHandler):
         self._answer(self._state())
 
     def _state(self) -> str:
-        state = State(
-            generation=self.told[-1].generation if self.told else 0,
-            limits=self.told[-1].limits() if self.told else LIMITS,
-            envelope=ENVELOPE,
-            effective_max=64,
-            converging=False,
-            load=Load(waiting=0, running=0),
-            curve=CurveSums(),
-            model=BACKEND,
-            backend=BACKEND,
-        )
-        return state.model_dump_json(by_alias=True, exclude_none=True)
+        if not self.told:
+            return report(0, LIMITS)
+        return report(self.told[-1].generation, self.told[-1].limits())
 
     def _answer(self, text: str) -> None:
         body = text.encode()

@@ -9,21 +9,11 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_operator.decide.effective import EffectiveSpec, effective
-from penstock_operator.decide.fields import BUILT_IN, WEIGHT, Fields, live_fields, plausible
+from penstock_operator.decide.fields import BUILT_IN, WEIGHT, live_fields, plausible
 from penstock_operator.decide.metrics_server import KeyOf, MetricsServer, metrics_server
 from penstock_operator.decide.scaling.law import Guards, LawSettings
-from penstock_operator.observed import PolicyObject, PoolObject
-from tests.unit.decide.world import policy, pool, pool_spec
-
-
-def of(
-    pool_: PoolObject,
-    *policies: PolicyObject,
-    labels: dict[str, str] | None = None,
-    held: Fields | None = None,
-) -> EffectiveSpec:
-    return effective(pool_, labels or {}, policies, held)
+from penstock_operator.observed import PolicyObject
+from tests.unit.decide.world import of, policy, pool, pool_spec
 
 
 def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
@@ -196,134 +186,9 @@ def test_a_pool_selector_reads_the_pools_own_labels() -> None:
     assert of(replace(pool(), labels={"a": "2"}), one).policies == ()
 
 
-def bound(name: str = "cap", **bounds: int) -> PolicyObject:
-    return policy(name, bounds={key: {"max": value} for key, value in bounds.items()})
-
-
-def told(spec: EffectiveSpec) -> list[tuple[str, str, str, str]]:
-    return [(one.field, one.asked, one.granted, one.policy) for one in spec.bounded]
-
-
-def test_a_bound_lowers_what_was_asked_and_says_so() -> None:
-    spec = of(pool(replicas=40), bound(replicas=32))
-    assert spec.replicas == 32
-    assert spec.replicas_bound == 32
-    assert told(spec) == [("spec.replicas", "40", "32", "cap")]
-
-
-def test_of_several_bounds_the_tightest_wins_whatever_its_priority() -> None:
-    loose = policy("loose", priority=100, bounds={"batchSize": {"max": 50}})
-    tight = policy("tight", priority=-100, bounds={"batchSize": {"max": 20}})
-    spec = of(pool(), loose, tight)
-    assert spec.law.size_max == 20
-    assert told(spec) == [("spec.batching.size.max", "64", "20", "tight")]
-
-
-def test_a_bound_lowers_both_ends_of_a_range() -> None:
-    spec = of(
-        pool(scaling={"mode": "Auto", "minReplicas": 6, "maxReplicas": 12}), bound(replicas=4)
-    )
-    assert (spec.law.min_replicas, spec.law.max_replicas) == (4, 4)
-    assert [one[0] for one in told(spec)] == [
-        "spec.scaling.minReplicas",
-        "spec.scaling.maxReplicas",
-    ]
-
-
-def test_scaling_bounds_are_not_told_to_a_pool_that_scales_by_hand() -> None:
-    assert told(of(pool(), bound(replicas=4))) == []
-    assert told(of(pool(scaling={"mode": "Auto"}), bound(replicas=4)))
-
-
-def test_a_bound_lowers_a_policys_own_default() -> None:
-    spec = of(
-        pool(), policy("p", defaults={"batching": {"maxQueueDepth": 9000}}), bound(queueDepth=100)
-    )
-    assert spec.max_queue_depth == 100
-
-
 def test_policies_that_took_part_are_named_with_their_generation() -> None:
     one = policy("p", bounds={"replicas": {"max": 4}})
     assert [(p.name, p.generation) for p in of(pool(), one).policies] == [("p", 1)]
-
-
-@pytest.mark.parametrize(
-    ("spec", "default", "expected"),
-    [
-        ({"minReplicas": 10}, {}, (10, 10)),  # a built-in maximum gives way
-        ({"minReplicas": 10}, {"maxReplicas": 5}, (10, 10)),  # a default gives way to the spec
-        ({"maxReplicas": 2}, {"minReplicas": 4}, (2, 2)),
-        ({}, {"minReplicas": 12}, (12, 12)),
-        ({"minReplicas": 3}, {"maxReplicas": 5}, (3, 5)),
-    ],
-)
-def test_limits_from_different_hands_are_reconciled(
-    spec: dict[str, Any], default: dict[str, Any], expected: Any
-) -> None:
-    result = of(pool(scaling={"mode": "Auto", **spec}), policy("p", defaults={"scaling": default}))
-    assert (result.law.min_replicas, result.law.max_replicas) == expected
-
-
-def test_two_policies_that_contradict_each_other_spend_less() -> None:
-    low = policy("a", priority=1, defaults={"scaling": {"minReplicas": 9}})
-    high = policy("b", priority=2, defaults={"scaling": {"maxReplicas": 5}})
-    spec = of(pool(), low, high)
-    assert (spec.law.min_replicas, spec.law.max_replicas) == (5, 5)
-
-
-def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not() -> None:
-    default = policy("p", defaults={"scaling": {"maxReplicas": 5}})
-    (note,) = of(pool(scaling={"minReplicas": 10}), default).notes
-    assert "scaling.maxReplicas of the policy default" in note
-    assert "10 is used" in note
-    assert of(pool(scaling={"minReplicas": 10})).notes == ()
-
-
-@pytest.mark.parametrize(
-    ("band", "expected"),
-    [
-        ({"lowPercent": 95}, (95, 96)),
-        ({"lowPercent": 100}, (99, 100)),
-        ({"highPercent": 40}, (39, 40)),
-        ({"highPercent": 1}, (0, 1)),
-    ],
-)
-def test_a_band_always_has_room_between_its_ends(band: dict[str, int], expected: Any) -> None:
-    law = of(pool(scaling={"gpuUtilization": band})).law
-    assert (law.low_percent, law.high_percent) == expected
-
-
-numbers = st.integers(1, 1000)
-ranges = st.fixed_dictionaries({}, optional={"min": numbers, "max": numbers})
-
-
-def valid(one: dict[str, int]) -> bool:
-    return one.get("min", 0) <= one.get("max", 10_000)
-
-
-def scaling(one: dict[str, int]) -> dict[str, int]:
-    names = {"min": "minReplicas", "max": "maxReplicas"}
-    return {names[key]: value for key, value in one.items()}
-
-
-@given(
-    spec=ranges.filter(valid),
-    default=ranges.filter(valid),
-    limit=st.none() | numbers,
-)
-def test_whatever_is_asked_the_range_is_sane_and_within_the_bound(
-    spec: dict[str, Any], default: dict[str, Any], limit: int | None
-) -> None:
-    policies = [policy("p", defaults={"scaling": scaling(default), "batching": {"size": default}})]
-    if limit is not None:
-        policies.append(bound(replicas=limit, batchSize=limit))
-    result = of(pool(scaling={"mode": "Auto", **scaling(spec)}, batching={"size": spec}), *policies)
-    law = result.law
-    assert 1 <= law.min_replicas <= law.max_replicas <= (limit or 1000)
-    assert 1 <= law.size_min <= law.size_max <= (limit or 1000)
-    for end, got in (("min", law.min_replicas), ("max", law.max_replicas)):
-        if end in spec:
-            assert got == min(spec[end], limit or 1000)
 
 
 @given(st.permutations([("a", 1, 10), ("b", 1, 20), ("c", 2, 30), ("d", 0, 40), ("e", 2, 30)]))

@@ -11,6 +11,8 @@ from penstock_api.policy import PolicySpec, PolicyStatus
 from penstock_api.pool import PoolSpec
 from penstock_api.status import PoolStatus
 from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_operator.decide.fields import Fields
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolPlan, Write
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import (
@@ -64,6 +66,16 @@ def policy(name: str, **spec: Any) -> PolicyObject:
         spec=PolicySpec.model_validate(spec),
         status=PolicyStatus(),
     )
+
+
+def of(
+    pool_: PoolObject,
+    *policies: PolicyObject,
+    labels: dict[str, str] | None = None,
+    held: Fields | None = None,
+) -> EffectiveSpec:
+    """What is in force for a pool under these policies."""
+    return effective(pool_, labels or {}, policies, held)
 
 
 def child(

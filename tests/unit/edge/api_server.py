@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from aiohttp import web
 
 from penstock_operator.kinds import WATCHED
+from tests.kube.loopback import listening, write_kubeconfig
 
 Json = dict[str, Any]
 
@@ -46,28 +46,8 @@ class ApiServer:
         """Serve, and hand out a kubeconfig."""
         app = web.Application()
         app.router.add_get("/{any:.*}", self.answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        file = folder / "kubeconfig"
-        file.write_text(yaml.safe_dump(_kubeconfig(url)))
-        try:
-            yield file
-        finally:
-            await runner.cleanup()
-
-
-def _kubeconfig(url: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": {"server": url}}],
-        "users": [{"name": "it", "user": {"token": "t"}}],
-    }
+        async with listening(app, shutdown_seconds=0.1) as url:
+            yield write_kubeconfig(folder / "kubeconfig", url)
 
 
 def _groups() -> Json:

@@ -4,11 +4,13 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
 
 from penstock_api.names import HEADER_POD
+from tests.kube.loopback import listening
 from tests.load.load import Load
 from tests.load.questions import answer
 
@@ -27,20 +29,14 @@ async def right_answer(request: web.Request) -> web.Response:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    runners: list[web.AppRunner] = []
+    async with AsyncExitStack() as stack:
 
-    async def start(handler: Handler) -> str:
-        application = web.Application()
-        application.router.add_post("/v2/models/m/infer", handler)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async def start(handler: Handler) -> str:
+            application = web.Application()
+            application.router.add_post("/v2/models/m/infer", handler)
+            return await stack.enter_async_context(listening(application, shutdown_seconds=60))
 
-    yield start
-    for runner in runners:
-        await runner.cleanup()
+        yield start
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])

@@ -10,6 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.kube.loopback import listening
+
 SHA = "a" * 40
 LFS_FROM = 2**16
 """Larger files are LFS objects, as the hub's own attributes make weights."""
@@ -123,14 +125,9 @@ def serving(hub: Hub) -> Iterator[Hub]:
     ended = asyncio.Event()
 
     async def serve() -> None:
-        runner = web.AppRunner(hub.app(), shutdown_timeout=1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        hub.url = f"http://127.0.0.1:{site.port}"
-        started.set()
-        await ended.wait()
-        await runner.cleanup()
+        async with listening(hub.app(), shutdown_seconds=1) as hub.url:
+            started.set()
+            await ended.wait()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()

@@ -1,0 +1,42 @@
+"""Small aiohttp servers on this machine's loopback, and how a program is pointed at one that plays an API server."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import yaml
+from aiohttp import web
+from aiohttp.log import server_logger
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application,
+    *,
+    shutdown_seconds: float,
+    logger: logging.Logger = server_logger,
+) -> AsyncIterator[str]:
+    """Serve `app` on a free port of the running loop; hand out its URL. At the end connections have `shutdown_seconds`."""
+    runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_seconds)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def write_kubeconfig(file: Path, url: str) -> Path:
+    """Write a kubeconfig that leads to `url`, for a server that asks nobody who he is."""
+    named = {"name": "loopback"}
+    held = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "loopback",
+        "clusters": [{**named, "cluster": {"server": url}}],
+        "users": [{**named, "user": {"token": "none"}}],
+        "contexts": [{**named, "context": {"cluster": "loopback", "user": "loopback"}}],
+    }
+    file.write_text(yaml.safe_dump(held))
+    return file
