@@ -63,8 +63,7 @@ def _arguments() -> argparse.Namespace:
 
 def _results(asked: Sequence[Unit], cores: int, console: Console) -> list[Result]:
     """Return all results: what an earlier run of the same code left on disk, and the rest, kept at once."""
-    code = store.digest()
-    known, found, left = store.Known(code), list[Result](), list[Unit]()
+    known, found, left = store.Known(), list[Result](), list[Unit]()
     for unit in asked:
         held = [known.result(job) for job in unit.jobs]
         done = [one for one in held if one is not None]
@@ -75,7 +74,7 @@ def _results(asked: Sequence[Unit], cores: int, console: Console) -> list[Result
     with Progress(console=console) as progress:
         task = progress.add_task("runs", total=len(asked), completed=len(asked) - len(left))
         for results in carry_out_all(left, cores):
-            store.keep(code, results)
+            store.keep(results)
             found += results
             progress.advance(task)
     return found
@@ -108,7 +107,7 @@ def _report(
         console.print(show.changes(changes))
     console.print(show.targets(targets))
     _write({
-        "commit": _commit(), "defaults_frozen_at": _frozen(), "code": store.digest(), "size": asdict(size),
+        "commit": _commit(), "defaults_frozen_at": _frozen(), "code": store.digest(own=True), "size": asdict(size),
         "split": {"parts": plan.PARTS, "without_target": plan.WITHOUT_TARGET},
         "targets": [asdict(one) | {"met": one.met} for one in targets], "score": asdict(score),
         "best_single_setting": best, "oracle_setting": oracle, "rows": [asdict(row) for row in rows],
