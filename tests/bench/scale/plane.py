@@ -18,7 +18,9 @@ from tests.cluster.places import Places
 from tests.cluster.progress import wait_until
 from tests.kube.api import Api
 
-READY_SECONDS = 120
+READY_SECONDS = 600
+NAMESPACE = "many"
+"""Of the pools."""
 CONTROLLERS = (
     "--controllers=deployment,replicaset", "--kube-api-qps=500", "--kube-api-burst=1000",
     "--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",

@@ -66,12 +66,16 @@ class Pods:
     uids: dict[str, str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    up: set[str] = field(default_factory=set)
+    """UIDs of those that were bound and told Ready."""
+    _addresses: dict[str, str] = field(default_factory=dict)
 
     def address(self, uid: str) -> str:
-        """Return the address of a pod that was just bound."""
-        ip = str(IPv4Address(FIRST + 1 + len(self.uids)))
-        self.uids[ip] = uid
-        return ip
+        """Return the address of a pod, always the same."""
+        if uid not in self._addresses:
+            ip = str(IPv4Address(FIRST + 1 + len(self.uids)))
+            self._addresses[uid], self.uids[ip] = ip, uid
+        return self._addresses[uid]
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
