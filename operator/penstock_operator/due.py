@@ -23,7 +23,10 @@ class DueQueue:
     """When each pool is due."""
 
     _at: dict[str, float] = field(default_factory=dict)
+    late: tuple[float, ...] = ()
+    """By how many seconds each pool of the last batch that had a pace was behind it; event-caused visits are not."""
     _visited: dict[str, float] = field(default_factory=dict)
+    _pace: dict[str, float] = field(default_factory=dict)
 
     def notify(self, uid: str, now: float) -> None:
         """Something happened to a pool: it is due almost at once."""
@@ -34,14 +37,21 @@ class DueQueue:
         """Make a pool due at `at`, unless it is due sooner."""
         self._at[uid] = min(at, self._at.get(uid, inf))
 
+    def put_off(self, uid: str, at: float) -> None:
+        """Make a pool due at `at` for another reason than its pace."""
+        self._pace.pop(uid, None)
+        self.schedule(uid, at)
+
     def next_tick(self, uid: str, now: float, *, active: bool) -> None:
         """Make a pool due at the next point of the grid of its pace."""
-        every = ACTIVE_SECONDS if active else IDLE_SECONDS
+        every = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
         self.schedule(uid, (floor(now / every) + 1) * every)
 
     def take(self, now: float, busy: Collection[str]) -> list[str]:
         """Return the pools that are due and not being visited, and take them off the queue."""
         due = [uid for uid, at in self._at.items() if at <= now and uid not in busy][:BATCH]
+        paced = [uid for uid in due if uid in self._pace and uid in self._visited]
+        self.late = tuple(max(now - self._visited[uid] - self._pace[uid], 0.0) for uid in paced)
         for uid in due:
             del self._at[uid]
             self._visited[uid] = now
@@ -55,3 +65,8 @@ class DueQueue:
         """Drop a pool that is gone."""
         self._at.pop(uid, None)
         self._visited.pop(uid, None)
+        self._pace.pop(uid, None)
+
+    def rest(self) -> None:
+        """Nobody is visited for a while: who is behind then is behind by no fault of the loop's."""
+        self._pace.clear()

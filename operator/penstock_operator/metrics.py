@@ -30,6 +30,12 @@ DECIDE_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
     registry=OWN,
 )
+LATE_SECONDS = Histogram(
+    "penstock_operator_visit_late_seconds",
+    "How far past its pace, 5 s or 30 s after the visit before, a pool was visited.",
+    buckets=(0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0),
+    registry=OWN,
+)
 POOLS_DUE = _gauge("pools_due", "Pools that the last pass visited.")
 WRITES = _counter(
     "writes_total", "Writes to the API server, by what it answered.", ("kind", "verb", "outcome")

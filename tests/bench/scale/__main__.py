@@ -2,15 +2,19 @@
 
 A real etcd, API server and Deployment controller in a network of their own; nodes and kubelets are pretended, and one process
 answers for all pods. Each pool has one idle pod. Measured: from nothing to all pools Ready, a restart of the operator over
-them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them).
+them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them). More than `--most-made` pools
+are not made by the operator, but copied from one that was (`copies.py`).
 """
 
 import argparse
 import asyncio
 import json
+import signal
 import statistics
+import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,11 +25,11 @@ from rich.table import Table
 
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.kubelet import keep_serving
+from tests.bench.scale.multiply import multiply
 from tests.bench.scale.operator import Operator, Told
-from tests.bench.scale.plane import NAMESPACE, enter_network, running
+from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.watch import Watch
-from tests.cluster.places import Places
 from tests.kube.api import POOLS, Api, ApiError
 from tests.kube.pools import until
 
@@ -40,15 +44,16 @@ SETTLING_SECONDS = 90.0
 def main() -> None:
     """Measure each size in a control plane of its own, print and write."""
     args = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and what it started with it
     enter_network()
-    console = Console(width=140)
+    console = Console(width=180)
     found = []
     for size in args.pools:
         with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
             found.append(asyncio.run(_measured(size, args, Path(folder), console)))
     table = Table(title="one operator over idle pools of one pod each")
     columns = {
-        "pools": "pools", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
+        "pools": "pools", "made": "pools_made", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
         "most MB": "most_megabytes",        "CPU %": "cpu_percent", "pass ms": "pass_milliseconds", "decide ms": "decide_milliseconds",
         "oldest decision s": "oldest_seconds", "writes/s making": "writes_per_second_making", "writes quiet": "writes_quiet",
     }  # fmt: skip
@@ -65,6 +70,12 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
     parser.add_argument("--pools", type=int, nargs="+", default=(10, 1000, 5000))
+    parser.add_argument(
+        "--most-made",
+        type=int,
+        default=1000,
+        help="above this, one pool is made and copied in etcd",
+    )
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
     parser.add_argument(
         "--patience",
@@ -75,32 +86,47 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@dataclass(frozen=True, slots=True)
+class World:
+    """A control plane, the operator over it and the pods in it."""
+
+    plane: Plane
+    operator: Operator
+    pods: Pods
+    console: Console
+
+
 async def _measured(
     size: int, args: argparse.Namespace, folder: Path, console: Console
 ) -> dict[str, Any]:
     pods = Pods()
-    with running(folder) as (api, places):
-        await asyncio.to_thread(_install, api)
-        operator = Operator(places.kubeconfig, SYSTEM, folder)
+    with running(folder) as plane:
+        await asyncio.to_thread(_install, plane.api)
+        operator = Operator(plane.places.kubeconfig, SYSTEM, folder)
         async with pods.serving():
-            kubelet = asyncio.create_task(keep_serving(api, pods))
+            kubelet = asyncio.create_task(keep_serving(plane.api, pods))
             try:
-                return await _lived(size, args, (api, places, operator, pods), console)
+                return await _lived(size, args, World(plane, operator, pods, console))
             finally:
                 operator.stop()
                 kubelet.cancel()
 
 
-async def _lived(
-    size: int, args: argparse.Namespace, world: tuple[Api, Places, Operator, Pods], console: Console
-) -> dict[str, Any]:
-    api, places, operator, pods = world
-    watch = Watch(api, operator, pods, size, args.patience, console)
+async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str, Any]:
+    operator, console = world.operator, world.console
+    number = size if size <= args.most_made else 1
+    watch = Watch(world.plane.api, operator, world.pods, number, args.patience, console)
     begun = time.monotonic()
     operator.start()
     made = await watch.until_all("made", grows=True)
     writes = made.figures["writes_total"]
+    if number < size:
+        console.print(f"{size} pools: the first one is settling, to be copied")
+        await asyncio.sleep(SETTLING_SECONDS)
     operator.stop()
+    if number < size:
+        await asyncio.to_thread(_multiply, world, size)
+        watch.grown(size)
     restarted = time.monotonic()
     operator.start()
     again = await watch.until_all("the operator begins again")
@@ -111,9 +137,10 @@ async def _lived(
     await asyncio.sleep(args.quiet)
     after = await _told(operator)
     passed = after.at - before.at
-    quiet = writes_since(places.audit_log, since)
+    quiet = writes_since(world.plane.places.audit_log, since)
     return {
         "pools": size,
+        "pools_made": number,
         "made_seconds": round(made.at - begun, 1),
         "restart_seconds": round(again.at - restarted, 1),
         "resident_megabytes": round(after.resident_megabytes),
@@ -127,6 +154,13 @@ async def _lived(
         "writes_quiet": len(quiet),
         "written_quiet": quiet[:20],
     }
+
+
+def _multiply(world: World, size: int) -> None:
+    world.plane.stop_controllers()
+    took = multiply(world.plane.api, world.pods, size)
+    world.plane.start_controllers()
+    world.console.print(f"{size} pools: copied in {took:.0f} s")
 
 
 def _install(api: Api) -> None:

@@ -73,9 +73,16 @@ class Pods:
     def address(self, uid: str) -> str:
         """Return the address of a pod, always the same."""
         if uid not in self._addresses:
-            ip = str(IPv4Address(FIRST + 1 + len(self.uids)))
-            self._addresses[uid], self.uids[ip] = ip, uid
+            self.adopt(uid, self.next_address(), 0)
         return self._addresses[uid]
+
+    def next_address(self) -> str:
+        """Return an address that no pod has yet."""
+        return str(IPv4Address(FIRST + 1 + len(self.uids)))
+
+    def adopt(self, uid: str, ip: str, generation: int) -> None:
+        """Answer for a pod that obeys limits of some generation."""
+        self._addresses[uid], self.uids[ip], self.generations[ip] = ip, uid, generation
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

@@ -18,7 +18,8 @@ from tests.kube.api import Api, ApiError
 from tests.kube.pools import emulated
 
 SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 15.0
+"""As often as a Prometheus would: telling of thousands of pools is work for the operator."""
 SAY_SECONDS = 30.0
 AHEAD = 250
 """Pools that are made and not Ready yet: more would only wait, for the operator's 50 writes a second or for a busy machine."""
@@ -68,6 +69,11 @@ class Watch:
             if grows:
                 await asyncio.to_thread(self._grow, min(self.size, stages.obeying + AHEAD))
             await asyncio.sleep(LOOK_SECONDS)
+
+    def grown(self, size: int) -> None:
+        """Take it that so many pools are there and up: they were copied."""
+        self.size = self.made = size
+        self.pods.up.update(self.pods.uids.values())
 
     def _stages(self, told: Told | None) -> Stages:
         figures = told.figures if told is not None else {}
