@@ -21,6 +21,8 @@ SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObj
 LOOK_SECONDS = 15.0
 """As often as a Prometheus would: telling of thousands of pools is work for the operator."""
 SAY_SECONDS = 30.0
+LONGEST_SECONDS = 7200.0
+"""Of one wait, whatever moves."""
 AHEAD = 250
 """Pools that are made and not Ready yet: more would only wait, for the operator's 50 writes a second or for a busy machine."""
 SIDE_BY_SIDE = 4
@@ -51,7 +53,7 @@ class Watch:
         `grows`: pools are made on the way.
 
         Raises:
-            StoppedError: nothing has moved for as long as patience lasts.
+            StoppedError: nothing has moved for as long as patience lasts, or it takes hours.
         """
         patience, begun = Patience(self.patience_seconds), time.monotonic()
         while True:
@@ -63,9 +65,8 @@ class Watch:
                 if stages.all(self.size):
                     return told
             self._say(f"{what}, {now - begun:.0f} s: {stages}{_usage(told)}", stages, now)
-            writes = told.figures.get("writes_total") if told is not None else None
-            if patience.spent((stages, writes), now):
-                raise StoppedError(f"nothing has moved for {patience.seconds:.0f} s: {stages}; waiting for {stages.behind(self.size)}")  # fmt: skip
+            if patience.spent((stages, _worked(told)), now) or now - begun > LONGEST_SECONDS:
+                raise StoppedError(f"given up after {now - begun:.0f} s: {stages}; waiting for {stages.behind(self.size)}")  # fmt: skip
             if grows:
                 await asyncio.to_thread(self._grow, min(self.size, stages.obeying + AHEAD))
             await asyncio.sleep(LOOK_SECONDS)
@@ -119,6 +120,11 @@ class Watch:
         if now - self._said >= SAY_SECONDS:
             self._said = now
             self.console.print(f"{text}; waiting for {stages.behind(self.size)}")
+
+
+def _worked(told: Told | None) -> object:
+    """Return what changes while the operator works: its writes, and every ten seconds of CPU."""
+    return told and (told.figures.get("writes_total"), told.cpu_seconds // 10)
 
 
 def _usage(told: Told | None) -> str:

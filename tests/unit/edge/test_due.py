@@ -75,23 +75,23 @@ def test_a_pool_is_late_by_what_passed_beyond_its_pace() -> None:
     queue.take(NOW + 0.1, ())
     queue.next_tick("a", NOW + 0.2, active=True)
     assert queue.take(NOW + 5.0, ()) == ["a"]
-    assert queue.late == (0.0,)
+    assert list(queue.late) == [0.0]
 
     queue.next_tick("a", NOW + 12.0, active=True)
     assert queue.take(NOW + 15.0, ()) == ["a"]
-    assert queue.late == (5.0,)
+    assert list(queue.late) == [5.0]
 
 
 def test_an_event_and_a_first_visit_are_never_late() -> None:
     queue = DueQueue()
     queue.notify("a", NOW)
     queue.take(NOW + 60.0, ())
-    assert queue.late == ()
+    assert list(queue.late) == []
 
     queue.next_tick("a", NOW + 60.0, active=False)
     queue.notify("a", NOW + 61.0)
     queue.take(NOW + 62.0, ())
-    assert queue.late == (0.0,)
+    assert list(queue.late) == [0.0]
 
 
 def test_what_was_put_off_or_rested_is_not_late() -> None:
@@ -101,9 +101,9 @@ def test_what_was_put_off_or_rested_is_not_late() -> None:
     queue.next_tick("a", NOW + 1, active=True)
     queue.put_off("a", NOW + 40)
     queue.take(NOW + 60, ())
-    assert queue.late == ()
+    assert list(queue.late) == []
 
     queue.next_tick("a", NOW + 60, active=True)
     queue.rest()
     queue.take(NOW + 100, ())
-    assert queue.late == ()
+    assert list(queue.late) == []
