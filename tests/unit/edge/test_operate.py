@@ -54,8 +54,9 @@ class Keys:
 def operation(pools: int) -> Operation:
     store = ObjectStore()
     store.pools = {f"uid-{one}": pool(f"pool-{one}", f"uid-{one}") for one in range(pools)}
-    stubs: Any = (Blind(store), None, Leads(), CLUSTER, Schemas(), Keys())
-    return Operation(cast("Any", CONFIG), *stubs, ready=True)
+    observer, acts, leads = cast("Any", Blind(store)), cast("Any", None), cast("Any", Leads())
+    schemas, keys = cast("Any", Schemas()), cast("Any", Keys())
+    return Operation(CONFIG, observer, acts, leads, CLUSTER, schemas, keys, ready=True)
 
 
 async def kept_waiting(made: Operation, seconds: float) -> list[float]:
