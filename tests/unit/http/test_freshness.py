@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock_runtime.protocols.fast_lane.freshness import BEAT_SECONDS, STALL_SECONDS, Freshness
-from penstock_runtime.protocols.fast_lane.refusals import MOST_OF_PATIENCE
+from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, MOST_OF_PATIENCE
 from penstock_runtime.sockets import lain_seconds
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import connected, one_answer
-from tests.unit.http.test_refusals import FREE_REFUSALS, told
+from tests.unit.http.test_refusals import told
 from tests.unit.http.wire_cases import body, post
 
 
