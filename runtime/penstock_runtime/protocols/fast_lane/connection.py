@@ -31,7 +31,7 @@ class LaneConnection(web.RequestHandler):
 
     __slots__ = (
         "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience",
-        "_resting", "_seen", "_slow", "remote",
+        "_rested", "_resting", "_seen", "_slow", "remote",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
@@ -51,6 +51,8 @@ class LaneConnection(web.RequestHandler):
         """Reading is paused, because enough is held or because the client rests."""
         self._resting = False
         """Refused, and not heard for a while."""
+        self._rested = False
+        """Whether what is read next may have waited for the end of a rest."""
         self._patience: asyncio.TimerHandle | None = None
         self._age: Age
         self.remote = ""
@@ -146,7 +148,9 @@ class LaneConnection(web.RequestHandler):
         if lane.is_full() and not last:
             lane.turn_away(head, self, now)
             return
-        self._exchange = Exchange(lane, head, self, now, last=last)
+        came = lane.freshness.came(self.transport, now, rested=self._rested)
+        self._rested = False
+        self._exchange = Exchange(lane, head, self, came, last=last)
         self._exchange.begin(body)
 
     def _aiohttp_idle(self) -> bool:
@@ -235,7 +239,7 @@ class LaneConnection(web.RequestHandler):
 
     def rest_over(self) -> None:
         """As `refusals.Resting.rest_over`."""
-        self._resting = False
+        self._resting, self._rested = False, True
         self._go_on()
 
     def _note_answered(self) -> None:

@@ -9,6 +9,7 @@ from penstock_runtime.connections import Connections
 from penstock_runtime.errors import Refusal
 from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
 from penstock_runtime.protocols.fast_lane.refusals import Alarm, Refusals
 from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
@@ -52,7 +53,9 @@ class FastLane:
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
         self.refusals = Refusals(pod.admission, self.wire)
-        self.alarm = Alarm(asyncio.get_running_loop().call_later, pod.now)
+        call_later = asyncio.get_running_loop().call_later
+        self.alarm = Alarm(call_later, pod.now)
+        self.freshness = Freshness(call_later, pod.now)
 
     def is_full(self) -> bool:
         """Return whether a serving pod has no place for another request."""
@@ -69,7 +72,7 @@ class FastLane:
         self.traffic.heard = now
         told = refusals.answer(refusal, request_id, self.way_of(head))
         client.answer(told, closes=False)
-        seconds = refusals.rest_seconds()
+        seconds = refusals.rest_seconds(head.timeout_seconds)
         if seconds > 0.0:
             client.rest(seconds)
         if self.logs:
@@ -109,7 +112,7 @@ class Exchange:
     )
 
     def __init__(
-        self, lane: FastLane, head: Head, client: Client, now: float, *, last: bool
+        self, lane: FastLane, head: Head, client: Client, came: float, *, last: bool
     ) -> None:
         self._lane = lane
         self._head = head
@@ -119,8 +122,8 @@ class Exchange:
         self._call: Any
         self._reading: asyncio.Future[None]
         self._request_id = head.request_id or lane.ids.new()
-        self._ticket = lane.pod.admission.open(now)
-        lane.traffic.heard = now
+        self._ticket = lane.pod.admission.open(came)
+        lane.traffic.heard = came
         lane.traffic.answering += 1
 
     def begin(self, body: bytes) -> None:

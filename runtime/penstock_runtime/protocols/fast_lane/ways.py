@@ -74,7 +74,8 @@ class InferWay:
 
     def to_request(self, ticket: Ticket, call: InferCall, head: Head) -> Request:
         """As `Way.to_request`."""
-        return to_request(ticket, call, head.timeout_seconds)
+        patience = self._pod.admission.seconds_to_start(head.timeout_seconds)
+        return to_request(ticket, call, patience)
 
     def served(self, call: InferCall, end: Completed) -> Answer:
         """As `Way.served`."""
