@@ -8,7 +8,7 @@ the pool is put off; the pass never ends for it.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -53,6 +53,8 @@ class Operation:
     """None until this process has led and read them: no pass runs before."""
     ready: bool = False
     """Whether the store has held all there is."""
+    clock: Callable[[], float] = time.time
+    """Unix seconds."""
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
     due: DueQueue = field(default_factory=DueQueue)
@@ -138,7 +140,7 @@ class Operation:
                 self._put_off(uid)
 
     async def _pass(self, batch: set[str]) -> None:
-        now = time.time()
+        now = self.clock()
         pools = await self._staying(batch)
         views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
         async with (
@@ -224,7 +226,7 @@ class Operation:
                 return
             leading = partial(self.leadership.valid_in, plan.namespace)
             signer = self.keys.signer(now)
-            control = PodControl(self.observer.pods_session, signer, time.time, leading)
+            control = PodControl(self.observer.pods_session, signer, self.clock, leading)
             acted = await self.acts.act(
                 plan, view, control, lambda write: memory.may_try(write, now), now
             )
@@ -238,7 +240,7 @@ class Operation:
 
     def _settle(self, plan: PoolPlan, acted: Acted) -> None:
         """Remember what came of a plan, and when the pool is to be visited next."""
-        memory, wall = self.observer.memory.of(plan.uid), time.time()
+        memory, wall = self.observer.memory.of(plan.uid), self.clock()
         news = memory.hear_pods(acted.acknowledgements, wall)
         news |= memory.hear_writes(plan.writes, acted.rejected, wall)
         if acted.failure is not None:
