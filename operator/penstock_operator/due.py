@@ -14,14 +14,29 @@ DEBOUNCE_SECONDS = 0.05
 """A change arrives as a burst of events: one visit serves them all."""
 SPACING_SECONDS = 0.25
 """Least time between two visits of a pool, whatever happens to it."""
-BATCH = 500
-"""Pools of one pass: deciding on them keeps the event loop, and its health probe, waiting for about a second."""
+BATCH, LEAST_BATCH = 500, 50
+"""Pools of one pass, at most and at least."""
+HOLD_SECONDS = 0.5
+"""How long deciding on a batch may keep the event loop, and with it the health probe, waiting: the first pass over pools just
+met takes three times as long as others, and a process that shares its core with many takes ten times as long."""
+
+
+def batch_size(before: int, pools: int, seconds: float) -> int:
+    """Return how many pools to decide on at once, where `pools` took `seconds` and `before` was the size until then.
+
+    Few pools say nothing of many: what a pass costs whatever its size would weigh too much.
+    """
+    if pools < LEAST_BATCH:
+        return before
+    return max(LEAST_BATCH, min(BATCH, int(HOLD_SECONDS * pools / max(seconds, 1e-9))))
 
 
 @dataclass(slots=True)
 class DueQueue:
     """When each pool is due."""
 
+    batch: int = LEAST_BATCH
+    """How many are taken at once."""
     _at: dict[str, float] = field(default_factory=dict)
     late: tuple[float, ...] = ()
     """By how many seconds each pool of the last batch that had a pace was behind it; event-caused visits are not."""
@@ -49,7 +64,8 @@ class DueQueue:
 
     def take(self, now: float, busy: Collection[str]) -> list[str]:
         """Return the pools that are due and not being visited, and take them off the queue."""
-        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy][:BATCH]
+        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy]
+        due = due[: self.batch]
         paced = [uid for uid in due if uid in self._pace and uid in self._visited]
         self.late = tuple(max(now - self._visited[uid] - self._pace[uid], 0.0) for uid in paced)
         for uid in due:
@@ -60,6 +76,10 @@ class DueQueue:
     def next_at(self, busy: Collection[str]) -> float:
         """Return when the next pool that is not being visited is due; infinity if none is."""
         return min((at for uid, at in self._at.items() if uid not in busy), default=inf)
+
+    def decided(self, pools: int, seconds: float) -> None:
+        """Take note of how long deciding on so many pools took."""
+        self.batch = batch_size(self.batch, pools, seconds)
 
     def forget(self, uid: str) -> None:
         """Drop a pool that is gone."""

@@ -206,6 +206,7 @@ class Operation:
         began = time.monotonic()
         plan = make_plan(observed, states, self.config, now, memory.ledger)
         self._decide_seconds = time.monotonic() - began
+        self.due.decided(len(views), self._decide_seconds)
         metrics.DECIDE_SECONDS.observe(self._decide_seconds)
         memory.ledger = plan.ledger
         policy_metrics.tell_plan(plan)

@@ -37,8 +37,6 @@ OUT = Path("build/bench/scale.json")
 CRDS = Path(__file__).parents[3] / "crds"
 SYSTEM = "bench-system"
 KINDS = ("inferencepools", "inferencepolicies")
-SETTLING_SECONDS = 90.0
-"""Figures are written a minute after the first ones."""
 
 
 def main() -> None:
@@ -75,6 +73,12 @@ def _arguments() -> argparse.Namespace:
         type=int,
         default=1000,
         help="above this, one pool is made and copied in etcd",
+    )
+    parser.add_argument(
+        "--settling",
+        type=float,
+        default=90.0,
+        help="seconds before: figures are written a minute after the first",
     )
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
     parser.add_argument(
@@ -122,7 +126,7 @@ async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str,
     writes = made.figures["writes_total"]
     if number < size:
         console.print(f"{size} pools: the first one is settling, to be copied")
-        await asyncio.sleep(SETTLING_SECONDS)
+        await asyncio.sleep(args.settling)
     operator.stop()
     if number < size:
         await asyncio.to_thread(_multiply, world, size)
@@ -131,7 +135,7 @@ async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str,
     operator.start()
     again = await watch.until_all("the operator begins again")
     console.print(f"{size} pools: settling")
-    await asyncio.sleep(SETTLING_SECONDS)
+    await asyncio.sleep(args.settling)
     before, since = await _told(operator), datetime.now(UTC)
     console.print(f"{size} pools: {args.quiet:.0f} quiet seconds")
     await asyncio.sleep(args.quiet)

@@ -83,12 +83,13 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Plan((), ())
 
     monkeypatch.setattr(operate, "make_plan", slow)
-    monkeypatch.setattr(due, "BATCH", 2)
+    monkeypatch.setattr(due.DueQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2))
     return taken
 
 
 def test_no_turn_of_the_loop_holds_more_than_one_decide_step(sizes: list[int]) -> None:
     made = operation(pools=12)
+    made.due.batch = 2
     made.wake(None)
     gaps = asyncio.run(kept_waiting(made, 0.6))
     assert len(sizes) == 6
