@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -36,18 +37,31 @@ def main() -> None:
         for one in contenders:
             if one.name not in found.absent:
                 _round(one, number, options, found)
-    if options.open_seconds:
-        _open_loop(contenders, options, found)
-    if options.overload_seconds:
-        _overload(options, found)
+    _keep(found, options)
     if found.rate("penstock", 64):
-        found.process_memory = _process_memory()
-        if options.balance:
-            found.new_replicas_seconds = share_seconds(OURS_ALONE)
-    BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+        for step in (_overload, _process_memory, _balance):
+            _attempt(found, step.__name__, lambda: step(options, found))  # noqa: B023 - called at once
+            _keep(found, options)
+        _open_loop(contenders, options, found)
+    _keep(found, options)
     show.everything(console, found)
     console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(found, BUILD)}")
+
+
+def _keep(found: Figures, options: argparse.Namespace) -> None:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+
+
+def _attempt(found: Figures, name: str, step: Callable[[], None]) -> None:
+    """Take a step; one whose server fails is told of, and costs the others nothing."""
+    began = time.monotonic()
+    try:
+        step()
+    except DoesNotServeError as error:
+        found.absent.setdefault(name, str(error))
+        console.print(f"[yellow]{name}: {error}[/]")
+    print(f"{name} ({time.monotonic() - began:.0f} s)", file=sys.stderr)
 
 
 def _options() -> argparse.Namespace:
@@ -128,8 +142,6 @@ def _round(contender: Contender, number: int, options: argparse.Namespace, found
 
 def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: Figures) -> None:
     peak = found.rate("penstock", 64)
-    if not peak:
-        return
     for one in contenders:
         # beyond its own peak it would only show how long its queue grows
         shares = [
@@ -137,27 +149,39 @@ def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: 
             for share in (0.5, 0.8)
             if one.name == "penstock" or found.rate(one.name, 64) >= share * peak
         ]
-        if one.name in found.absent or not shares:
+        if one.name in found.absent or not shares or not options.open_seconds:
             continue
-        with serving(one) as running:
-            load(running, 64, 0.5)
-            for share in shares:
-                seen = load(running, 256, options.open_seconds, share * peak)
-                found.opened.setdefault(one.name, {})[share] = seen
+        _attempt(found, f"{one.name}, open loop", lambda: _open(one, shares, options, found))  # noqa: B023
+
+
+def _open(
+    contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: Figures
+) -> None:
+    peak = found.rate("penstock", 64)
+    with serving(contender) as running:
+        load(running, 64, 0.5)
+        for share in shares:
+            seen = load(running, 256, options.open_seconds, share * peak)
+            found.opened.setdefault(contender.name, {})[share] = seen
 
 
 def _overload(options: argparse.Namespace, found: Figures) -> None:
     peak = found.rate("penstock", 256) or found.rate("penstock", 64)
-    if peak:
+    if options.overload_seconds:
         found.overload = overload(OURS_ALONE, peak, options.overload_seconds)
 
 
-def _process_memory() -> float:
-    """Return what our two processes take where the engine has one of its own."""
+def _balance(options: argparse.Namespace, found: Figures) -> None:
+    if options.balance:
+        found.new_replicas_seconds = share_seconds(OURS_ALONE)
+
+
+def _process_memory(_options: argparse.Namespace, found: Figures) -> None:
+    """Note what our two processes take where the engine has one of its own."""
     environment = {**OURS_ALONE.environment, "PENSTOCK_PLACEMENT": "Process"}
     apart = replace(OURS_ALONE, name="penstock, process", environment=environment)
     with serving(apart) as running:
-        return float(load(running, 64, 2.0)["memory"])
+        found.process_memory = float(load(running, 64, 2.0)["memory"])
 
 
 if __name__ == "__main__":

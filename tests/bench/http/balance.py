@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench.http import bodies
 from tests.bench.http.plan import Contender
-from tests.bench.http.running import serving
+from tests.bench.http.running import DoesNotServeError, serving
 
 CLIENTS: Final = 16
 REPLICAS: Final = 4
@@ -74,8 +74,8 @@ async def _observe(ports: list[int], requests: list[bytes]) -> float:
             found = float(second)
             break
     for one in clients:
-        if one.done():
-            one.result()  # says why
+        if one.done() and (error := one.exception()) is not None:
+            raise DoesNotServeError(f"a client of the replicas: {error!r}")
         one.cancel()
     await asyncio.gather(*clients, return_exceptions=True)
     return found
