@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -46,6 +47,9 @@ from penstock_operator.watching import Watches
 
 log = logging.getLogger("penstock_operator")
 
+ENDING_SECONDS = 10.0
+"""For tasks to end in, after everything that is ours has."""
+
 
 def main() -> None:
     """Run the operator until a signal ends it."""
@@ -55,13 +59,29 @@ def main() -> None:
         sys.exit(f"penstock-operator: {error}")
     garbage.settle()
     logs.set_up(config.log_format, config.log_level)
+    with asyncio.Runner() as runner:
+        said = _ended(runner, config)
+        _must_end(code=1 if said else 0)
+    sys.exit(said)
+
+
+def _ended(runner: asyncio.Runner, config: Config) -> str | int | None:
+    """Return what is said at the end; None where a signal ended it."""
     try:
-        asyncio.run(run(config))
+        runner.run(run(config))
     except ConfigError as error:
-        sys.exit(f"penstock-operator: {error}")
+        return f"penstock-operator: {error}"
     except Exception:
         log.exception("the operator ends")
-        sys.exit(1)
+        return 1
+    return None
+
+
+def _must_end(code: int) -> None:
+    """End the process even if a task that is told to end does not: kopf's may wait for ever (seen with 5,000 pools)."""
+    watchdog = threading.Timer(ENDING_SECONDS, os._exit, (code,))
+    watchdog.daemon = True
+    watchdog.start()
 
 
 async def run(config: Config) -> None:

@@ -9,7 +9,8 @@ import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +18,8 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from msgspec import MsgspecError, Struct, field
+from msgspec.json import Decoder
 
 from penstock_operator.errors import ClusterError, ConfigError, Unavailable, cluster_error
 from penstock_operator.kinds import Kind
@@ -26,8 +29,10 @@ log = logging.getLogger(__name__)
 REQUEST_SECONDS = 15.0
 RETRY_SECONDS = (0.2, 1.0)
 """Pauses before the second and third attempt; the pass's own back-off does the rest."""
-CONNECTIONS = 100
-"""At once."""
+CONNECTIONS = 32
+"""At once: more would wait in the API server instead, and each costs both sides a TLS handshake first."""
+KEPT_SECONDS = 60.0
+"""How long an idle one is kept, for the next tick's: an idle pool's comes every 30 s."""
 CHUNK = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -35,6 +40,31 @@ IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 Json = dict[str, Any]
 _Prepared = tuple[str, str, dict[str, str], bytes | None]
 """(method, URL, headers with credentials, body)."""
+
+
+class Listed(Struct, frozen=True):
+    """Of an object, what tells whether it was seen as it is."""
+
+    uid: str
+    version: str = field(name="resourceVersion")
+
+
+class _Item(Struct):
+    metadata: Listed
+
+
+class _Rest(Struct):
+    more: str = field(name="continue", default="")
+
+
+class _Page(Struct):
+    """One chunk of a list; of the rest of each object's metadata, most of it `managedFields`, nothing is made."""
+
+    metadata: _Rest
+    items: list[_Item] | None = None
+
+
+_PAGES = Decoder(_Page)
 
 
 def in_cluster() -> bool:
@@ -66,7 +96,7 @@ class Request:
     method: str
     path: str
     body: object | None = None
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = dataclass_field(default_factory=dict)
     content_type: str = "application/json"
     accept: str = "application/json"
 
@@ -92,21 +122,21 @@ class Cluster:
         """Return the object at `path`."""
         return await self.send(Request("GET", path))
 
-    async def list_metadata(self, kind: Kind, namespace: str | None = None) -> AsyncIterator[Json]:
-        """Yield the `metadata` of every object of a kind (in one namespace, or all), in the API server's own chunks."""
+    async def list_metadata(
+        self, kind: Kind, namespace: str | None = None
+    ) -> AsyncIterator[Listed]:
+        """Yield every object of a kind (in one namespace, or all), in the API server's own chunks."""
         query = {"limit": str(CHUNK)}
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
         while True:
-            page = await self.send(
-                Request("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
-            )
-            for item in page.get("items") or ():
-                yield item["metadata"]
-            more = (page.get("metadata") or {}).get("continue")
-            if not more:
+            request = Request("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
+            page = _page(*await self._answer(request))
+            for item in page.items or ():
+                yield item.metadata
+            if not page.metadata.more:
                 return
-            query = {**query, "continue": more}
+            query = {**query, "continue": page.metadata.more}
 
     async def send(self, request: Request, permit: Callable[[], None] | None = None) -> Json:
         """Return the JSON answer; 429, 5xx and lost connections are tried three times.
@@ -114,6 +144,11 @@ class Cluster:
         `permit` is called right before each attempt and may raise. A repeated POST may answer 409 for its
         own first attempt: callers treat 409 as "look again".
         """
+        return _json(*await self._answer(request, permit))
+
+    async def _answer(
+        self, request: Request, permit: Callable[[], None] | None = None
+    ) -> tuple[int, bytes]:
         for pause in (*RETRY_SECONDS, None):
             prepared = await self._prepared(request)
             if permit is not None:
@@ -136,7 +171,7 @@ class Cluster:
         body = None if request.body is None else json.dumps(request.body).encode()
         return request.method, self._configuration.host + request.path + query, headers, body
 
-    async def _once(self, prepared: _Prepared) -> Json:
+    async def _once(self, prepared: _Prepared) -> tuple[int, bytes]:
         method, url, headers, body = prepared
         try:
             async with self._session.request(method, url, headers=headers, data=body) as answer:
@@ -145,7 +180,7 @@ class Cluster:
             raise Unavailable(0, "Unreachable", f"{type(error).__name__}: {error}") from error
         if not 200 <= answer.status <= 299:
             raise cluster_error(answer.status, data)
-        return _json(answer.status, data)
+        return answer.status, data
 
 
 def _session(configuration: Configuration) -> aiohttp.ClientSession:
@@ -156,7 +191,9 @@ def _session(configuration: Configuration) -> aiohttp.ClientSession:
     if not configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context),
+        connector=aiohttp.TCPConnector(
+            limit=CONNECTIONS, keepalive_timeout=KEPT_SECONDS, ssl=context
+        ),
         timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
         headers={"User-Agent": "penstock-operator"},
         trust_env=False,
@@ -171,3 +208,10 @@ def _json(status: int, data: bytes) -> Json:
     if not isinstance(value, dict):
         raise ClusterError(status, "NotAnObject", "the answer is not a JSON object")
     return value
+
+
+def _page(status: int, data: bytes) -> _Page:
+    try:
+        return _PAGES.decode(data)
+    except MsgspecError as error:
+        raise ClusterError(status, "NotAList", str(error)) from error

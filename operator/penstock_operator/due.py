@@ -14,16 +14,34 @@ DEBOUNCE_SECONDS = 0.05
 """A change arrives as a burst of events: one visit serves them all."""
 SPACING_SECONDS = 0.25
 """Least time between two visits of a pool, whatever happens to it."""
-BATCH = 500
-"""Pools of one pass: deciding on them keeps the event loop, and its health probe, waiting for about a second."""
+BATCH, LEAST_BATCH = 500, 50
+"""Pools of one pass, at most and at least."""
+HOLD_SECONDS = 0.5
+"""How long deciding on a batch may keep the event loop, and with it the health probe, waiting: the first pass over pools just
+met takes three times as long as others, and a process that shares its core with many takes ten times as long."""
+
+
+def batch_size(before: int, pools: int, seconds: float) -> int:
+    """Return how many pools to decide on at once, where `pools` took `seconds` and `before` was the size until then.
+
+    Few pools say nothing of many: what a pass costs whatever its size would weigh too much.
+    """
+    if pools < LEAST_BATCH:
+        return before
+    return max(LEAST_BATCH, min(BATCH, int(HOLD_SECONDS * pools / max(seconds, 1e-9))))
 
 
 @dataclass(slots=True)
 class DueQueue:
     """When each pool is due."""
 
+    batch: int = LEAST_BATCH
+    """How many are taken at once."""
     _at: dict[str, float] = field(default_factory=dict)
+    late: tuple[float, ...] = ()
+    """By how many seconds each pool of the last batch that had a pace was behind it; event-caused visits are not."""
     _visited: dict[str, float] = field(default_factory=dict)
+    _pace: dict[str, float] = field(default_factory=dict)
 
     def notify(self, uid: str, now: float) -> None:
         """Something happened to a pool: it is due almost at once."""
@@ -34,14 +52,22 @@ class DueQueue:
         """Make a pool due at `at`, unless it is due sooner."""
         self._at[uid] = min(at, self._at.get(uid, inf))
 
+    def put_off(self, uid: str, at: float) -> None:
+        """Make a pool due at `at` for another reason than its pace."""
+        self._pace.pop(uid, None)
+        self.schedule(uid, at)
+
     def next_tick(self, uid: str, now: float, *, active: bool) -> None:
         """Make a pool due at the next point of the grid of its pace."""
-        every = ACTIVE_SECONDS if active else IDLE_SECONDS
+        every = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
         self.schedule(uid, (floor(now / every) + 1) * every)
 
     def take(self, now: float, busy: Collection[str]) -> list[str]:
         """Return the pools that are due and not being visited, and take them off the queue."""
-        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy][:BATCH]
+        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy]
+        due = due[: self.batch]
+        paced = [uid for uid in due if uid in self._pace and uid in self._visited]
+        self.late = tuple(max(now - self._visited[uid] - self._pace[uid], 0.0) for uid in paced)
         for uid in due:
             del self._at[uid]
             self._visited[uid] = now
@@ -51,7 +77,16 @@ class DueQueue:
         """Return when the next pool that is not being visited is due; infinity if none is."""
         return min((at for uid, at in self._at.items() if uid not in busy), default=inf)
 
+    def decided(self, pools: int, seconds: float) -> None:
+        """Take note of how long deciding on so many pools took."""
+        self.batch = batch_size(self.batch, pools, seconds)
+
     def forget(self, uid: str) -> None:
         """Drop a pool that is gone."""
         self._at.pop(uid, None)
         self._visited.pop(uid, None)
+        self._pace.pop(uid, None)
+
+    def rest(self) -> None:
+        """Nobody is visited for a while: who is behind then is behind by no fault of the loop's."""
+        self._pace.clear()

@@ -1,13 +1,14 @@
 """The operator's own port: is the loop alive, has it seen the cluster, and how is it doing."""
 
+import asyncio
 import ssl
 import time
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock_api import names
-from penstock_operator.metrics import REGISTRY
+from penstock_operator.metrics import exposition
 from penstock_operator.operate import Operation
 
 STALLED_SECONDS = 30.0
@@ -28,7 +29,7 @@ def application(operation: Operation) -> web.Application:
 
     async def metrics(_: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
-        return web.Response(body=generate_latest(REGISTRY), headers=headers)
+        return web.Response(body=await asyncio.to_thread(exposition), headers=headers)
 
     made = web.Application()
     made.router.add_get(names.PATH_HEALTHZ, healthz)

@@ -67,8 +67,6 @@ class PoolMemory:
     """Of the pool's metrics."""
     figures: Figures | None = None
     """Those last told."""
-    rising: bool | None = None
-    """Whether the granted count last went up; None before it first moved."""
 
     def hear_signals(self, signals: PoolSignals, now: float) -> None:
         """Take a round of signals.

@@ -8,7 +8,7 @@ the pool is put off; the pass never ends for it.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,7 +20,7 @@ from penstock_operator.act.signing_key import KeyRing
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.due import DueQueue
+from penstock_operator.due import ACTIVE_SECONDS, DueQueue
 from penstock_operator.errors import NotFound, NotLeading
 from penstock_operator.leases import Leases
 from penstock_operator.memory import back_off
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 ELSEWHERE_SECONDS = 5.0
 """Until a pool is looked at again in whose namespace another installation leads."""
+COMPLAINT_SECONDS = 60.0
 LONGEST_WAIT_SECONDS = 1.0
 """The loop turns at least this often, also to show that it lives."""
 
@@ -52,6 +53,8 @@ class Operation:
     """None until this process has led and read them: no pass runs before."""
     ready: bool = False
     """Whether the store has held all there is."""
+    clock: Callable[[], float] = time.time
+    """Unix seconds."""
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
     due: DueQueue = field(default_factory=DueQueue)
@@ -60,6 +63,11 @@ class Operation:
     _busy: set[str] = field(default_factory=set)
     _batches: set[asyncio.Task[None]] = field(default_factory=set)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _decide_seconds: float = 0.0
+    """What the last decide step took: passes begin no faster than they can be decided on, and serve more pools each instead."""
+    _next_pass: float = 0.0
+    _complain_at: float = 0.0
 
     def wake(self, pools: frozenset[str] | None) -> None:
         """Make pools due: those named, or every pool (None). Before the store is full nothing is due."""
@@ -77,11 +85,12 @@ class Operation:
             leading = self.leadership.valid(now)
             metrics.LEADER.set(leading)
             if self.ready and self.keys is not None and leading:
-                batch = self.due.take(now, self._busy)
-                if batch:
-                    self._start(batch)
-                await self._wait(self.due.next_at(self._busy) - now)
+                if now >= self._next_pass and (batch := self.due.take(now, self._busy)):
+                    self._tell_late(now)
+                    self._start(batch, now)
+                await self._wait(max(self.due.next_at(self._busy), self._next_pass) - now)
             else:
+                self.due.rest()
                 await self._wait(LONGEST_WAIT_SECONDS)
 
     async def _wait(self, seconds: float) -> None:
@@ -95,7 +104,20 @@ class Operation:
         except TimeoutError:
             return
 
-    def _start(self, batch: Sequence[str]) -> None:
+    def _tell_late(self, now: float) -> None:
+        for seconds in self.due.late:
+            metrics.LATE_SECONDS.observe(seconds)
+        worst = max(self.due.late, default=0.0)
+        if worst > ACTIVE_SECONDS and now >= self._complain_at:
+            self._complain_at = now + COMPLAINT_SECONDS
+            log.warning(
+                "visits are up to %.0f s behind their pace: more pools work than one process can decide"
+                " on every %.0f s; give the operator more CPU, or divide the namespaces among several",
+                worst, ACTIVE_SECONDS,
+            )  # fmt: skip
+
+    def _start(self, batch: Sequence[str], now: float) -> None:
+        self._next_pass = now + self._decide_seconds
         self._busy.update(batch)
         task = asyncio.create_task(self._visit(set(batch)), name="pass")
         self._batches.add(task)
@@ -118,10 +140,13 @@ class Operation:
                 self._put_off(uid)
 
     async def _pass(self, batch: set[str]) -> None:
-        now = time.time()
+        now = self.clock()
         pools = await self._staying(batch)
         views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
-        plan = self._plan(list(views.values()), now)
+        async with (
+            self._deciding
+        ):  # one a turn of the loop: health and the Lease's state are told in between
+            plan = self._plan(list(views.values()), now)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._policies(plan, now))
             for one in plan.pools:
@@ -135,7 +160,7 @@ class Operation:
             met = pool or store.unreadable.get(uid)
             if met is not None and not self._may_act(met.namespace):
                 self._done(uid, batch)
-                self.due.schedule(uid, time.monotonic() + ELSEWHERE_SECONDS)
+                self.due.put_off(uid, time.monotonic() + ELSEWHERE_SECONDS)
                 continue
             if pool is not None and not is_going(store, pool):
                 continue
@@ -178,8 +203,11 @@ class Operation:
         )
         held = {view.pool.uid: memory.of(view.pool.uid).law_state for view in views}
         states = {uid: state for uid, state in held.items() if state is not None}
-        with metrics.DECIDE_SECONDS.time():
-            plan = make_plan(observed, states, self.config, now, memory.ledger)
+        began = time.monotonic()
+        plan = make_plan(observed, states, self.config, now, memory.ledger)
+        self._decide_seconds = time.monotonic() - began
+        self.due.decided(len(views), self._decide_seconds)
+        metrics.DECIDE_SECONDS.observe(self._decide_seconds)
         memory.ledger = plan.ledger
         policy_metrics.tell_plan(plan)
         if plan.disturbed:
@@ -199,7 +227,7 @@ class Operation:
                 return
             leading = partial(self.leadership.valid_in, plan.namespace)
             signer = self.keys.signer(now)
-            control = PodControl(self.observer.pods_session, signer, time.time, leading)
+            control = PodControl(self.observer.pods_session, signer, self.clock, leading)
             acted = await self.acts.act(
                 plan, view, control, lambda write: memory.may_try(write, now), now
             )
@@ -213,7 +241,7 @@ class Operation:
 
     def _settle(self, plan: PoolPlan, acted: Acted) -> None:
         """Remember what came of a plan, and when the pool is to be visited next."""
-        memory, wall = self.observer.memory.of(plan.uid), time.time()
+        memory, wall = self.observer.memory.of(plan.uid), self.clock()
         news = memory.hear_pods(acted.acknowledgements, wall)
         news |= memory.hear_writes(plan.writes, acted.rejected, wall)
         if acted.failure is not None:
@@ -242,7 +270,7 @@ class Operation:
     def _put_off(self, uid: str) -> None:
         memory = self.observer.memory.of(uid)
         memory.failures += 1
-        self.due.schedule(uid, time.monotonic() + back_off(memory.failures))
+        self.due.put_off(uid, time.monotonic() + back_off(memory.failures))
 
     def _done(self, uid: str, batch: set[str]) -> None:
         batch.discard(uid)

@@ -5,14 +5,14 @@ from prometheus_client import Gauge
 from penstock_api.policy import PolicyStatus
 from penstock_api.status import CandidateDecision
 from penstock_operator.decide.plan import Plan
-from penstock_operator.metrics import REGISTRY
+from penstock_operator.metrics import OWN
 
 _POOL = ("namespace", "pool", "policy")
 _BUDGET = ("policy", "resource")
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> Gauge:
-    return Gauge(f"penstock_operator_{name}", text, labels, registry=REGISTRY)
+    return Gauge(f"penstock_operator_{name}", text, labels, registry=OWN)
 
 
 WANTED = _gauge("budget_wanted", "Devices that the pools of a budget want.", _BUDGET)

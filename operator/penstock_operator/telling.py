@@ -8,12 +8,14 @@ from penstock_api.conditions import condition, merge
 from penstock_api.status import PoolStatus
 from penstock_operator import audit, metrics
 from penstock_operator.act.status import Statuses
+from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError
 from penstock_operator.logs import fields
 from penstock_operator.memory import PoolMemory
 from penstock_operator.observe.objects import Unreadable
 from penstock_operator.observed import PoolView
+from penstock_operator.pool_metrics import PoolRow
 
 log = logging.getLogger("penstock_operator.decisions")
 
@@ -22,11 +24,10 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     """Log a decision that differs from the pool's last (`audit.py`), and set the pool's metrics."""
     decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
-    metrics.LAST_DECISION.labels(**name).set(time.time())
-    metrics.REPLICAS_READY.labels(**name).set(sum(pod.ready for pod in view.pods))
-    metrics.UNACKNOWLEDGED_PODS.labels(**name).set(len(plan.pushes))
-    metrics.tell_figures(name, plan.figures)
-    _count(plan, memory, name)
+    row = _row(plan, memory.figures)
+    row.last_decision, row.figures = time.time(), plan.figures
+    row.ready, row.unacknowledged = sum(pod.ready for pod in view.pods), len(plan.pushes)
+    memory.figures = plan.figures
     now, held = audit.mark(plan), memory.audited
     if now == held:
         return
@@ -39,30 +40,26 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     log.info("decided: %s", what, extra=fields(**name, **audit.record(plan, view)))
 
 
-def _count(plan: PoolPlan, memory: PoolMemory, name: dict[str, str]) -> None:
-    """Count what grew since the pool's last decision: requests, and turns of its count."""
-    figures, before = plan.figures, memory.figures
-    memory.figures = figures
+def _row(plan: PoolPlan, before: Figures | None) -> PoolRow:
+    """Return the pool's row, and count in it what grew since the figures `before`; None: the pool was just met."""
+    now, key = plan.figures, (plan.namespace, plan.name)
+    row = metrics.POOLS.rows.setdefault(key, PoolRow(0.0, 0, 0, now))
     if before is None:
-        metrics.REVERSALS.labels(**name)
-        metrics.OBJECTIVE_GOOD.labels(**name)
-        metrics.OBJECTIVE_TOTAL.labels(**name)
-        return
-    good = figures.objective_good - before.objective_good
-    total = figures.objective_total - before.objective_total
-    metrics.OBJECTIVE_GOOD.labels(**name).inc(max(good, 0.0))
-    metrics.OBJECTIVE_TOTAL.labels(**name).inc(max(total, 0.0))
-    if figures.granted != before.granted:
-        rises = figures.granted > before.granted
-        if memory.rising is not None and memory.rising is not rises:
-            metrics.REVERSALS.labels(**name).inc()
-        memory.rising = rises
+        row.rising = None
+        return row
+    row.good += max(now.objective_good - before.objective_good, 0.0)
+    row.requests += max(now.objective_total - before.objective_total, 0.0)
+    if now.granted != before.granted:
+        rises = now.granted > before.granted
+        row.reversals += row.rising is not None and row.rising is not rises
+        row.rising = rises
+    return row
 
 
 def forget_pool(memory: PoolMemory) -> None:
     """Drop the series of a pool that is gone."""
     if memory.labels:
-        metrics.forget_pool(memory.labels)
+        metrics.POOLS.forget(memory.labels["namespace"], memory.labels["pool"])
 
 
 async def tell_unreadable(statuses: Statuses, pool: Unreadable) -> None:

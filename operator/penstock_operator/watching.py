@@ -9,9 +9,11 @@ import logging
 import signal
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import kopf
-from kopf._core.engines.peering import Identity  # kopf's own top level does not name the type
+from kopf._cogs.clients.errors import APIError  # kopf's own top level does not name it
+from kopf._core.engines.peering import Identity  # likewise
 
 from penstock_operator import handlers
 from penstock_operator.observe.objects import ObjectStore
@@ -47,6 +49,25 @@ class Watches:
         await _first_of(parts)
 
     async def _watch(self, place: Place, stop: Callable[[], None]) -> None:
+        """Watch a place; begin anew where a list took longer than the API server keeps its continuation.
+
+        What was seen until then stays in the store.
+        """
+        while True:
+            try:
+                await self._watch_once(place, stop)
+            except APIError as error:
+                if error.status != HTTPStatus.GONE:
+                    raise
+                log.warning(
+                    "%s: a list took so long that the API server has forgotten where it was, and begins anew;"
+                    " give the operator more CPU",
+                    place,
+                )  # fmt: skip
+            else:
+                return
+
+    async def _watch_once(self, place: Place, stop: Callable[[], None]) -> None:
         within = [place.namespace] if place.namespace is not None else []
         tasks = await kopf.spawn_tasks(
             registry=handlers.registry(self.store, self.resync, self.wake, place),

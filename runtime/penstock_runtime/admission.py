@@ -5,6 +5,7 @@ through the door leaves it exactly once: refused, or ended as Completed, Failed,
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -85,13 +86,13 @@ class Admission:
         self._ids = count(1)
 
     @contextmanager
-    def receive(self) -> Iterator[Ticket]:
-        """Count one request at the door, and its leaving however the block is left.
+    def receive(self, lain_seconds: float = 0.0) -> Iterator[Ticket]:
+        """Count one request at the door, which came so long ago, and its leaving however the block is left.
 
         A refusal raised inside is counted under its reason, a cancellation (the client went away) frees
         the slot, and any other error counts as Failed; all are raised again.
         """
-        ticket = self.open(self._now())
+        ticket = self.open(self._now() - lain_seconds)
         try:
             yield ticket
         except Refusal as refusal:
@@ -109,10 +110,10 @@ class Admission:
     # -- the same in steps, for a caller that is told the end by a call: `open`, then `submit`, or one of
     # `refuse`, `cancel` and `fail`; at last `depart`
 
-    def open(self, now: float) -> Ticket:
+    def open(self, came: float) -> Ticket:
         """Count one request at the door."""
         self._counters.received += 1
-        return Ticket(f"{next(self._ids):x}", now)
+        return Ticket(f"{next(self._ids):x}", came)
 
     def refuse(self, ticket: Ticket, refusal: Refusal) -> None:
         """Count a refusal under its reason."""
@@ -218,7 +219,7 @@ class Admission:
         Raises:
             As `serve`.
         """
-        if self._health.stage in (Stage.DRAINING, Stage.DEAD):
+        if self._health.refusing:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if request.deadline is not None:
             self._check_deadline(request, request.deadline)
@@ -231,7 +232,7 @@ class Admission:
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
         now, ended = self._now(), self._counters.ended
-        durations, waits = [], []
+        durations, waits = list[float](), list[float]()
         for name, end in ends:
             held = self._held.pop(name, None)
             if held is None:
@@ -244,10 +245,12 @@ class Admission:
             if ticket.left:
                 continue
             ticket.left = True
-            ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
             if heard and type(end) is Completed:
                 durations.append(now - ticket.arrived)
                 waits.append(end.queue_seconds)
+            else:
+                ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
+        ended[Outcome.COMPLETED] += len(durations)
         self._counters.request_seconds.observe_all(durations)
         self._counters.queue_seconds.observe_all(waits)
 
@@ -273,6 +276,18 @@ class Admission:
         """Return when the queue of now will have been served."""
         curve = self._live.service_time
         return retry_after_seconds(curve, self._rows_waiting(), self._live.effective_cap)
+
+    def seconds_to_start(self, patience_seconds: float | None) -> float | None:
+        """Return how long a request may wait whose answer is due in `patience_seconds` (None: at any time).
+
+        Its batch takes time too, with all that is held now: an answer behind its deadline is work wasted.
+        That is a prediction, so it takes half of the patience at most: an idle engine always tries.
+        """
+        if patience_seconds is None:
+            return None
+        rows = min(self._live.effective_cap, self._rows_held + 1)
+        seconds = _rounded_up(self._live.service_time.seconds(rows))
+        return patience_seconds - min(seconds, patience_seconds / 2)
 
     def _rows_waiting(self) -> float:
         return self._rows_held * self._waiting() / max(1, len(self._held))
@@ -319,3 +334,9 @@ class Admission:
         if ticket.reading:
             ticket.reading = False
             self._reading -= 1
+
+
+def _rounded_up(seconds: float) -> float:
+    """Return `seconds` in steps of an eighth: deadlines of one patience then stay in the order of arrival."""
+    part, power = math.frexp(seconds)
+    return math.ldexp(math.ceil(8 * part) / 8, power)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,11 +91,23 @@ def namespace_record(raw: Json) -> NamespaceRecord:
     return NamespaceRecord(meta["name"], meta.get("labels") or {}, "deletionTimestamp" in meta)
 
 
+def interned(value: Any) -> Any:
+    """Return JSON with each text held once, however many objects say it: thousands of pools' children differ in few words."""
+    if isinstance(value, str):
+        return sys.intern(value)
+    if isinstance(value, dict):
+        return {sys.intern(key): interned(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [interned(one) for one in value]
+    return value
+
+
 def child_object(kind: str, raw: Json) -> ChildObject:
     """Return the child with its whole manifest, less what only the API server writes."""
     meta = raw["metadata"]
     slim = {key: value for key, value in raw.items() if key != "status"}
     slim["metadata"] = {key: value for key, value in meta.items() if key != "managedFields"}
+    slim = interned(slim)
     status = raw.get("status") or {} if kind == "Deployment" else {}
     return ChildObject(
         kind=kind,

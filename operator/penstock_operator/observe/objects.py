@@ -121,6 +121,13 @@ class ObjectStore:
         seen = self._seen.get(kind.kind, {})
         return {uid: one.version for uid, one in seen.items() if namespace in (None, one.name[1])}
 
+    def count(self, kind: Kind, namespace: str | None = None) -> int:
+        """Return how many objects of a kind are held (in one namespace, or all)."""
+        seen = self._seen.get(kind.kind, {})
+        if namespace is None:
+            return len(seen)
+        return sum(one.name[1] == namespace for one in seen.values())
+
     def by_name(self, kind: Kind, namespace: str, name: str) -> ChildObject | None:
         """Return the child under a name, if one was seen."""
         return self.children.get(self._uid_by_name.get((kind.kind, namespace, name), ""))

@@ -37,6 +37,10 @@ class Resync:
     _due: dict[Watched, float] = field(default_factory=dict)
     _complete: set[Watched] = field(default_factory=set)
     _lost: set[Place] = field(default_factory=set)
+    _arriving: dict[Watched, int] = field(default_factory=dict)
+    """How many objects had been seen at the last turn, of kinds that are not complete."""
+    _compared: dict[Watched, int] = field(default_factory=dict)
+    """How many had been seen when they were last compared."""
 
     @property
     def complete(self) -> bool:
@@ -88,18 +92,27 @@ class Resync:
         for kind in place.kinds:
             watched = (place, kind)
             due = now >= self._due.get(watched, 0.0)
-            if due or (watched not in self._complete and place not in self._lost):
+            waits = watched not in self._complete and place not in self._lost
+            if due or (waits and self._settled(watched)):
                 await self._compare(watched)
                 self._due[watched] = now + (
                     EVERY_SECONDS if watched in self._complete else NAMESPACE_SECONDS
                 )
 
+    def _settled(self, watched: Watched) -> bool:
+        """Return whether a kind's first listing has come to rest since it was last compared: comparing costs a list."""
+        place, kind = watched
+        seen = self.store.count(kind, place.namespace)
+        before, self._arriving[watched] = self._arriving.get(watched), seen
+        return seen == before and seen != self._compared.get(watched)
+
     async def _compare(self, watched: Watched) -> None:
         place, kind = watched
         before = self.store.known(kind, place.namespace)
+        self._compared[watched] = len(before)
         listed = {
-            meta["uid"]: int(meta["resourceVersion"])
-            async for meta in self.cluster.list_metadata(kind, place.namespace)
+            one.uid: int(one.version)
+            async for one in self.cluster.list_metadata(kind, place.namespace)
         }
         for uid in before.keys() - listed.keys():
             # Seen before the list began and not in it: gone, or its label is.

@@ -17,10 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_operator import garbage
+from tests.bench.decide import loop
 from tests.bench.decide.fleet import PODS, TICK, Fleet
 from tests.bench.decide.rounds import questions_of_a_tick
 
 OUT = Path("build/bench/decide.json")
+OUT_LOOP = Path("build/bench/loop.json")
 SIZES = (10, 1000, 5000)
 WARM_TICKS = 6
 """Windows fill, curves are learnt, the count and the cap come to rest."""
@@ -31,6 +33,9 @@ def main() -> None:
     args = _arguments()
     garbage.settle()  # as the operator does
     console = Console()
+    if args.loop:
+        _loop(args, console)
+        return
     found = [_measured(size, args.ticks, console) for size in args.pools]
     table = Table(title=f"one decide step, {PODS} pods a pool, every pool with news")
     for heading in ("pools", "p50 ms", "most ms", "CPU ms a pool", "x 10 pools", "CPU of a tick"):
@@ -56,20 +61,44 @@ def main() -> None:
     console.print(f"figures {OUT}")
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tests.bench.decide", description=__doc__)
-    parser.add_argument("--pools", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--ticks", type=int, default=10, help="to measure, after the warm ones")
-    return parser.parse_args()
+def _loop(args: argparse.Namespace, console: Console) -> None:
+    found = [asyncio.run(loop.run(_settled(size, console), args.loop)) for size in args.pools]
+    table = Table(title=f"the loop over pools that all work, {args.loop:.0f} s each")
+    for heading in found[0]:
+        table.add_column(heading.replace("_", " "), justify="right")
+    for one in found:
+        table.add_row(*(f"{value:.6g}" for value in one.values()))
+    console.print(table)
+    OUT_LOOP.parent.mkdir(parents=True, exist_ok=True)
+    OUT_LOOP.write_text(json.dumps({"loop": found}, indent=1) + "\n")
+    console.print(f"figures {OUT_LOOP}")
 
 
-def _measured(size: int, ticks: int, console: Console) -> dict[str, Any]:
+def _settled(size: int, console: Console) -> Fleet:
     with console.status(f"{size} pools: settling"):
         fleet = Fleet.of(size)
         for _ in range(WARM_TICKS):
             fleet.settle(fleet.decide(fleet.observed()))
         fleet.grow_old()
     gc.collect()
+    return fleet
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.bench.decide", description=__doc__)
+    parser.add_argument("--pools", type=int, nargs="+", default=SIZES)
+    parser.add_argument(
+        "--loop",
+        type=float,
+        default=0.0,
+        help="seconds to run the operator's loop over each size, instead",
+    )
+    parser.add_argument("--ticks", type=int, default=10, help="to measure, after the warm ones")
+    return parser.parse_args()
+
+
+def _measured(size: int, ticks: int, console: Console) -> dict[str, Any]:
+    fleet = _settled(size, console)
     took, busy, writes = [], [], 0
     for tick in range(ticks):
         observed = fleet.observed()

@@ -8,7 +8,7 @@ from penstock_api.limits import CurveSums
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.scaling.capacity.forecast import KEPT_MISSES, Misses
+from penstock_operator.decide.scaling.capacity.misses import KEPT_MISSES, Miss, Misses
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.decide.state import PoolMemory
 from penstock_operator.observed import (
@@ -95,7 +95,9 @@ class Fleet:
             assert isinstance(state, PoolMemory)
             assert isinstance(state.scaling, ScalingState)
             law = state.scaling.law
-            misses = Misses.of(5 * math.sin(one * 2.4) for one in range(KEPT_MISSES))
+            misses = Misses.of(
+                Miss(100 + 9 * math.cos(one), 5 * math.sin(one * 2.4)) for one in range(KEPT_MISSES)
+            )
             law = replace(law, forecaster=replace(law.forecaster, misses=misses))
             self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
 

@@ -24,11 +24,14 @@ from tests.load.load import Load
 LEAD_SECONDS = 35
 """The law sees rates over 20 s: until then it would take the load for a smaller one."""
 CALM_SECONDS = 10
+WIDTH = 120
+"""Of the table, where the console is none."""
 
 
 def main() -> int:
     """Run the chosen faults, print and write."""
     args, console, target = _arguments(), Console(), Target.from_env()
+    console.width = max(console.width, WIDTH)
     if target.foreign:
         console.print(
             "the fault table stops parts of a cluster: it runs on the project's own alone"

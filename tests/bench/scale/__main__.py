@@ -2,16 +2,20 @@
 
 A real etcd, API server and Deployment controller in a network of their own; nodes and kubelets are pretended, and one process
 answers for all pods. Each pool has one idle pod. Measured: from nothing to all pools Ready, a restart of the operator over
-them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them).
+them, then a quiet while: ticks, CPU, memory, writes (the API server's audit log counts them). More than `--most-made` pools
+are not made by the operator, but copied from one that was (`copies.py`).
 """
 
 import argparse
 import asyncio
 import json
+import signal
 import statistics
+import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +23,36 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.scale.audit import writes_since
 from tests.bench.scale.kubelet import keep_serving
+from tests.bench.scale.multiply import multiply
 from tests.bench.scale.operator import Operator, Told
-from tests.bench.scale.plane import enter_network, running
+from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
-from tests.cluster.places import Places
+from tests.bench.scale.watch import Watch
 from tests.kube.api import POOLS, Api, ApiError
-from tests.kube.pools import emulated, until
+from tests.kube.pools import until
 
 OUT = Path("build/bench/scale.json")
 CRDS = Path(__file__).parents[3] / "crds"
-NAMESPACE, SYSTEM = "many", "bench-system"
-SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
+SYSTEM = "bench-system"
 KINDS = ("inferencepools", "inferencepolicies")
-LOOK_SECONDS = 5.0
-"""Between two looks at the operator's metrics: of 5,000 pools they take it seconds to tell."""
-READY_COLUMN = "replicas_ready"
 
 
 def main() -> None:
     """Measure each size in a control plane of its own, print and write."""
     args = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and what it started with it
     enter_network()
-    console = Console(width=140)
+    console = Console(width=180)
     found = []
     for size in args.pools:
         with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
             found.append(asyncio.run(_measured(size, args, Path(folder), console)))
     table = Table(title="one operator over idle pools of one pod each")
     columns = {
-        "pools": "pools", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
-        "CPU %": "cpu_percent", "pass ms": "pass_milliseconds", "decide ms": "decide_milliseconds",
+        "pools": "pools", "made": "pools_made", "all Ready s": "made_seconds", "restart s": "restart_seconds", "RSS MB": "resident_megabytes",
+        "most MB": "most_megabytes",        "CPU %": "cpu_percent", "pass ms": "pass_milliseconds", "decide ms": "decide_milliseconds",
         "oldest decision s": "oldest_seconds", "writes/s making": "writes_per_second_making", "writes quiet": "writes_quiet",
     }  # fmt: skip
     for heading in columns:
@@ -65,55 +68,87 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
     parser.add_argument("--pools", type=int, nargs="+", default=(10, 1000, 5000))
+    parser.add_argument(
+        "--most-made",
+        type=int,
+        default=1000,
+        help="above this, one pool is made and copied in etcd",
+    )
+    parser.add_argument(
+        "--settling",
+        type=float,
+        default=90.0,
+        help="seconds before: figures are written a minute after the first",
+    )
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
-    parser.add_argument("--patience", type=float, default=1800.0, help="seconds for each wait")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=300.0,
+        help="seconds in which nothing moves, and it gives up",
+    )
     return parser.parse_args()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A control plane, the operator over it and the pods in it."""
+
+    plane: Plane
+    operator: Operator
+    pods: Pods
+    console: Console
 
 
 async def _measured(
     size: int, args: argparse.Namespace, folder: Path, console: Console
 ) -> dict[str, Any]:
     pods = Pods()
-    with running(folder) as (api, places):
-        await asyncio.to_thread(_install, api)
-        operator = Operator(places.kubeconfig, SYSTEM, folder)
+    with running(folder) as plane:
+        await asyncio.to_thread(_install, plane.api)
+        operator = Operator(plane.places.kubeconfig, SYSTEM, folder)
         async with pods.serving():
-            kubelet = asyncio.create_task(keep_serving(api, pods))
+            kubelet = asyncio.create_task(keep_serving(plane.api, pods))
             try:
-                return await _lived(size, args, (api, places, operator), console)
+                return await _lived(size, args, World(plane, operator, pods, console))
             finally:
                 operator.stop()
                 kubelet.cancel()
 
 
-async def _lived(
-    size: int, args: argparse.Namespace, world: tuple[Api, Places, Operator], console: Console
-) -> dict[str, Any]:
-    api, places, operator = world
+async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str, Any]:
+    operator, console = world.operator, world.console
+    number = size if size <= args.most_made else 1
+    watch = Watch(world.plane.api, operator, world.pods, number, args.patience, console)
     begun = time.monotonic()
-    with console.status(f"{size} pools: made"):
-        operator.start()
-        await asyncio.to_thread(_make, api, size)
-        made = await _until_all(operator, size, args.patience, begun)
-        writes = made.figures["writes_total"]
+    operator.start()
+    made = await watch.until_all("made", grows=True)
+    writes = made.figures["writes_total"]
+    if number < size:
+        console.print(f"{size} pools: the first one is settling, to be copied")
+        await asyncio.sleep(args.settling)
     operator.stop()
+    if number < size:
+        await asyncio.to_thread(_multiply, world, size)
+        watch.grown(size)
     restarted = time.monotonic()
-    with console.status(f"{size} pools: the operator begins again"):
-        operator.start()
-        again = await _until_all(operator, size, args.patience, restarted)
-    with console.status(f"{size} pools: settling"):
-        await asyncio.sleep(90)  # figures are written a minute after the first ones
-    before, since = await _told(operator), len(_audited(places))
-    with console.status(f"{size} pools: {args.quiet:.0f} quiet seconds"):
-        await asyncio.sleep(args.quiet)
+    operator.start()
+    again = await watch.until_all("the operator begins again")
+    console.print(f"{size} pools: settling")
+    await asyncio.sleep(args.settling)
+    before, since = await _told(operator), datetime.now(UTC)
+    console.print(f"{size} pools: {args.quiet:.0f} quiet seconds")
+    await asyncio.sleep(args.quiet)
     after = await _told(operator)
     passed = after.at - before.at
-    quiet = _audited(places)[since:]
+    quiet = writes_since(world.plane.places.audit_log, since)
     return {
         "pools": size,
+        "pools_made": number,
         "made_seconds": round(made.at - begun, 1),
         "restart_seconds": round(again.at - restarted, 1),
         "resident_megabytes": round(after.resident_megabytes),
+        "most_megabytes": round(watch.most_megabytes),
         "cpu_percent": round(100 * (after.cpu_seconds - before.cpu_seconds) / passed, 1),
         "pass_milliseconds": _mean(before, after, "pass_duration_seconds"),
         "decide_milliseconds": _mean(before, after, "decide_duration_seconds"),
@@ -123,6 +158,13 @@ async def _lived(
         "writes_quiet": len(quiet),
         "written_quiet": quiet[:20],
     }
+
+
+def _multiply(world: World, size: int) -> None:
+    world.plane.stop_controllers()
+    took = multiply(world.plane.api, world.pods, size)
+    world.plane.start_controllers()
+    world.console.print(f"{size} pools: copied in {took:.0f} s")
 
 
 def _install(api: Api) -> None:
@@ -140,29 +182,6 @@ def _served(api: Api, plural: str) -> bool | str:
         return str(error)
 
 
-def _make(api: Api, size: int) -> None:
-    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePool", "spec": SPEC}
-    manifests = [
-        {**head, "metadata": {"name": f"pool-{number}", "namespace": NAMESPACE}}
-        for number in range(size)
-    ]
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(api.create, manifests))
-
-
-async def _until_all(operator: Operator, size: int, patience: float, begun: float) -> Told:
-    """Wait until this process has decided on every pool and seen its pod Ready and obeying."""
-    while True:
-        told = await asyncio.to_thread(operator.tell)
-        if told is not None and len(told.last_decisions) == size:
-            ready = told.figures.get(READY_COLUMN, 0.0)
-            if ready == size and not told.figures.get("unacknowledged_pods", 1.0):
-                return told
-        if time.monotonic() - begun > patience:
-            raise TimeoutError(f"not all of {size} pools: {told}")
-        await asyncio.sleep(LOOK_SECONDS)
-
-
 async def _told(operator: Operator) -> Told:
     told = await asyncio.to_thread(operator.tell)
     assert told is not None, "the operator does not answer any more"
@@ -174,13 +193,6 @@ def _mean(before: Told, after: Told, name: str) -> float:
     seconds = after.figures[f"{name}_sum"] - before.figures[f"{name}_sum"]
     number = after.figures[f"{name}_count"] - before.figures[f"{name}_count"]
     return round(1000 * seconds / max(number, 1.0), 1)
-
-
-def _audited(places: Places) -> list[str]:
-    """Return the operator's writes, as the API server counts them."""
-    lines = places.audit_log.read_text().splitlines()
-    events = [json.loads(line) for line in lines if '"userAgent":"penstock-operator"' in line]
-    return [f"{one['verb']} {one['requestURI']}" for one in events]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ It runs in the network namespace of this process, so that nothing else on the ma
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.cluster import parts, processes, settings, tools
@@ -15,10 +15,16 @@ from tests.cluster.api import Api as ClusterApi
 from tests.cluster.life import write_files
 from tests.cluster.parts import Part
 from tests.cluster.places import Places
+from tests.cluster.processes import Recorded
 from tests.cluster.progress import wait_until
 from tests.kube.api import Api
 
-READY_SECONDS = 120
+READY_SECONDS = 600
+SERVED = ("--storage-media-type=application/json", "--etcd-compaction-interval=1h")
+"""Stored so that it can be copied (`copies.py`), and kept so that a list in chunks holds on a machine with other work too: at the
+API server's own 5 minutes, an operator that gets a tenth of a core begins its list of 5,000 pools anew."""
+NAMESPACE = "many"
+"""Of the pools."""
 CONTROLLERS = (
     "--controllers=deployment,replicaset", "--kube-api-qps=500", "--kube-api-burst=1000",
     "--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
@@ -49,15 +55,36 @@ def enter_network() -> None:
         subprocess.run(("ip", *words), check=True)
 
 
+@dataclass
+class Plane:
+    """A control plane that runs."""
+
+    api: Api
+    places: Places
+    controllers: Part
+    _controlling: Recorded | None = None
+
+    def start_controllers(self) -> None:
+        """Let Deployments and ReplicaSets have their controllers."""
+        self._controlling = processes.start(self.controllers, self.places.run)
+
+    def stop_controllers(self) -> None:
+        """Take them away: what is stored meanwhile is seen whole when they come back."""
+        if self._controlling is not None:
+            processes.end(self._controlling, grace_seconds=3)
+            self._controlling = None
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[Api, Places]]:
-    """Run a control plane in a folder; yield a connection to it, and where it runs."""
+def running(folder: Path) -> Iterator[Plane]:
+    """Run a control plane in a folder."""
     node = tools.program(Places.from_env(), tools.NODE, "node")
     if not node.exists():
         raise FileNotFoundError(f"{node} is not built: make cluster does that")
     places = replace(Places.from_env(), cache=folder)
     write_files(places)
-    plane = (parts.storage_part(places, node), parts.api_part(places, node))
+    served = parts.api_part(places, node)
+    plane = (parts.storage_part(places, node), Part(served.name, (*served.argv, *SERVED)))
     controllers = parts.other_parts(places, node)[0]
     quick = Part(controllers.name, (*controllers.argv, *CONTROLLERS))
     started = []
@@ -65,8 +92,12 @@ def running(folder: Path) -> Iterator[tuple[Api, Places]]:
         started += [processes.start(one, places.run) for one in plane]
         watched = ClusterApi(places.run / "pki")
         wait_until("the API server", watched.not_ready, timeout_seconds=READY_SECONDS)
-        started.append(processes.start(quick, places.run))
-        yield Api(str(places.kubeconfig)), places
+        made = Plane(Api(str(places.kubeconfig)), places, quick)
+        try:
+            made.start_controllers()
+            yield made
+        finally:
+            made.stop_controllers()
     finally:
         for one in reversed(started):
             processes.end(one, grace_seconds=3)

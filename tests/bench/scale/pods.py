@@ -66,12 +66,23 @@ class Pods:
     uids: dict[str, str] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    up: set[str] = field(default_factory=set)
+    """UIDs of those that were bound and told Ready."""
+    _addresses: dict[str, str] = field(default_factory=dict)
 
     def address(self, uid: str) -> str:
-        """Return the address of a pod that was just bound."""
-        ip = str(IPv4Address(FIRST + 1 + len(self.uids)))
-        self.uids[ip] = uid
-        return ip
+        """Return the address of a pod, always the same."""
+        if uid not in self._addresses:
+            self.adopt(uid, self.next_address(), 0)
+        return self._addresses[uid]
+
+    def next_address(self) -> str:
+        """Return an address that no pod has yet."""
+        return str(IPv4Address(FIRST + 1 + len(self.uids)))
+
+    def adopt(self, uid: str, ip: str, generation: int) -> None:
+        """Answer for a pod that obeys limits of some generation."""
+        self._addresses[uid], self.uids[ip], self.generations[ip] = ip, uid, generation
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:

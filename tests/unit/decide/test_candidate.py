@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from prometheus_client import generate_latest
-
 from penstock_api.status import CandidateDecision
 from penstock_operator import policy_metrics
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.metrics import REGISTRY
+from penstock_operator.metrics import exposition
 from penstock_operator.observed import PolicyObject
 from tests.unit.decide.world import World, known, policy, pool, settled
 
@@ -110,7 +108,7 @@ def test_metrics_show_the_candidate_until_it_is_tried_no_more() -> None:
     series = (
         'penstock_operator_candidate_replicas{namespace="team-a",policy="prod",pool="chat"} 3.0'
     )
-    assert series in generate_latest(REGISTRY).decode()
+    assert series in exposition().decode()
     world.policies = ()
     policy_metrics.tell_plan(world.whole_plan())
-    assert "candidate_replicas{" not in generate_latest(REGISTRY).decode()
+    assert "candidate_replicas{" not in exposition().decode()

@@ -22,6 +22,8 @@ class ApiServer:
     objects: dict[str, list[Json]] = field(default_factory=dict)
     forbidden: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    expiring: dict[str, int] = field(default_factory=dict)
+    """How often a list is cut after its first chunk, its continuation forgotten, by path."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a GET."""
@@ -38,7 +40,13 @@ class ApiServer:
             silent = web.StreamResponse()
             await silent.prepare(request)
             await asyncio.sleep(3600)
-        head = {"metadata": {"resourceVersion": "9"}, "kind": "List", "apiVersion": "v1"}
+        if "continue" in request.query:
+            self.expiring[path] -= 1
+            gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            return web.json_response(gone, status=410)
+        head: Json = {"metadata": {"resourceVersion": "9"}, "kind": "List", "apiVersion": "v1"}
+        if self.expiring.get(path):
+            head["metadata"]["continue"] = "more"
         return web.json_response({**head, "items": self.objects.get(path, [])})
 
     @asynccontextmanager

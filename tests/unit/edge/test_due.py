@@ -2,7 +2,14 @@
 
 import math
 
-from penstock_operator.due import DEBOUNCE_SECONDS, SPACING_SECONDS, DueQueue
+from penstock_operator.due import (
+    BATCH,
+    DEBOUNCE_SECONDS,
+    LEAST_BATCH,
+    SPACING_SECONDS,
+    DueQueue,
+    batch_size,
+)
 
 NOW = 100.0
 
@@ -67,3 +74,64 @@ def test_a_pool_that_is_gone_is_never_due() -> None:
     queue.forget("a")
 
     assert queue.take(NOW + 99, ()) == []
+
+
+def test_a_pool_is_late_by_what_passed_beyond_its_pace() -> None:
+    queue = DueQueue()
+    queue.notify("a", NOW)
+    queue.take(NOW + 0.1, ())
+    queue.next_tick("a", NOW + 0.2, active=True)
+    assert queue.take(NOW + 5.0, ()) == ["a"]
+    assert list(queue.late) == [0.0]
+
+    queue.next_tick("a", NOW + 12.0, active=True)
+    assert queue.take(NOW + 15.0, ()) == ["a"]
+    assert list(queue.late) == [5.0]
+
+
+def test_an_event_and_a_first_visit_are_never_late() -> None:
+    queue = DueQueue()
+    queue.notify("a", NOW)
+    queue.take(NOW + 60.0, ())
+    assert list(queue.late) == []
+
+    queue.next_tick("a", NOW + 60.0, active=False)
+    queue.notify("a", NOW + 61.0)
+    queue.take(NOW + 62.0, ())
+    assert list(queue.late) == [0.0]
+
+
+def test_what_was_put_off_or_rested_is_not_late() -> None:
+    queue = DueQueue()
+    queue.notify("a", NOW)
+    queue.take(NOW + 1, ())
+    queue.next_tick("a", NOW + 1, active=True)
+    queue.put_off("a", NOW + 40)
+    queue.take(NOW + 60, ())
+    assert list(queue.late) == []
+
+    queue.next_tick("a", NOW + 60, active=True)
+    queue.rest()
+    queue.take(NOW + 100, ())
+    assert list(queue.late) == []
+
+
+def test_a_batch_is_as_large_as_can_be_decided_on_in_half_a_second() -> None:
+    assert batch_size(50, pools=100, seconds=0.25) == 200
+    assert batch_size(200, pools=200, seconds=8.0) == LEAST_BATCH
+    assert batch_size(50, pools=50, seconds=0.001) == BATCH
+
+
+def test_a_few_pools_say_nothing_of_how_long_many_take() -> None:
+    assert batch_size(300, pools=1, seconds=0.125) == 300
+
+
+def test_no_more_are_taken_than_a_batch_and_the_rest_stays_due() -> None:
+    queue = DueQueue()
+    for number in range(2 * LEAST_BATCH):
+        queue.schedule(f"{number}", NOW)
+    first = queue.take(NOW, ())
+    assert len(first) == LEAST_BATCH
+
+    queue.decided(LEAST_BATCH, 0.01)
+    assert set(queue.take(NOW, ())) == {f"{one}" for one in range(2 * LEAST_BATCH)} - set(first)

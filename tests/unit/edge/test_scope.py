@@ -10,7 +10,7 @@ import pytest
 from penstock_operator import kinds
 from penstock_operator.act.budget import TokenBucket, Urgency, WriteBudget
 from penstock_operator.act.writer import Writer
-from penstock_operator.cluster import Cluster, Request
+from penstock_operator.cluster import Cluster, Listed, Request
 from penstock_operator.errors import NotLeading, Rejected
 from penstock_operator.kinds import Kind
 from penstock_operator.lease import Leadership
@@ -53,14 +53,12 @@ class FakeCluster:
         meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": {"t": name}}
         return {"metadata": meta}
 
-    async def list_metadata(
-        self, kind: Kind, namespace: str | None
-    ) -> AsyncIterator[dict[str, Any]]:
+    async def list_metadata(self, kind: Kind, namespace: str | None) -> AsyncIterator[Listed]:
         self.asked.append(kind.path(namespace))
         if namespace is not None and namespace not in {*self.pools, "system"}:
             raise Rejected(403, "Forbidden", f"{kind.plural} in {namespace!r} is forbidden")
         for one in self.pools.get(namespace or "", []) if kind is kinds.POOL else []:
-            yield one
+            yield Listed(one["uid"], one["resourceVersion"])
 
 
 def pool(name: str, namespace: str) -> dict[str, Any]:
@@ -126,9 +124,24 @@ async def test_what_must_be_read_ends_the_round_where_it_cannot(cluster: FakeClu
         await resync.round(100.0)
 
 
-async def _forbidden(*_: object) -> AsyncIterator[dict[str, Any]]:
+async def _forbidden(*_: object) -> AsyncIterator[Listed]:
     raise Rejected(403, "Forbidden", "no")
-    yield {}
+    yield Listed("", "")
+
+
+async def test_a_first_listing_is_compared_again_when_it_has_come_to_rest(
+    cluster: FakeCluster,
+) -> None:
+    resync = Resync(cast("Cluster", cluster), ObjectStore(), lambda _: None, SCOPE)
+    await resync.round(100.0)
+    assert not resync.complete
+    cluster.asked.clear()
+    for turn, one in enumerate(("team-a", "team-b")):
+        resync.store.see(kinds.POOL, pool(f"chat-{one}", one))
+        await resync.round(100.5 + turn)
+        assert not [path for path in cluster.asked if one in path]
+    await resync.round(102.5)
+    assert resync.complete
 
 
 @dataclass

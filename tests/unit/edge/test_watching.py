@@ -61,3 +61,22 @@ async def test_a_forbidden_namespace_is_tried_again_while_the_others_are_watched
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(30):
             await running
+
+
+async def test_a_list_whose_continuation_is_forgotten_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, seen = server(), watches(TWO)
+    cut = kinds.POOL.path("team-a")
+    api.expiring[cut] = 1
+    async with api.serving(tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        running = asyncio.create_task(seen.run())
+        await soon(lambda: api.asked.count(cut) >= 3 and "uid-team-b" in seen.store.pools)
+        assert "uid-team-a" in seen.store.pools
+        assert not running.done()
+        assert "begins anew" in caplog.text
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(30):
+            await running

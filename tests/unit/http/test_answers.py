@@ -43,3 +43,21 @@ def test_numbers_are_written_row_by_row(array: Tensor) -> None:
 def test_what_cannot_be_written_is_an_error() -> None:
     with pytest.raises(TypeError):
         data_of(np.array([[1j]], np.complex64).astype(object))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> None:
+    array = np.arange(8.0 * rows, dtype=np.float32).reshape(rows, 8)[:, ::2]
+    answer = render(None, {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
+    assert answer.header_length is not None
+    text, data = answer.body[: answer.header_length], answer.body[answer.header_length :]
+    (output,) = json.loads(text)["outputs"]
+    assert output["shape"] == [rows, 4]
+    assert (
+        output["parameters"] == {"binary_data_size": 16 * rows} == {"binary_data_size": len(data)}
+    )
+    assert data == array.astype("<f4").tobytes()
+    named = render("a", {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
+    assert named.header_length is not None
+    assert named.body[: named.header_length].replace(b',"id":"a"', b"") == text
+    assert named.body[named.header_length :] == data

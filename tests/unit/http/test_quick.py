@@ -217,6 +217,36 @@ def test_a_binary_head_seen_before_is_read_with_the_data_of_its_own_body() -> No
         reader.read(head + bytes(41), str(len(head)))
 
 
+def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:
+    reader = QuickReader(MODELS[0], 4)
+    heads = {rows: lone_head(rows) for rows in (1, 2)}
+    assert len(heads[1]) == len(heads[2])
+    for rows, size in (
+        (1, 8),
+        (1, 8),
+        (1, 8),
+        (2, 16),
+        (1, 8),
+        (1, 16),
+        (1, 9),
+        (2, 16),
+        (2, 16),
+        (2, 15),
+    ):
+        head, data = heads[rows], bytes(range(60, 60 + size))
+        body, length = head + data, str(len(head))
+        careful = outcome(
+            lambda: calls.parse(*bodies.split(bytearray(body), length), MODELS[0], 4)  # noqa: B023
+        )
+        assert outcome(lambda: reader.read(body, length)) == careful  # noqa: B023
+
+
+def lone_head(rows: int) -> bytes:
+    one = {"name": "X", "datatype": "FP32", "shape": [rows, 2]}
+    sized = one | {"parameters": {"binary_data_size": 8 * rows}}
+    return json.dumps({"inputs": [sized], "parameters": {"priority": 2}}).encode().ljust(140)
+
+
 def binary_head(*sizes: int) -> bytes:
     shapes = {"X": ("FP32", [2, 2]), "K": ("INT32", [2, 3])}
     inputs = [

@@ -83,7 +83,7 @@ async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
 async def test_a_client_that_rests_is_served_when_there_is_room(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Refusals, "rest_seconds", lambda _: 0.2)
+    monkeypatch.setattr(Refusals, "rest_seconds", lambda *_: 0.2)
     pod, held = await filled(start, until)
     reader, writer = await connected(pod)
     writer.write(GOOD)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from penstock_operator.decide.scaling.measures import Demand
 from penstock_operator.decide.scaling.replicas import ReplicasInput, is_spare
-from tests.unit.scaling.world import SETTINGS, World
+from tests.unit.scaling.world import BOUNDS, SETTINGS, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)
 """One replica serves 8 / (0.04 + 0.04) = 100 rows a second."""
@@ -151,6 +151,29 @@ def test_replicas_that_load_are_not_given_back_while_those_that_serve_need_them(
     world.replicas = 3
     world.run(500)
     assert set(world.counts()[1:]) == {3}
+
+
+HASTY = replace(FIXED_CAP, stabilization_seconds=5, target_per_replica=5000)
+"""The queue asks for none, and forbids none. Of 200 rows/s, three replicas of 100 are 67 % busy, and two cannot carry them."""
+
+
+def test_a_killed_pod_takes_no_demand_with_it() -> None:
+    """Its callers come to the others at once, and show in their windows only by and by."""
+    world = World(rate=200, replicas=3, settings=HASTY).run(60)
+    world.pods.pop()
+    world._start(1, world.now + 20)
+    world.run(120)
+    assert set(world.counts()) == {3}
+
+
+def test_a_container_that_begins_anew_takes_no_demand_with_it() -> None:
+    """The same pod, its counters from zero."""
+    world = World(rate=200, replicas=3, settings=HASTY).run(60)
+    before = world.pods.pop()
+    world.pods.append(replace(before, ready_at=world.now + 25, received=0.0, waiting=0.0,
+                              sums=[0.0] * 6, counts=[0] * len(BOUNDS), running=0))  # fmt: skip
+    world.run(120)
+    assert set(world.counts()) == {3}
 
 
 def test_a_backlog_keeps_replicas_that_the_rate_alone_does_not() -> None:

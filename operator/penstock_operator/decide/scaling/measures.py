@@ -34,7 +34,7 @@ class Demand:
     mean_waiting: float | None
     """The same, each pod's mean over its window: a queue breathes with every batch."""
     rows_per_second: float | None
-    """Received before admission, over all pods with a full window, terminating ones too."""
+    """Received before admission, over all pods with a full window, terminating ones and those just gone too."""
     age_seconds: float | None
     """Of the oldest of the newest samples."""
 
@@ -62,8 +62,13 @@ class Service:
     out_of_memory_splits: float
 
 
-def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) -> Demand:
-    """Return the pool's demand; `asked` is now by the clock of the samples."""
+def demand(
+    pods: Sequence[LawPod],
+    windows: Mapping[str, Window],
+    gone: Mapping[str, Window],
+    asked: float,
+) -> Demand:
+    """Return the pool's demand; `asked` is now by the clock of the samples, `gone` are pods that just went."""
     ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
     fresh = {uid: window for uid, window in windows.items() if kept.age(window, asked) is not None}
     waiting = {
@@ -76,6 +81,8 @@ def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) 
         for uid, window in fresh.items()
         if (rate := per_second(kept.full(window), "rows_received")) is not None
     }
+    silent = {uid: one for uid, one in windows.items() if uid not in ready}
+    past = kept.past_rates({**silent, **gone}, rates, asked)
     ages = [kept.age(fresh[uid], asked) or 0.0 for uid in waiting]
     return Demand(
         ready=len(ready),
@@ -85,7 +92,7 @@ def demand(pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float) 
         mean_waiting=sum(mean(fresh[uid], "waiting") or 0.0 for uid in waiting)
         if waiting
         else None,
-        rows_per_second=sum(rates.values()) if rates else None,
+        rows_per_second=sum(rates.values()) + sum(past) if rates else None,
         age_seconds=max(ages, default=None),
     )
 

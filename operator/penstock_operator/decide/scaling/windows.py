@@ -3,7 +3,7 @@
 Counters are differenced by the operator from raw values, so that no rate ever spans two pods or a restart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock_operator.decide.scaling.counters import Point, born, point, restarted
@@ -24,6 +24,9 @@ LEAST_SPACING_SECONDS = 0.5
 """Samples closer than this add no knowledge of a rate: a pool visited twice in a moment."""
 YOUNG_SECONDS = 10.0
 """Two scrapes: the counters of a pod this young when first seen began at 0 with it."""
+
+GONE_SECONDS = 30.0
+"""What a pod that is gone was asked for counts so long: a kill or a rollout is no dip in demand."""
 
 Window = tuple[Point, ...]
 """Points of one pod, oldest first."""
@@ -50,6 +53,43 @@ def advance(windows: Windows, signals: PoolSignals, pods: Iterable[LawPod], now:
         pod.uid: _extend(held.get(pod.uid, ()), fresh.get(pod.uid, []), pod) for pod in pods
     }
     return Windows(signals.source, {uid: window for uid, window in extended.items() if window})
+
+
+def gone(
+    known: Mapping[str, Window],
+    before: Windows,
+    after: Windows,
+    pods: Iterable[LawPod],
+    asked: float,
+) -> dict[str, Window]:
+    """Return the last windows of pods that are no more, or whose container began anew; `known` ones too.
+
+    By one source's clock: after a change of source nothing is known.
+    """
+    if after.source != before.source:
+        return {}
+    live = {pod.uid for pod in pods}
+    ended = {
+        uid: one
+        for uid, one in before.pods.items()
+        if uid not in live or after.pods[uid][0].time > one[-1].time
+    }
+    every = {**known, **ended}
+    return {uid: one for uid, one in every.items() if asked - one[-1].time < GONE_SECONDS}
+
+
+def past_rates(lost: Mapping[str, Window], measured: Container[str], asked: float) -> list[float]:
+    """Return the rows a second that pods just lost still add to the windows that end now, unless `measured` anew."""
+    rates = (_past_rate(one, asked) for uid, one in lost.items() if uid not in measured)
+    return [rate for rate in rates if rate is not None]
+
+
+def _past_rate(window: Window, asked: float) -> float | None:
+    part = tuple(one for one in window if one.time >= asked - GONE_SECONDS)
+    if len(part) < 2:
+        return None
+    first, last = (one.counters.get("rows_received") for one in (part[0], part[-1]))
+    return None if first is None or last is None else max(last - first, 0.0) / GONE_SECONDS
 
 
 def news(before: Windows, after: Windows) -> bool:

@@ -31,7 +31,7 @@ class LaneConnection(web.RequestHandler):
 
     __slots__ = (
         "_age", "_answered", "_exchange", "_full", "_head", "_held", "_lane", "_needed", "_patience",
-        "_resting", "_seen", "_slow", "remote",
+        "_rested", "_resting", "_seen", "_slow", "remote",
     )  # fmt: skip
 
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
@@ -51,6 +51,8 @@ class LaneConnection(web.RequestHandler):
         """Reading is paused, because enough is held or because the client rests."""
         self._resting = False
         """Refused, and not heard for a while."""
+        self._rested = False
+        """Whether what is read next may have waited for the end of a rest."""
         self._patience: asyncio.TimerHandle | None = None
         self._age: Age
         self.remote = ""
@@ -143,11 +145,19 @@ class LaneConnection(web.RequestHandler):
         lane = self._lane
         now = lane.pod.now()
         last = self._age.note(now)
-        if lane.is_full() and not last:
+        is_open = lane.is_open()
+        if not is_open and not last and lane.is_full():
             lane.turn_away(head, self, now)
             return
-        self._exchange = Exchange(lane, head, self, now, last=last)
-        self._exchange.begin(body)
+        came = now
+        if self._rested or not lane.freshness.holds(now):
+            came = lane.freshness.came(self.transport, now)
+            self._rested = False
+        exchange = self._exchange = Exchange(lane, head, self, came, last=last)
+        if is_open:
+            exchange.begin(body)
+        else:
+            exchange.begin_at_door(body)
 
     def _aiohttp_idle(self) -> bool:
         """Return whether aiohttp, which was lent a request, waits for the next."""
@@ -235,7 +245,7 @@ class LaneConnection(web.RequestHandler):
 
     def rest_over(self) -> None:
         """As `refusals.Resting.rest_over`."""
-        self._resting = False
+        self._resting, self._rested = False, True
         self._go_on()
 
     def _note_answered(self) -> None:

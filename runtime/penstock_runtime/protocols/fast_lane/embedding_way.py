@@ -26,7 +26,8 @@ class EmbeddingWay:
 
     def to_request(self, ticket: Ticket, asked: Asked, head: Head) -> Request:
         """As `Way.to_request`."""
-        return embedding_ends.to_request(ticket, asked, head.timeout_seconds)
+        patience = self._pod.admission.seconds_to_start(head.timeout_seconds)
+        return embedding_ends.to_request(ticket, asked, patience)
 
     def served(self, asked: Asked, end: Completed) -> Answer:
         """As `Way.served`."""

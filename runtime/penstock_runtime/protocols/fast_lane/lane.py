@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
 from penstock_runtime.errors import Refusal
-from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
 from penstock_runtime.protocols.fast_lane.refusals import Alarm, Refusals
 from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
@@ -43,6 +43,8 @@ class FastLane:
         self, pod: Pod, connections: Connections, traffic: Traffic, ids: RequestIds
     ) -> None:
         self.pod = pod
+        self._health = pod.health
+        self._admission = pod.admission
         self.connections = connections
         self.traffic = traffic
         self.ids = ids
@@ -52,11 +54,17 @@ class FastLane:
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
         self.refusals = Refusals(pod.admission, self.wire)
-        self.alarm = Alarm(asyncio.get_running_loop().call_later, pod.now)
+        call_later = asyncio.get_running_loop().call_later
+        self.alarm = Alarm(call_later, pod.now)
+        self.freshness = Freshness(call_later, pod.now)
+
+    def is_open(self) -> bool:
+        """Return whether the pod serves and has a place for another request."""
+        return self._health.ready and not self._admission.full()
 
     def is_full(self) -> bool:
         """Return whether a serving pod has no place for another request."""
-        return self.pod.health.stage is Stage.SERVING and self.pod.admission.full()
+        return self._health.ready and self._admission.full()
 
     def turn_away(self, head: Head, client: Client, now: float) -> None:
         """Refuse by its head a request that finds the queue full: nothing is made or kept for it.
@@ -69,7 +77,7 @@ class FastLane:
         self.traffic.heard = now
         told = refusals.answer(refusal, request_id, self.way_of(head))
         client.answer(told, closes=False)
-        seconds = refusals.rest_seconds()
+        seconds = refusals.rest_seconds(head.timeout_seconds)
         if seconds > 0.0:
             client.rest(seconds)
         if self.logs:
@@ -109,7 +117,7 @@ class Exchange:
     )
 
     def __init__(
-        self, lane: FastLane, head: Head, client: Client, now: float, *, last: bool
+        self, lane: FastLane, head: Head, client: Client, came: float, *, last: bool
     ) -> None:
         self._lane = lane
         self._head = head
@@ -119,17 +127,24 @@ class Exchange:
         self._call: Any
         self._reading: asyncio.Future[None]
         self._request_id = head.request_id or lane.ids.new()
-        self._ticket = lane.pod.admission.open(now)
-        lane.traffic.heard = now
+        self._ticket = lane.pod.admission.open(came)
+        lane.traffic.heard = came
         lane.traffic.answering += 1
 
+    def begin_at_door(self, body: bytes) -> None:
+        """As `begin`, of a pod that is not open: refused by its head before its body is looked at."""
+        try:
+            self._lane.pod.admission.check_door(self._ticket)
+        except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
+            self._refuse(error)
+            return
+        self.begin(body)
+
     def begin(self, body: bytes) -> None:
-        """Admit the request, or answer why not: refused by its head before its body is looked at."""
+        """Admit the request, or answer why not."""
         lane, ticket = self._lane, self._ticket
         admission = lane.pod.admission
         try:
-            if lane.pod.health.stage is not Stage.SERVING or admission.full():
-                admission.check_door(ticket)
             admission.hold_bytes(ticket, len(body))
             call = self._way.read(body, self._head)
             if type(call) is Later:
@@ -167,8 +182,10 @@ class Exchange:
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
         self._client = None
-        self._lane.pod.admission.cancel(self._ticket)
-        self._leave()
+        lane = self._lane
+        lane.pod.admission.cancel(self._ticket)
+        lane.pod.admission.depart(self._ticket)
+        lane.traffic.answering -= 1
 
     def _hear(self, end: End) -> bool:
         if self._client is None:
@@ -205,14 +222,11 @@ class Exchange:
         if client is None:
             return
         lane = self._lane
-        self._leave()
+        lane.traffic.answering -= 1
+        ticket = self._ticket
+        if ticket.bytes or ticket.reading:
+            lane.pod.admission.depart(ticket)
         client.answer(data, closes=closes)
         if lane.logs:
             seconds = lane.pod.now() - self._ticket.arrived
             lane.log(self._head, status, seconds, client.remote, self._request_id)
-
-    def _leave(self) -> None:
-        ticket = self._ticket
-        if ticket.bytes or ticket.reading:
-            self._lane.pod.admission.depart(ticket)
-        self._lane.traffic.answering -= 1

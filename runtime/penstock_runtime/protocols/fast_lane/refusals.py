@@ -19,10 +19,12 @@ REFRESH_SECONDS: Final = 0.1
 """How long a written refusal is told: its `Retry-After` is in whole seconds."""
 FREE_REFUSALS: Final = 2000.0
 """Refusals a second that are told without rest: a few percent of one core."""
-LEAST_REST_SECONDS: Final = 0.02
+LEAST_REST_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.005
 MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
+MOST_OF_PATIENCE: Final = 0.2
+"""Of a client that says its deadline: what comes during a rest is old when it is read."""
 
 
 class Resting(Protocol):
@@ -98,9 +100,15 @@ class Refusals:
         before, after = parts
         return b"%b%b%b" % (before, request_id.encode(), after)
 
-    def rest_seconds(self) -> float:
-        """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS."""
+    def rest_seconds(self, patience_seconds: float | None = None) -> float:
+        """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS.
+
+        `patience_seconds` is what its client allows for an answer: its next request has most of it left.
+        """
         excess = self._rate / FREE_REFUSALS
         if excess <= 1.0:
             return 0.0
-        return min(LEAST_REST_SECONDS * excess, MOST_REST_SECONDS) * (0.5 + self._draw())
+        rest = min(LEAST_REST_SECONDS * excess, MOST_REST_SECONDS)
+        if patience_seconds is not None:
+            rest = min(rest, MOST_OF_PATIENCE * patience_seconds)
+        return rest * (0.5 + self._draw())

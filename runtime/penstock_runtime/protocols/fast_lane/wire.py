@@ -21,18 +21,29 @@ class Wire:
         self._date = ""
         self._served = b""
         """A served JSON answer of this second, but for queue time, id, length and body."""
+        self._served_binary = b""
+        """The same with binary tensors; behind the queue time comes the length of its JSON."""
 
     def write_served(
         self, answer: Answer, queue_seconds: float, request_id: str, *, closes: bool
     ) -> bytes:
         """Return a served answer as bytes: `write` of its `Reply`, in one step."""
         length, date = answer.header_length, rfc822_formatted_time()
-        if length is None and not closes:
+        if not closes:
             if date is not self._date:
-                self._date, self._served = date, self._served_at(date)
+                self._date, self._served = date, self._served_at(date, JSON)
+                self._served_binary = self._served_at(date, BINARY, f"{HEADER_LENGTH}: %d\r\n")
             body = answer.body
-            return self._served % (queue_seconds, request_id.encode(), len(body), body)
-        last = "\r\nConnection: close\r\n\r\n" if closes else "\r\n\r\n"
+            if length is None:
+                return self._served % (queue_seconds, request_id.encode(), len(body), body)
+            return self._served_binary % (
+                queue_seconds,
+                length,
+                request_id.encode(),
+                len(body),
+                body,
+            )
+        last = "\r\nConnection: close\r\n\r\n"
         kind = JSON if length is None else BINARY
         own = "" if length is None else f"{HEADER_LENGTH}: {length}\r\n"
         head = (
@@ -42,10 +53,10 @@ class Wire:
         )
         return head.encode("latin-1") + answer.body
 
-    def _served_at(self, date: str) -> bytes:
+    def _served_at(self, date: str, kind: str, own: str = "") -> bytes:
         signature = self._signature.replace("%", "%%")
         return (
-            f"HTTP/1.1 200 OK\r\n{HEADER_QUEUE_SECONDS}: %.6f\r\nContent-Type: {JSON}"
+            f"HTTP/1.1 200 OK\r\n{HEADER_QUEUE_SECONDS}: %.6f\r\n{own}Content-Type: {kind}"
             f"\r\nX-Request-Id: %b{signature}%d\r\nDate: {date}\r\n\r\n%b"
         ).encode("latin-1")
 

@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from math import prod
 
 import numpy as np
 import orjson
@@ -33,9 +35,12 @@ def render(
     is what Triton does (server#3870), and a null would not be a number. Clients with a strict parser ask
     for binary data.
     """
-    if id is None and len(wanted) == 1 and not wanted[0].binary:
+    if id is None and len(wanted) == 1:
         name = wanted[0].name
         array = outputs[name]
+        if wanted[0].binary:
+            text = _whole_text(model.name, name, array.dtype.char, array.shape)
+            return Answer(text + _little_endian(array), len(text))
         start = _whole_start(model.name, name, array.dtype.char, array.shape)
         return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
     binary: list[bytes] = []
@@ -69,7 +74,7 @@ def _opening_without_id(model: str) -> bytes:
 def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
     described = _described(wanted.name, array.dtype, array.shape)
     if wanted.binary:
-        data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        data = _little_endian(array)
         binary.append(data)
         return b'%b,"parameters":{"binary_data_size":%d}}' % (described, len(data))
     return b'%b,"data":%b}' % (described, _numbers(array))
@@ -79,6 +84,22 @@ def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
 def _whole_start(model: str, name: str, char: str, shape: tuple[int, ...]) -> bytes:
     """Return all of an answer of one JSON output up to its data; `char` is the dtype's."""
     return b'%b%b,"data":' % (_opening_without_id(model), _described(name, np.dtype(char), shape))
+
+
+@lru_cache(maxsize=1024)
+def _whole_text(model: str, name: str, char: str, shape: tuple[int, ...]) -> bytes:
+    """Return the JSON of an answer of one binary output."""
+    size = np.dtype(char).itemsize * prod(shape)
+    described = _described(name, np.dtype(char), shape)
+    sized = b'%b,"parameters":{"binary_data_size":%d}}]}' % (described, size)
+    return _opening_without_id(model) + sized
+
+
+def _little_endian(array: Tensor) -> bytes:
+    """Return the elements, row-major, as they lie behind the JSON."""
+    if array.dtype.isnative and sys.byteorder == "little":
+        return array.tobytes()
+    return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
 @lru_cache(maxsize=1024)

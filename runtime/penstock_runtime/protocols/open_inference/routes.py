@@ -18,6 +18,7 @@ from penstock_runtime.protocols.replies import (
     json_reply,
     response_of,
 )
+from penstock_runtime.sockets import lain_seconds
 
 HEADER_TIMEOUT = "X-Request-Timeout-Ms"
 COMPRESS_IN_THREAD_BYTES = 2**20
@@ -98,7 +99,7 @@ class OpenInference:
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Answer one inference: every way out of here is counted by `Admission.receive`."""
         pod = self._pod
-        with pod.admission.receive() as ticket:
+        with pod.admission.receive(lain_seconds(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.max_body_bytes)
             pod.admission.check_door(ticket)
@@ -112,7 +113,8 @@ class OpenInference:
             else:
                 call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
             pod.admission.count_rows(ticket, call.rows)
-            asked = ends.to_request(ticket, call, header_seconds(request))
+            patience = pod.admission.seconds_to_start(header_seconds(request))
+            asked = ends.to_request(ticket, call, patience)
             end = await pod.admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
         reply = ends.reply_to(end, call, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))

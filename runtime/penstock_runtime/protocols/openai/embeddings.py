@@ -12,6 +12,7 @@ from penstock_runtime.protocols.open_inference.routes import header_seconds
 from penstock_runtime.protocols.openai.embedding_ends import read, reply_to, to_request
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.replies import Reply, response_of
+from penstock_runtime.sockets import lain_seconds
 
 PATH = "/v1/embeddings"
 
@@ -29,7 +30,7 @@ class Embeddings:
     async def create(self, request: web.Request) -> web.Response:
         """Answer one call."""
         try:
-            with self._pod.admission.receive() as ticket:
+            with self._pod.admission.receive(lain_seconds(request.transport)) as ticket:
                 reply = await self._serve(request, ticket)
         except Refusal as refusal:
             return openai_refusal(refusal)
@@ -44,7 +45,7 @@ class Embeddings:
         pod.admission.hold_bytes(ticket, len(body))
         asked = await read(body, pod)
         pod.admission.count_rows(ticket, asked.rows)
-        made = to_request(ticket, asked, header_seconds(request))
+        made = to_request(ticket, asked, pod.admission.seconds_to_start(header_seconds(request)))
         granted = request.get(CALLER, ANYBODY).grant(made)
         end = await pod.admission.serve(ticket, granted)
         return reply_to(end, asked, pod.config.model_name)

@@ -291,7 +291,7 @@ def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInp
         imbalance=counted.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
-        forecast_miss=misses[-1] if (misses := state.forecaster.misses.latest) else None,
+        forecast_miss=misses[-1].by if (misses := state.forecaster.misses.latest) else None,
     )
 
 

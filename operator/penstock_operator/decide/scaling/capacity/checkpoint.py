@@ -14,11 +14,9 @@ from typing import Any
 from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve, add, of_revision
 from penstock_operator.decide.scaling.capacity.forecast import (
     FIRST_LEVEL,
-    KEPT_MISSES,
     LARGEST_LEVEL,
     LEAST_LEVEL,
     Forecaster,
-    Misses,
 )
 from penstock_operator.decide.scaling.capacity.lateness import (
     FIRST_PRICE,
@@ -26,6 +24,7 @@ from penstock_operator.decide.scaling.capacity.lateness import (
     LEAST_PRICE,
     Lateness,
 )
+from penstock_operator.decide.scaling.capacity.misses import KEPT_MISSES, Miss, Misses
 from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity.state import CapacityState
 from penstock_operator.decide.scaling.counters import SUMS, Sums
@@ -57,7 +56,7 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "stayed": _short(seen.stayed),
         "judgements": _short(seen.judgements),
         "noise": None if seen.noise is None else _short(seen.noise),
-        "misses": [_short(one) for one in misses[::step]],
+        "misses": [[_short(one.expected), _short(one.by)] for one in misses[::step]],
         "judged": len(misses),
         "quantileLevel": round(seen.quantile_level, 4),
         "price": round(state.lateness.price, 2),
@@ -101,10 +100,10 @@ def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
 
 
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
-    misses = _numbers(data.get("misses"), -1e12, 1e12)[-KEPT_MISSES:]
     quantile = _number(data.get("quantileLevel"), LEAST_LEVEL, LARGEST_LEVEL)
     learnt = Forecaster(
-        misses=Misses.of(misses), quantile_level=FIRST_LEVEL if quantile is None else quantile
+        misses=Misses.of(_misses(data.get("misses"))),
+        quantile_level=FIRST_LEVEL if quantile is None else quantile,
     )
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
@@ -119,6 +118,13 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
         trend=_number(data.get("trend"), -level, level) or 0.0,
         noise=_number(data.get("noise"), 0.0, 1e15),
     )
+
+
+def _misses(values: Any) -> list[Miss]:
+    """Return the pairs of numbers among what may be anything."""
+    listed = values[-KEPT_MISSES:] if isinstance(values, list) else []
+    pairs = [_numbers(one, -1e12, 1e12) for one in listed]
+    return [Miss(*pair) for pair in pairs if len(pair) == 2]
 
 
 def _returning(learnt: Forecaster, data: Data) -> Forecaster:

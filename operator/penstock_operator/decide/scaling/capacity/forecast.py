@@ -1,17 +1,23 @@
 """Demand at the time when a replica asked for now would serve. Pure.
 
-A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of its own past misses at just
-this distance. Two things are learned beside: how much of a departure from the hour's mean is left when the forecast is
+A damped trend (Gardner and McKenzie 1985, in continuous time), plus the distribution of what forecasts like it missed by
+at just this distance. Two things are learned beside: how much of a departure from the hour's mean is left when the forecast is
 due (`stays`: traffic that does not persist is not chased), and whether demand climbs now by more than chance explains: a
 ramp beyond doubt is believed to go on, a doubtful one is not. Where no objective prices misses, a quantile of them is
 taken, whose level is learned: up where a miss was felt, down a little while none is.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, sqrt
-from typing import NamedTuple
+
+from penstock_operator.decide.scaling.capacity.misses import (
+    KEPT_MISSES,
+    Miss,
+    Misses,
+    at_points,
+    likely_misses,
+    quantile,
+)
 
 LEVEL_SECONDS = 45.0
 TREND_SECONDS = 180.0
@@ -23,8 +29,6 @@ NOISE_SHARE = 0.05
 ODD = 6.0
 DAMPING_SECONDS = 40.0
 """A trend is believed to go on for about so long."""
-PRIOR_MISSES = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
-"""Misses as shares of the level, of a forecaster just met: they count until its own outnumber them."""
 MEAN_SECONDS = 3600.0
 """Of the mean that demand may return to."""
 DOUBT = 720.0
@@ -39,39 +43,11 @@ LARGEST_RAMP = 1.5
 """A ramp adds at most this multiple of the level."""
 LARGEST_TREND = 0.5
 """A trend adds or takes at most this share of the level."""
-POINTS = (*((0.05 + 0.1 * i, 0.1) for i in range(9)), (0.92, 0.04), (0.96, 0.03), (0.985, 0.03))
-"""(quantile, share) of the distribution of demands: finer where it matters."""
-KEPT_MISSES = 720
-"""An hour of them: a rise that comes once an hour is worth remembering."""
 KEPT_PENDING = 400
 FIRST_LEVEL, LEAST_LEVEL, LARGEST_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
 MISS_SECONDS = 60.0
 """A forecast due longer ago than this, for lack of samples, is judged no more."""
-
-
-class Misses(NamedTuple):
-    """Actual less forecast, in rows a second; kept in order too, for there are hundreds of them at every tick."""
-
-    latest: tuple[float, ...] = ()
-    """Oldest first."""
-    ranked: tuple[float, ...] = ()
-    """The same, ascending."""
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Misses":
-        """Return those values, oldest first."""
-        latest = tuple(values)
-        return cls(latest, tuple(sorted(latest)))
-
-    def heard(self, miss: float) -> "Misses":
-        """Return them with one more; beyond `KEPT_MISSES` the oldest is dropped."""
-        latest, ranked = (*self.latest, miss), list(self.ranked)
-        insort(ranked, miss)
-        if len(latest) > KEPT_MISSES:
-            del ranked[bisect_left(ranked, latest[0])]
-            latest = latest[1:]
-        return Misses(latest, tuple(ranked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +120,7 @@ def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> F
         return after
     rise = climb(after, horizon)
     expected = _settled(after, rise)
-    most = expected + max(headroom(after), 0.0)
+    most = expected + max(headroom(after, expected), 0.0)
     made = Promise(now + horizon, expected, most, after.level - after.mean, rise)
     return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
 
@@ -199,40 +175,20 @@ def _drift(forecaster: Forecaster, horizon: float) -> float:
 
 def upper(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand that is exceeded as seldom as the learned level says."""
-    return middle(forecaster, horizon) + max(headroom(forecaster), 0.0)
+    expected = middle(forecaster, horizon)
+    return expected + max(headroom(forecaster, expected), 0.0)
 
 
 def likely(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
-    """Return (share, demand) around the `middle` one, by the misses of the past; the shares add up to 1."""
-    known = _known_misses(forecaster)
-    last = len(known) - 1
-    return [(share, max(expected + known[round(at * last)], 0.0)) for at, share in POINTS]
+    """Return (share, demand) around the `middle` one, by what came of such forecasts; the shares add up to 1."""
+    known = likely_misses(forecaster.misses, expected, forecaster.level)
+    return [(share, max(expected + by, 0.0)) for share, by in at_points(known)]
 
 
-def headroom(forecaster: Forecaster) -> float:
-    """Return the quantile of past misses at the learned level, in rows a second."""
-    known = _known_misses(forecaster)
-    place = forecaster.quantile_level * (len(known) - 1)
-    low = int(place)
-    high = min(low + 1, len(known) - 1)
-    return known[low] + (place - low) * (known[high] - known[low])
-
-
-def _known_misses(forecaster: Forecaster) -> Sequence[float]:
-    """Return the misses, ascending: the forecaster's own, and at first some that others had."""
-    own = forecaster.misses.ranked
-    missing = max(len(PRIOR_MISSES) - len(own) // 6, 0)
-    if not missing:
-        return own
-    prior = [forecaster.level * share for share in _spread_out(PRIOR_MISSES, missing)]
-    return sorted([*own, *prior])
-
-
-def _spread_out(values: Sequence[float], number: int) -> list[float]:
-    if number <= 0:
-        return []
-    step = len(values) / number
-    return [values[int((i + 0.5) * step)] for i in range(number)]
+def headroom(forecaster: Forecaster, expected: float) -> float:
+    """Return the quantile of such forecasts' misses at the learned level, in rows a second."""
+    known = likely_misses(forecaster.misses, expected, forecaster.level)
+    return quantile(known, forecaster.quantile_level)
 
 
 def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
@@ -249,7 +205,7 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     return replace(
         _compared(before, last),
         pending=pending,
-        misses=before.misses.heard(before.level - last.expected),
+        misses=before.misses.heard(Miss(last.expected, before.level - last.expected)),
         quantile_level=min(max(level, LEAST_LEVEL), LARGEST_LEVEL),
     )
 

@@ -13,11 +13,11 @@ from penstock_operator.observed import MEASURED_MAX, PodSample, PoolSignals, mea
 
 ALLOWED = 0.006
 """Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
-FIRST_PRICE = 30.0
+FIRST_PRICE = 40.0
 """Of all requests of a moment being late, in replicas for each replica's worth of demand. It begins on the safe side:
 traffic just met has not shown its bursts yet, and the price falls slowly while none comes."""
-LEAST_PRICE, LARGEST_PRICE = 12.0, 50.0
-PRICE_STEP = 0.02
+LEAST_PRICE, LARGEST_PRICE = 12.0, 80.0
+PRICE_STEP = 0.05
 """The price's logarithm moves by this for each second's worth of requests that were late beyond ALLOWED."""
 MOST_LATE_SECONDS = 2.0
 """In one tick: a stall says no more than that."""

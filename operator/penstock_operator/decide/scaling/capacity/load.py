@@ -14,8 +14,6 @@ RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
 LARGEST_OVERLOAD = 2.0
 """Refused callers try again: demand counts at most this multiple of what was admitted."""
-GONE_SECONDS = 30.0
-"""What a deleted pod served counts for so long: a rollout is no dip in demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,11 @@ def load(
     ready = [
         fresh[pod.uid] for pod in pods if pod.ready and not pod.terminating and pod.uid in fresh
     ]
-    full = [window for one in fresh.values() if (window := kept.full(one))]
-    past = [rate for one in gone.values() if (rate := _past_rate(one, asked)) is not None]
+    whole = {uid: window for uid, one in fresh.items() if (window := kept.full(one))}
+    full = list(whole.values())
+    serving = {pod.uid for pod in pods if pod.ready}
+    silent = {uid: one for uid, one in windows.items() if uid not in serving}
+    past = kept.past_rates({**silent, **gone}, whole, asked)
     dispersion = _dispersion(ready)
     return Load(
         rate=_total([_clamped(one, slack_rows) for one in full], past),
@@ -100,16 +101,6 @@ def _clamped(window: Window, slack_rows: float) -> float | None:
     held = [((one.waiting or 0.0) + (one.running or 0.0)) * each for one in (window[0], window[-1])]
     admitted = max(served + (held[1] - held[0]) / span, 0.0)
     return min(received, LARGEST_OVERLOAD * admitted + slack_rows / span)
-
-
-def _past_rate(window: Window, asked: float) -> float | None:
-    """Return what a pod that is gone still adds to the window that ends now."""
-    if not window or asked - window[-1].time >= GONE_SECONDS:
-        return None
-    since = asked - GONE_SECONDS
-    part = tuple(one for one in window if one.time >= since)
-    grown = _grown(part, "rows_received") if len(part) > 1 else None
-    return None if grown is None else grown / GONE_SECONDS
 
 
 def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None:

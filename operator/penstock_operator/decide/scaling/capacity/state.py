@@ -10,7 +10,7 @@ from penstock_operator.decide.scaling.capacity.count import Count
 from penstock_operator.decide.scaling.capacity.curves import Curves, learn
 from penstock_operator.decide.scaling.capacity.forecast import Forecaster
 from penstock_operator.decide.scaling.capacity.lateness import Lateness, observe
-from penstock_operator.decide.scaling.capacity.load import GONE_SECONDS, Load
+from penstock_operator.decide.scaling.capacity.load import Load
 from penstock_operator.decide.scaling.capacity.startup import Startup, watch
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.replicas import MINUTE
@@ -68,7 +68,7 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
         lateness=lateness,
         late=late,
         windows=windows,
-        gone=_gone(state, windows, seen.pods, asked),
+        gone=kept.gone(state.gone, state.windows, windows, seen.pods, asked),
         curves=learn(state.curves, windows.pods, seen.pods),
         startup=watch(state.startup, seen.pods, now),
         cap=seen.cap,
@@ -100,22 +100,6 @@ def smoothed(state: CapacityState, load: Load, now: float) -> CapacityState:
         dispersion=state.dispersion + share * (dispersion - state.dispersion),
         measured=state.measured if load.dispersion is None else now,
     )
-
-
-def _gone(
-    state: CapacityState, windows: Windows, pods: tuple[LawPod, ...], asked: float
-) -> dict[str, Window]:
-    """Return the last windows of pods that are no more, by the same source's clock."""
-    if windows.source != state.windows.source:
-        return {}
-    live = {pod.uid for pod in pods}
-    lost = {uid: one for uid, one in state.windows.pods.items() if uid not in live}
-    known = {**state.gone, **lost}
-    return {
-        uid: one
-        for uid, one in known.items()
-        if uid not in live and asked - one[-1].time < GONE_SECONDS
-    }
 
 
 def _counted(state: CapacityState, replicas: int, now: float) -> Count:

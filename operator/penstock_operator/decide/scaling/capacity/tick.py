@@ -56,7 +56,7 @@ def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         observed=observed,
         now=now,
         windows=windows,
-        demand=demand(observed.pods, windows, asked),
+        demand=demand(observed.pods, windows, state.gone, asked),
         load=load(observed.pods, windows, state.gone, asked, float(observed.cap or 1)),
         settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
         model=model(of_revision(state.curves, _revision(observed.pods))),

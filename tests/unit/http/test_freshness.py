@@ -1,0 +1,130 @@
+"""A deadline counts from when a request came, also where it was read late."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock_runtime.protocols.fast_lane.freshness import BEAT_SECONDS, STALL_SECONDS, Freshness
+from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, MOST_OF_PATIENCE
+from penstock_runtime.sockets import lain_seconds
+from tests.unit.http.test_admission import Door
+from tests.unit.http.test_lanes import connected, one_answer
+from tests.unit.http.test_refusals import told
+from tests.unit.http.wire_cases import body, post
+
+
+class Clock:
+    """A loop's time and timers, moved by a test; every socket has held its bytes for 0.4 s."""
+
+    def __init__(self) -> None:
+        self.time = 50.0
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._timers.append((self.time + seconds, call))
+
+    def ask(self, _transport: object) -> float:
+        return 0.4
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Let time pass, then what is due."""
+        self.time += seconds
+        due = [call for at, call in self._timers if at <= self.time]
+        self._timers = [one for one in self._timers if one[0] > self.time]
+        for call in due:
+            call()
+
+    @property
+    def timers(self) -> int:
+        return len(self._timers)
+
+
+def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
+    clock = Clock()
+    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    assert not fresh.holds(clock.time), "nothing is known yet"
+    assert fresh.came(None, clock.time) == pytest.approx(clock.time - 0.4)
+    clock.turn()
+    for _ in range(100):
+        assert fresh.holds(clock.time)
+        clock.turn(BEAT_SECONDS)
+
+
+def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
+    clock = Clock()
+    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    fresh.came(None, clock.time)
+    clock.turn()
+    clock.time += STALL_SECONDS + 0.001  # reading comes before timers
+    for _ in range(3):
+        assert not fresh.holds(clock.time)
+    clock.turn()
+    assert fresh.holds(clock.time)
+
+
+def test_nothing_beats_where_nobody_asks() -> None:
+    clock = Clock()
+    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    fresh.came(None, clock.time)
+    for _ in range(3):
+        clock.turn(BEAT_SECONDS)
+    assert clock.timers == 0
+    assert not fresh.holds(clock.time)
+
+
+async def test_the_kernel_says_how_long_bytes_have_lain() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        theirs, _ = listening.accept()
+        theirs.sendall(b"x")
+        assert lain_seconds(writer.transport) < 5.0
+        theirs.close()
+    writer.close()
+    await writer.wait_closed()
+    assert lain_seconds(None) == 0.0
+    one, other = socket.socketpair()
+    _, pipe = await asyncio.open_connection(sock=one)
+    assert lain_seconds(pipe.transport) == 0.0, "a Unix socket knows nothing of TCP"
+    other.close()
+    pipe.close()
+    await pipe.wait_closed()
+
+
+async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
+    start: Any,
+) -> None:
+    for fast in (True, False):
+        pod = await start(fast_lane=fast)
+        reader, writer = await connected(pod)
+        writer.write(post(body(), "X-Request-Timeout-Ms: 60000"))
+        assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+        batches = len(pod.model.batches)
+        writer.write(post(body(), "X-Request-Timeout-Ms: 100"))
+        await writer.drain()
+        time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still, and the pod's is this one
+        answer = await one_answer(reader)
+        assert answer.split()[1] in (b"429", b"504"), answer
+        assert len(pod.model.batches) == batches
+        writer.close()
+
+
+def test_a_rest_leaves_most_of_a_clients_patience() -> None:
+    many = told(FREE_REFUSALS * 9)
+    assert many.rest_seconds(0.1) == pytest.approx(MOST_OF_PATIENCE * 0.1)
+    assert many.rest_seconds(1e9) == many.rest_seconds()
+
+
+def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:
+    door = Door()
+    assert door.desk.seconds_to_start(None) is None
+    assert door.desk.seconds_to_start(1.0) == 1.0, "nothing is known yet"
+    door.report(batch_seconds=0.2)
+    starts_within = door.desk.seconds_to_start(1.0)
+    assert starts_within is not None
+    assert 1.0 - 0.2 * 1.125 <= starts_within <= 1.0 - 0.2
+    door.report(batch_seconds=30.0)
+    assert door.desk.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
