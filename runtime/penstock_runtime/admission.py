@@ -174,10 +174,7 @@ class Admission:
 
     def full(self) -> bool:
         """Return whether as many wait, or are being read, as the limits allow."""
-        live, waiting = self._live, len(self._held)
-        if live.report is not None:
-            waiting = max(0, waiting - live.report.running)
-        return waiting + self._reading >= live.accepted.max_queue_depth
+        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.
@@ -222,7 +219,7 @@ class Admission:
         Raises:
             As `serve`.
         """
-        if self._health.stage in (Stage.DRAINING, Stage.DEAD):
+        if self._health.refusing:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if request.deadline is not None:
             self._check_deadline(request, request.deadline)
@@ -235,7 +232,7 @@ class Admission:
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
         now, ended = self._now(), self._counters.ended
-        durations, waits = [], []
+        durations, waits = list[float](), list[float]()
         for name, end in ends:
             held = self._held.pop(name, None)
             if held is None:
@@ -248,10 +245,12 @@ class Admission:
             if ticket.left:
                 continue
             ticket.left = True
-            ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
             if heard and type(end) is Completed:
                 durations.append(now - ticket.arrived)
                 waits.append(end.queue_seconds)
+            else:
+                ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
+        ended[Outcome.COMPLETED] += len(durations)
         self._counters.request_seconds.observe_all(durations)
         self._counters.queue_seconds.observe_all(waits)
 

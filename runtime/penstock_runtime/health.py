@@ -23,21 +23,30 @@ class Stage(StrEnum):
 
 
 class Health:
-    """The stage, and why the engine died if it did."""
+    """The stage, what it means to requests, and why the engine died if it did."""
 
     def __init__(self) -> None:
-        self.stage = Stage.LOADING
         self.death: str | None = None
-
-    @property
-    def ready(self) -> bool:
+        self.ready = False
         """Whether `/readyz` is 200: the model is warm and nobody told this pod to stop."""
-        return self.stage is Stage.SERVING
+        self.closing = False
+        """Whether every answer asks its client to connect elsewhere next time."""
+        self.refusing = False
+        """Whether what is not yet with the engine will not get there."""
+        self.stage = Stage.LOADING
 
     @property
-    def closing(self) -> bool:
-        """Whether every answer asks its client to connect elsewhere next time."""
-        return self.stage not in (Stage.LOADING, Stage.SERVING)
+    def stage(self) -> Stage:
+        """Where in its life the pod is."""
+        return self._stage
+
+    @stage.setter
+    def stage(self, stage: Stage) -> None:
+        """Every request asks what it means, so that is worked out here."""
+        self._stage = stage
+        self.ready = stage is Stage.SERVING
+        self.closing = stage not in (Stage.LOADING, Stage.SERVING)
+        self.refusing = stage in (Stage.DRAINING, Stage.DEAD)
 
     def die(self, reason: str) -> None:
         """Note that the engine is gone for good."""

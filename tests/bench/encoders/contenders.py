@@ -25,9 +25,9 @@ def contenders(subject: Subject, root: Path) -> list[Contender]:
     body = "tokens" if subject is ENCODER else "text"
     ours = OURS | {"PENSTOCK_MODEL_FOLDER": str(root), "PENSTOCK_MODEL": _spec(subject)}
     path = f"/v2/models/{subject.name}/infer" if body == "tokens" else "/v1/embeddings"
-    found = [Contender("penstock", RUNTIME, path=path, body=body, environment=ours)]
+    found = [Contender("penstock", RUNTIME, path=path, body=body, environment=ours, quick=True)]
     if body == "tokens":
-        found.append(Contender("penstock, binary", RUNTIME, path=path, body="binary", environment=ours))  # fmt: skip
+        found.append(Contender("penstock, binary", RUNTIME, path=path, body="binary", environment=ours, quick=True))  # fmt: skip
     for name, package, script, where in (
         ("Mosec", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
         ("LitServe", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
@@ -40,7 +40,13 @@ def contenders(subject: Subject, root: Path) -> list[Contender]:
             }
             found.append(
                 Contender(
-                    f"{name}, {wait} ms", ("{python}", script), package, where, body, environment
+                    f"{name}, {wait} ms",
+                    ("{python}", script),
+                    package,
+                    where,
+                    body,
+                    environment,
+                    quick=name == "Mosec",
                 )
             )
     return found
@@ -84,7 +90,7 @@ def _request(contender: Contender, text: str, row: list[int]) -> tuple[bytes, in
         kind, marker = 1, b""
     start = (
         f"POST {contender.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"{headers}Content-Length: {len(body)}\r\n\r\n"
+        f"{headers}{contender.headers}Content-Length: {len(body)}\r\n\r\n"
     )
     return start.encode() + body, kind, marker
 

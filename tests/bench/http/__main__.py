@@ -4,11 +4,14 @@ import argparse
 import json
 import sys
 import time
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from rich.console import Console
 
 from tests.bench.http import chart, show
+from tests.bench.http.balance import share_seconds
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
 from tests.bench.http.figures import Figures
@@ -18,13 +21,14 @@ from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
 console = Console(width=120)
+OURS_ALONE: Final = next(one for one in CONTENDERS if one.name == "penstock")
 
 
 def main() -> None:
     """Run what the command line asks for."""
     options = _options()
     contenders = [
-        one for one in CONTENDERS if options.only in one.name and (one.quick or not options.quick)
+        one for one in CONTENDERS if options.only in one.name and _takes_part(one, options)
     ]
     found = Figures(calibration())
     contenders = [one for one in contenders if _installed(one, found)]
@@ -33,20 +37,48 @@ def main() -> None:
         for one in contenders:
             if one.name not in found.absent:
                 _round(one, number, options, found)
-    if options.open_seconds:
+    _keep(found, options)
+    if found.rate("penstock", 64):
+        for step in (_overload, _process_memory, _balance):
+            _attempt(found, step.__name__, lambda: step(options, found))  # noqa: B023 - called at once
+            _keep(found, options)
         _open_loop(contenders, options, found)
-    if options.overload_seconds:
-        _overload(options, found)
-    BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+    _keep(found, options)
     show.everything(console, found)
     console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(found, BUILD)}")
+
+
+def _keep(found: Figures, options: argparse.Namespace) -> None:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
+
+
+def _attempt(found: Figures, name: str, step: Callable[[], None]) -> None:
+    """Take a step; one whose server fails is told of, and costs the others nothing."""
+    began = time.monotonic()
+    try:
+        step()
+    except DoesNotServeError as error:
+        found.absent.setdefault(name, str(error))
+        console.print(f"[yellow]{name}: {error}[/]")
+    print(f"{name} ({time.monotonic() - began:.0f} s)", file=sys.stderr)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.http", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="few peers, two short rounds: 5 minutes"
+    )
+    parser.add_argument(
+        "--decisive",
+        action="store_true",
+        help="whom the targets name, three short rounds: 15 minutes",
+    )
+    parser.add_argument(
+        "--no-balance",
+        dest="balance",
+        action="store_false",
+        help="no replicas that join: a minute less",
     )
     parser.add_argument("--only", default="", help="contenders whose name holds this")
     parser.add_argument("--rounds", type=int, help="times that each is started and measured")
@@ -60,8 +92,12 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     defaults: dict[str, Any] = {
         "rounds": 2 if options.quick else 3,
-        "seconds": 2.0 if options.quick else 5.0,
-        "connections": [1, 64] if options.quick else list(CONNECTIONS),
+        "seconds": 2.0 if options.quick else 3.0 if options.decisive else 5.0,
+        "connections": [1, 64]
+        if options.quick
+        else [1, 64, 256]
+        if options.decisive
+        else list(CONNECTIONS),
         "open_seconds": 3.0 if options.quick else 10.0,
         "overload_seconds": 5.0 if options.quick else 60.0,
     }
@@ -69,6 +105,12 @@ def _options() -> argparse.Namespace:
         if getattr(options, name) is None:
             setattr(options, name, value)
     return options
+
+
+def _takes_part(contender: Contender, options: argparse.Namespace) -> bool:
+    if options.decisive:
+        return contender.decisive
+    return contender.quick or not options.quick
 
 
 def _installed(contender: Contender, found: Figures) -> bool:
@@ -100,8 +142,6 @@ def _round(contender: Contender, number: int, options: argparse.Namespace, found
 
 def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: Figures) -> None:
     peak = found.rate("penstock", 64)
-    if not peak:
-        return
     for one in contenders:
         # beyond its own peak it would only show how long its queue grows
         shares = [
@@ -109,20 +149,39 @@ def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: 
             for share in (0.5, 0.8)
             if one.name == "penstock" or found.rate(one.name, 64) >= share * peak
         ]
-        if one.name in found.absent or not shares:
+        if one.name in found.absent or not shares or not options.open_seconds:
             continue
-        with serving(one) as running:
-            load(running, 64, 0.5)
-            for share in shares:
-                seen = load(running, 256, options.open_seconds, share * peak)
-                found.opened.setdefault(one.name, {})[share] = seen
+        _attempt(found, f"{one.name}, open loop", lambda: _open(one, shares, options, found))  # noqa: B023
+
+
+def _open(
+    contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: Figures
+) -> None:
+    peak = found.rate("penstock", 64)
+    with serving(contender) as running:
+        load(running, 64, 0.5)
+        for share in shares:
+            seen = load(running, 256, options.open_seconds, share * peak)
+            found.opened.setdefault(contender.name, {})[share] = seen
 
 
 def _overload(options: argparse.Namespace, found: Figures) -> None:
-    ours = next(one for one in CONTENDERS if one.name == "penstock")
     peak = found.rate("penstock", 256) or found.rate("penstock", 64)
-    if peak:
-        found.overload = overload(ours, peak, options.overload_seconds)
+    if options.overload_seconds:
+        found.overload = overload(OURS_ALONE, peak, options.overload_seconds)
+
+
+def _balance(options: argparse.Namespace, found: Figures) -> None:
+    if options.balance:
+        found.new_replicas_seconds = share_seconds(OURS_ALONE)
+
+
+def _process_memory(_options: argparse.Namespace, found: Figures) -> None:
+    """Note what our two processes take where the engine has one of its own."""
+    environment = {**OURS_ALONE.environment, "PENSTOCK_PLACEMENT": "Process"}
+    apart = replace(OURS_ALONE, name="penstock, process", environment=environment)
+    with serving(apart) as running:
+        found.process_memory = float(load(running, 64, 2.0)["memory"])
 
 
 if __name__ == "__main__":

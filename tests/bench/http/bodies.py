@@ -24,7 +24,7 @@ def write(contender: Contender, port: int, folder: Path) -> Path:
     file = folder / f"bodies-{port}"
     with file.open("wb") as stream:
         for row, wanted in samples():
-            request, kind, marker = _request(contender, row)
+            request, kind, marker = request_of(contender, row)
             stream.write(struct.pack("<I", len(request)) + request)
             stream.write(struct.pack("<I", len(wanted)) + wanted.astype("<f4").tobytes())
             stream.write(struct.pack("<II", kind, len(marker)) + marker)
@@ -51,7 +51,8 @@ def network() -> torch.nn.Module:
     return made
 
 
-def _request(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]:
+def request_of(contender: Contender, row: list[float]) -> tuple[bytes, int, bytes]:
+    """Return a request for `contender`, and the kind and marker of its answer in the format of `load.c`."""
     headers = ""
     tensor: dict[str, object] = {"name": "X", "datatype": "FP32", "shape": [1, 64]}
     match contender.body:

@@ -22,13 +22,14 @@ def python_of(package: str) -> Path:
 
 
 def install(package: str) -> None:
-    """Install `package` where it is not yet.
+    """Install `package` where it is not yet, and lend it this project's torch: the cache may outlive the checkout that lent before.
 
     Raises:
         NotInstalledError: pip gave up.
     """
     folder = _folder(package)
     if (folder / "installed").exists():
+        _lend_torch(folder)
         return
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     pip = [

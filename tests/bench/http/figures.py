@@ -4,7 +4,10 @@ from collections import defaultdict
 from statistics import median
 from typing import Any, Final
 
+from tests.bench.http.overload import GOODPUT_TARGET
+
 BEST_MOSEC: Final = "Mosec"
+OPEN_SHARE: Final = 0.8
 
 
 class Figures:
@@ -19,6 +22,10 @@ class Figures:
         self.overload: dict[str, Any] = {}
         self.forming: dict[int, float] = {}
         """Microseconds of forming a batch, by how many wait."""
+        self.process_memory = 0.0
+        """Bytes of both our processes, where the engine has one of its own."""
+        self.new_replicas_seconds = 0.0
+        """Until two new replicas each have their share of keep-alive traffic."""
         self._closed: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -78,10 +85,37 @@ class Figures:
             ("requests/s / Triton's, 1 connection", self._over("penstock", "Triton", 1), 1.3),
         ]
         lines += [
+            ("p99 / best peer's, open loop at 80 % of our capacity (at most)", self._open_ratio(), 1.0),
+            ("3x overload: goodput / peak", self.overload.get("goodput_ratio", 0.0), GOODPUT_TARGET),
+            ("3x overload: goodput / peak, by CPU a right answer", self.overload.get("goodput_ratio_by_cpu", 0.0), GOODPUT_TARGET),
+            ("3x overload: accepted requests' p99 / deadline (at most)", self._lateness(), 1.0),
             ("memory / bare torch with the network (at most)", self._memory_ratio(), 1.15),
+            ("MiB beyond that with an HTTP process (at most)", self._process_mebibytes(), 120.0),
             ("forming a batch, 10,000 waiting / 100 (at most)", self._forming_ratio(), 1.5),
-        ]
+            ("seconds until new replicas have 15 % each (at most)", self.new_replicas_seconds, 60.0),
+        ]  # fmt: skip
         return [line for line in lines if line[1] > 0]
+
+    def open_peers(self) -> dict[str, float]:
+        """Return the p99 in milliseconds of each peer that serves OPEN_SHARE of our peak."""
+        return {
+            name: seen[OPEN_SHARE]["p99"] / 1000
+            for name, seen in self.opened.items()
+            if OPEN_SHARE in seen and not name.startswith("penstock") and "sketch" not in name
+        }
+
+    def _open_ratio(self) -> float:
+        ours = self.opened.get("penstock", {}).get(OPEN_SHARE)
+        peers = self.open_peers().values()
+        return _ratio(ours["p99"] / 1000, min(peers)) if ours and peers else 0.0
+
+    def _lateness(self) -> float:
+        seen = self.overload
+        return seen["p99_milliseconds"] / seen["deadline_milliseconds"] if seen else 0.0
+
+    def _process_mebibytes(self) -> float:
+        allowed = 1.15 * self.calibration["bare_torch_bytes"]
+        return max(0.1, (self.process_memory - allowed) / 2**20) if self.process_memory else 0.0
 
     def _memory_ratio(self) -> float:
         ours = self._median("penstock", max(self.connections()), lambda one: one["memory"])
@@ -105,6 +139,8 @@ class Figures:
             "closed": self._closed,
             "open": self.opened,
             "overload": self.overload,
+            "process_memory": self.process_memory,
+            "new_replicas_seconds": self.new_replicas_seconds,
             "forming_microseconds": self.forming,
             "ratios": [
                 {"line": line, "measured": round(measured, 3), "target": target}

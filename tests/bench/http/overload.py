@@ -1,6 +1,7 @@
 """Three times more than our peak, in open loop with a deadline: what is still served in time, and at what memory."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +21,16 @@ CONNECTIONS: Final = 960
 QUEUE_DEPTH: Final = 256
 
 
-def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
-    """Return goodput as a share of `peak` (answers a second in closed loop), p99 and growth of memory."""
+def overload(
+    ours: Contender,
+    peak: float,
+    seconds: float,
+    write: Callable[[Contender], Path] | None = None,
+) -> dict[str, Any]:
+    """Return goodput as a share of `peak` (answers a second in closed loop), p99 and growth of memory.
+
+    `write` makes the file of requests, for another model than the network.
+    """
     with TemporaryDirectory() as folder:
         (Path(folder) / LIMITS_FILE).write_text(_limits())
         contender = replace(
@@ -30,7 +39,7 @@ def overload(ours: Contender, peak: float, seconds: float) -> dict[str, Any]:
             headers=f"X-Request-Timeout-Ms: {DEADLINE_MILLISECONDS}\r\n",
             environment={**ours.environment, "PENSTOCK_SETTINGS_FOLDER": folder},
         )
-        with serving(contender) as running:
+        with serving(contender, write(contender) if write else None) as running:
             before = load(running, 256, 2.0)
             seen = load(running, CONNECTIONS, seconds, FACTOR * peak, PATIENCE_SECONDS)
             after = load(running, 64, 1.0)

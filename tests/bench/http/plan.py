@@ -31,6 +31,8 @@ class Contender:
     """More header lines of every request, each with its line end."""
     quick: bool = False
     """Whether it takes part with `--quick`."""
+    decisive: bool = False
+    """Whether a line of the table of targets names it, or it is the best of its kind: it takes part with `--decisive`."""
 
 
 OURS: Final = {
@@ -60,18 +62,18 @@ def peer(name: str, package: str, script: str, wait: int, **more: object) -> Con
 
 
 CONTENDERS: Final = (
-    Contender("penstock", RUNTIME, environment=OURS, quick=True),
-    Contender("penstock, binary", RUNTIME, body="binary", environment=OURS, quick=True),
-    Contender("raw asyncio sketch", ("{python}", "sketch_asyncio.py", "{port}"), quick=True),
+    Contender("penstock", RUNTIME, environment=OURS, quick=True, decisive=True),
+    Contender("penstock, binary", RUNTIME, body="binary", environment=OURS, quick=True, decisive=True),
+    Contender("raw asyncio sketch", ("{python}", "sketch_asyncio.py", "{port}"), quick=True, decisive=True),
     Contender("bare aiohttp sketch", ("{python}", "sketch_aiohttp.py", "{port}", "batched"), quick=True),
-    Contender("naive aiohttp", ("{python}", "sketch_aiohttp.py", "{port}", "naive"), quick=True),
-    peer("Mosec, no wait", "mosec==0.9.8", "serve_mosec.py", 0, path="/inference", quick=True),
-    peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec.py", 1, path="/inference", quick=True),
+    Contender("naive aiohttp", ("{python}", "sketch_aiohttp.py", "{port}", "naive"), quick=True, decisive=True),
+    peer("Mosec, no wait", "mosec==0.9.8", "serve_mosec.py", 0, path="/inference", quick=True, decisive=True),
+    peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec.py", 1, path="/inference", quick=True, decisive=True),
     peer("Mosec, 5 ms", "mosec==0.9.8", "serve_mosec.py", 5, path="/inference"),
-    peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True),
+    peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True, decisive=True),
     peer("BentoML", "bentoml==1.4.39", "serve_bentoml.py", 1, path="/predict", body="bento"),
     peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
     peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
-    peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0),
-    peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, body="binary"),
+    peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, decisive=True),
+    peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, body="binary", decisive=True),
 )  # fmt: skip

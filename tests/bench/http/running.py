@@ -66,14 +66,15 @@ def load(
         "taskset", "-c", str(CLIENT_CORE), str(generator()), "127.0.0.1", str(running.port),
         str(connections), str(seconds), str(rate), str(running.bodies), *map(str, running.pids()),
     ]  # fmt: skip
-    done = subprocess.run(
-        argv,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60 + 3 * seconds,
-        env={**os.environ, "LOAD_PATIENCE": str(patience)},
-    )
+    try:
+        done = subprocess.run(
+            argv, check=False, capture_output=True, text=True, timeout=60 + 3 * seconds,
+            env={**os.environ, "LOAD_PATIENCE": str(patience)},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise DoesNotServeError(
+            f"{running.contender.name}: no end of {seconds:g} s of load"
+        ) from error
     if done.returncode:
         raise DoesNotServeError(f"{running.contender.name}: {done.stderr.strip()}")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -21,6 +21,10 @@ def everything(console: Console, found: Figures) -> None:
     if found.forming:
         console.print(f"microseconds to form a batch of 64, by requests waiting: {found.forming}")
     console.print(_ratios(found))
+    if found.opened and not found.open_peers():
+        console.print(
+            "open loop: no peer serves 80 % of our capacity, so none can be compared there"
+        )
     for name, why in found.absent.items():
         console.print(f"[yellow]took no part: {name}: {why}[/]")
 

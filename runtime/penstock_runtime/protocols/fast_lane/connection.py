@@ -145,13 +145,19 @@ class LaneConnection(web.RequestHandler):
         lane = self._lane
         now = lane.pod.now()
         last = self._age.note(now)
-        if lane.is_full() and not last:
+        is_open = lane.is_open()
+        if not is_open and not last and lane.is_full():
             lane.turn_away(head, self, now)
             return
-        came = lane.freshness.came(self.transport, now, rested=self._rested)
-        self._rested = False
-        self._exchange = Exchange(lane, head, self, came, last=last)
-        self._exchange.begin(body)
+        came = now
+        if self._rested or not lane.freshness.holds(now):
+            came = lane.freshness.came(self.transport, now)
+            self._rested = False
+        exchange = self._exchange = Exchange(lane, head, self, came, last=last)
+        if is_open:
+            exchange.begin(body)
+        else:
+            exchange.begin_at_door(body)
 
     def _aiohttp_idle(self) -> bool:
         """Return whether aiohttp, which was lent a request, waits for the next."""

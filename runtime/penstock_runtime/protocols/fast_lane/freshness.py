@@ -33,11 +33,14 @@ class Freshness:
         self._heard = False
         """Whether something was read since the last beat."""
 
-    def came(self, transport: asyncio.BaseTransport | None, now: float, *, rested: bool) -> float:
-        """Return when what is read at `now` came: `now` itself while the loop turns without a stall."""
+    def holds(self, now: float) -> bool:
+        """Return whether what is read at `now` came just now, unless its connection rested: the loop turns."""
         self._heard = True
-        if now <= self._fresh_until and not rested:
-            return now
+        return now <= self._fresh_until
+
+    def came(self, transport: asyncio.BaseTransport | None, now: float) -> float:
+        """Return when what is read at `now` came, by its socket."""
+        self._heard = True
         if not self._beating:
             self._beating = True
             self._call_later(0.0, self._beat)

@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
 from penstock_runtime.errors import Refusal
-from penstock_runtime.health import Stage
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
@@ -44,6 +43,8 @@ class FastLane:
         self, pod: Pod, connections: Connections, traffic: Traffic, ids: RequestIds
     ) -> None:
         self.pod = pod
+        self._health = pod.health
+        self._admission = pod.admission
         self.connections = connections
         self.traffic = traffic
         self.ids = ids
@@ -57,9 +58,13 @@ class FastLane:
         self.alarm = Alarm(call_later, pod.now)
         self.freshness = Freshness(call_later, pod.now)
 
+    def is_open(self) -> bool:
+        """Return whether the pod serves and has a place for another request."""
+        return self._health.ready and not self._admission.full()
+
     def is_full(self) -> bool:
         """Return whether a serving pod has no place for another request."""
-        return self.pod.health.stage is Stage.SERVING and self.pod.admission.full()
+        return self._health.ready and self._admission.full()
 
     def turn_away(self, head: Head, client: Client, now: float) -> None:
         """Refuse by its head a request that finds the queue full: nothing is made or kept for it.
@@ -126,13 +131,20 @@ class Exchange:
         lane.traffic.heard = came
         lane.traffic.answering += 1
 
+    def begin_at_door(self, body: bytes) -> None:
+        """As `begin`, of a pod that is not open: refused by its head before its body is looked at."""
+        try:
+            self._lane.pod.admission.check_door(self._ticket)
+        except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
+            self._refuse(error)
+            return
+        self.begin(body)
+
     def begin(self, body: bytes) -> None:
-        """Admit the request, or answer why not: refused by its head before its body is looked at."""
+        """Admit the request, or answer why not."""
         lane, ticket = self._lane, self._ticket
         admission = lane.pod.admission
         try:
-            if lane.pod.health.stage is not Stage.SERVING or admission.full():
-                admission.check_door(ticket)
             admission.hold_bytes(ticket, len(body))
             call = self._way.read(body, self._head)
             if type(call) is Later:
@@ -170,8 +182,10 @@ class Exchange:
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
         self._client = None
-        self._lane.pod.admission.cancel(self._ticket)
-        self._leave()
+        lane = self._lane
+        lane.pod.admission.cancel(self._ticket)
+        lane.pod.admission.depart(self._ticket)
+        lane.traffic.answering -= 1
 
     def _hear(self, end: End) -> bool:
         if self._client is None:
@@ -208,14 +222,11 @@ class Exchange:
         if client is None:
             return
         lane = self._lane
-        self._leave()
+        lane.traffic.answering -= 1
+        ticket = self._ticket
+        if ticket.bytes or ticket.reading:
+            lane.pod.admission.depart(ticket)
         client.answer(data, closes=closes)
         if lane.logs:
             seconds = lane.pod.now() - self._ticket.arrived
             lane.log(self._head, status, seconds, client.remote, self._request_id)
-
-    def _leave(self) -> None:
-        ticket = self._ticket
-        if ticket.bytes or ticket.reading:
-            self._lane.pod.admission.depart(ticket)
-        self._lane.traffic.answering -= 1

@@ -74,7 +74,9 @@ class InferWay:
 
     def to_request(self, ticket: Ticket, call: InferCall, head: Head) -> Request:
         """As `Way.to_request`."""
-        patience = self._pod.admission.seconds_to_start(head.timeout_seconds)
+        patience = head.timeout_seconds
+        if patience is not None:
+            patience = self._pod.admission.seconds_to_start(patience)
         return to_request(ticket, call, patience)
 
     def served(self, call: InferCall, end: Completed) -> Answer:

@@ -1,0 +1,81 @@
+"""Sixteen keep-alive clients behind a plain Service, and two replicas that join two others: when they get their share."""
+
+import asyncio
+import random
+from collections import Counter, deque
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from tests.bench.http import bodies
+from tests.bench.http.plan import Contender
+from tests.bench.http.running import DoesNotServeError, serving
+
+CLIENTS: Final = 16
+REPLICAS: Final = 4
+SHARE: Final = 0.15
+TARGET_SECONDS: Final = 60.0
+WINDOW_SECONDS: Final = 10
+"""Over which a share is counted."""
+SETTLE_SECONDS: Final = 3.0
+THINKING_SECONDS: Final = 0.005
+
+
+class Service:
+    """Draws a replica for every new connection, as kube-proxy does, and counts who was asked."""
+
+    def __init__(self, ports: list[int], draw: random.Random) -> None:
+        self.ports = ports
+        self.asked: Counter[int] = Counter()
+        self._draw = draw
+
+    async def client(self, requests: list[bytes]) -> None:
+        """Ask for ever, on one connection until its server ends it."""
+        while True:
+            port = self._draw.choice(self.ports)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = b""
+            while b"Connection: close" not in head:
+                writer.write(self._draw.choice(requests))
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200"), head
+                await reader.readexactly(int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0]))
+                self.asked[port] += 1
+                await asyncio.sleep(THINKING_SECONDS)
+            writer.close()
+
+
+def share_seconds(ours: Contender) -> float:
+    """Return after how long each of two new replicas has SHARE of the traffic; twice the target where one never had."""
+    samples = islice(bodies.samples(), 8)
+    requests = [bodies.request_of(ours, row)[0] for row, _ in samples]
+    with ExitStack() as stack:
+        ports = [
+            stack.enter_context(serving(replace(ours, name=f"penstock, replica {number}"))).port
+            for number in range(REPLICAS)
+        ]
+        return asyncio.run(_observe(ports, requests))
+
+
+async def _observe(ports: list[int], requests: list[bytes]) -> float:
+    old, new = ports[: REPLICAS // 2], ports[REPLICAS // 2 :]
+    service = Service(old, random.Random(1))  # noqa: S311 - a Service's dice
+    clients = [asyncio.create_task(service.client(requests)) for _ in range(CLIENTS)]
+    await asyncio.sleep(SETTLE_SECONDS)
+    service.ports = ports
+    seen: deque[Counter[int]] = deque([service.asked.copy()], WINDOW_SECONDS + 1)
+    found = 2 * TARGET_SECONDS
+    for second in range(1, int(TARGET_SECONDS) + 1):
+        await asyncio.sleep(1.0)
+        seen.append(service.asked.copy())
+        lately = seen[-1] - seen[0]
+        if min(lately[port] for port in new) >= SHARE * lately.total():
+            found = float(second)
+            break
+    for one in clients:
+        if one.done() and (error := one.exception()) is not None:
+            raise DoesNotServeError(f"a client of the replicas: {error!r}")
+        one.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    return found
