@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ import uvloop
 from penstock_api.certificates import CertificateUnusable
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.certificate import certificate_of, context_of, watch_certificate
+from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.config import Config
 from penstock_runtime.drain import drain
 from penstock_runtime.errors import ConfigError
@@ -110,16 +110,6 @@ async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
         return 1
     await pod.link.close()
     return 0
-
-
-def spare_the_collector() -> None:
-    """Keep what was loaded out of garbage collection, and collect seldom.
-
-    A full pass over torch's objects takes 100 ms, and a request makes no cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
 
 
 def give_memory_back() -> None:

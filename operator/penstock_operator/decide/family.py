@@ -66,7 +66,7 @@ def family_writes(found: Findings, control_keys: Mapping[str, str]) -> tuple[Chi
     view = found.view
     writes = [
         write
-        for manifest in _wanted(found, control_keys)
+        for manifest in wanted(found, control_keys)
         if (write := child_write(view.pool, _held(view, manifest), manifest)) is not None
     ]
     if found.conflicts:
@@ -74,8 +74,8 @@ def family_writes(found: Findings, control_keys: Mapping[str, str]) -> tuple[Chi
     return (*writes, *_outlived(found), *_unwanted(found))
 
 
-def _wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
-    """Yield the manifests; what a pod needs to start comes before the Deployment."""
+def wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
+    """Yield the manifests as they should be; what a pod needs to start comes before the Deployment."""
     pool, pinned = found.view.pool, found.pinned
     yield service_account(pool)
     if found.limits is not None:

@@ -160,19 +160,17 @@ class GenerationEngine:
 
     def settle(self, result: StepResult, now: float, idle_seconds: float = 0.0) -> None:
         """Take in what became of a plan: tokens to their sequences, ends to their requests."""
-        plan, ended = result.plan, list[Sequence]()
-        for index, row in enumerate(plan.rows):
+        plan, ended, failed, scored = result.plan, list[Sequence](), result.failed, result.scored
+        for index, (row, token) in enumerate(zip(plan.rows, result.sampled, strict=True)):
             sequence = row.sequence
             if not self._book.holds(sequence):
                 continue
-            if index in result.failed:
-                self._fail(sequence, result.failed[index])
+            if failed and index in failed:
+                self._fail(sequence, failed[index])
                 continue
             sequence.run_seconds += result.seconds
-            scored = result.scored.get(index)
-            if scored is not None and sequence.score(row.start, scored):
+            if scored and index in scored and sequence.score(row.start, scored[index]):
                 self._book.tell_scores(sequence)
-            token = result.sampled[index]
             if token is not None and self._accept(sequence, token):
                 ended.append(sequence)
         for sequence in ended:

@@ -110,17 +110,18 @@ class Sequence:
         A stop id is not appended. With a complete grammar the choice ends too. `unknown` is the
         scheduler's: it may by now name a token of the step after this one.
         """
-        if token in self.params.stop_ids and self.output_tokens >= self.params.min_tokens:
+        params = self.params
+        if token in params.stop_ids and self.output_tokens >= params.min_tokens:
             self.finished, self.stop_id = FinishReason.STOP, token
             return self.finished
         self.ids.append(token)
-        if self.params.needs_counts:
+        if params.needs_counts:
             self.counts[token] += 1
         if self.grammar is not None:
             self.grammar_complete = self.grammar.accept(token)
         if self.grammar_complete:
             self.finished = FinishReason.STOP
-        elif self.output_tokens >= self.params.max_tokens or self._overruns:
+        elif self.output_tokens >= params.max_tokens or self._overruns:
             self.finished = FinishReason.LENGTH
         return self.finished
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.engine.engine import Engine
 from penstock_runtime.engine.loop import serve
 from penstock_runtime.engine.warm_up import warm_up
@@ -70,6 +71,7 @@ class Child:
             return self.last_word(NotLoaded(str(error)))
         except BaseException as error:  # noqa: BLE001  a model's code may even call sys.exit
             return self.last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        spare_the_collector()
         self.post(Settled((), None, engine.report()))
         self.post(Loaded(model.info))
         try:

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.loop import Outside, serve
 from penstock_runtime.generation.messages import Generate, Stepped
@@ -37,6 +38,7 @@ class GenerationChild(Child):
             return self.last_word(NotLoaded(str(error)))
         except BaseException as error:  # noqa: BLE001  whatever a loader raises is a model that did not load
             return self.last_word(NotLoaded(f"the model did not load: {describe(error)}"))
+        spare_the_collector()
         self.post(Stepped((), None, opened.engine.report()))
         self.post(Loaded(opened.info))
         return self._serve(opened, grammars.of(opened.info))

@@ -19,7 +19,7 @@ DEFAULTS = (
     *("curves.HALF_LIFE_SECONDS", "curves.PRIOR_BATCHES"),
     *("forecast.LEVEL_SECONDS", "forecast.TREND_SECONDS", "forecast.DAMPING_SECONDS"),
     *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND", "forecast.MEAN_SECONDS"),
-    *("forecast.DOUBT", "forecast.RAMP_DOUBT", "forecast.RAMP_SECONDS"),
+    *("forecast.DOUBT", "forecast.RAMP_DOUBT", "forecast.RAMP_SECONDS", "misses.ALIKE"),
     *("lateness.FIRST_PRICE", "lateness.LEAST_PRICE"),
     *("lateness.ALLOWED", "lateness.PRICE_STEP", "lateness.LARGEST_PRICE"),
     *("state.SMOOTHING_SECONDS", "startup.PRIOR_P90_SECONDS"),
@@ -38,7 +38,7 @@ def changed(change: tuple[str, float] | None) -> Iterator[None]:
         return
     module, name = change[0].split(".")
     before = getattr(sys.modules[f"{ROOM}.{module}"], name)
-    value = before * change[1]
+    value = type(before)(before * change[1])
     knowing = [one for one in _room() if getattr(one, name, None) is before]
     for one in knowing:
         setattr(one, name, min(value, MOST) if name in SHARES else value)

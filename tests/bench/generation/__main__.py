@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -15,11 +15,11 @@ from penstock_api.limits import Discipline
 from penstock_runtime.link.placement import Placement
 from tests.bench.generation import environments, http, models, planning, runs, show
 from tests.bench.generation.calibration import calibrate
+from tests.bench.generation.targets import STREAMS, targets
 from tests.bench.generation.workload import QUICK, WHOLE, Size, work
 
 OUT = Path("build/bench/generation.json")
 MODELS = Path("build/bench/models")
-STREAMS = 32
 PEERS = (*environments.OURS, *environments.FOREIGN)
 
 
@@ -39,26 +39,29 @@ def main() -> int:
         folder = models.write(shape, MODELS)
         for dtype in _dtypes():
             found = [
-                runs.run(peer, folder, dtype, quick=args.quick, threads=args.threads)
+                runs.run(peer, folder, dtype, args.size, threads=args.threads)
                 for peer in args.peers
             ]
             outcomes += found
             console.print(show.rates(found))
         if args.http:
-            for one in _http(folder, found[0], quick=args.quick):
+            for one in _http(folder, found[0], args.size):
                 streams.append(one)
                 console.print(one)
+    judged = targets(outcomes, times, streams)
+    console.print(show.verdicts(judged))
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(
         json.dumps(
             {
                 "commit": _commit(),
-                "quick": args.quick,
+                "size": asdict(args.size),
                 "threads": args.threads,
                 "calibration": asdict(machine),
                 "planning": [asdict(one) for one in times],
                 "outcomes": [asdict(one) for one in outcomes],
                 "http": streams,
+                "targets": [{**asdict(one), "met": one.met} for one in judged],
             },
             indent=1,
         )
@@ -67,10 +70,9 @@ def main() -> int:
     return 0
 
 
-def _http(folder: Path, inside: runs.Outcome, *, quick: bool) -> Iterator[dict[str, object]]:
+def _http(folder: Path, inside: runs.Outcome, size: Size) -> Iterator[dict[str, object]]:
     """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
-    size = QUICK if quick else WHOLE
     for placement in Placement:
         told: dict[str, object] = {
             "model": folder.name,
@@ -123,12 +125,17 @@ def _commit() -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.generation", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less of everything, in five minutes")
+    parser.add_argument("--repeats", type=int, help="how often each line is run, the best counts")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     names = [shape.name for shape in models.SHAPES]
     parser.add_argument("--models", nargs="+", choices=names, default=names)
     parser.add_argument("--no-http", dest="http", action="store_false")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.size = QUICK if args.quick else WHOLE
+    if args.repeats is not None:
+        args.size = replace(args.size, repeats=max(1, args.repeats))
+    return args
 
 
 if __name__ == "__main__":

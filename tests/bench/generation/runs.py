@@ -3,12 +3,13 @@
 import json
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.bench.generation.environments import OURS, VARIABLES, python_of
 from tests.bench.generation.models import VOCABULARY
+from tests.bench.generation.workload import Size
 
 LIMIT_SECONDS = 900
 
@@ -50,7 +51,7 @@ class Outcome:
         return None if found is None else found.tokens_per_second
 
 
-def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Outcome:
+def run(peer: str, folder: Path, dtype: str, size: Size, *, threads: int) -> Outcome:
     """Run `peer` on the model in `folder`."""
     outcome, python = Outcome(peer, folder.name, dtype), python_of(peer)
     if python is None:
@@ -73,7 +74,7 @@ def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Ou
         str(folder.resolve()),
         dtype,
         str(VOCABULARY),
-        "quick" if quick else "whole",
+        json.dumps(asdict(size)),
     ]
     try:
         done = subprocess.run(
@@ -84,12 +85,11 @@ def run(peer: str, folder: Path, dtype: str, *, quick: bool, threads: int) -> Ou
             timeout=LIMIT_SECONDS,
             check=False,
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
         outcome.absent = f"did not finish within {LIMIT_SECONDS} s"
+        _read_lines(outcome, (error.stdout or b"").decode())
         return outcome
-    for line in done.stdout.splitlines():
-        if line.startswith("{"):
-            _read(outcome, json.loads(line))
+    _read_lines(outcome, done.stdout)
     if done.returncode:
         words = done.stderr.strip().splitlines()
         outcome.absent = words[-1][:300] if words else f"exit status {done.returncode}"
@@ -100,6 +100,12 @@ def _path(peer: str) -> str:
     """The checkout, and for our own peers what this process was given beside it."""
     own = os.environ.get("PYTHONPATH") if peer in OURS else None
     return os.pathsep.join(filter(None, [str(Path.cwd()), own]))
+
+
+def _read_lines(outcome: Outcome, said: str) -> None:
+    for line in said.splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            _read(outcome, json.loads(line))
 
 
 def _read(outcome: Outcome, said: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from rich.table import Table
 from tests.bench.generation.calibration import Calibration
 from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import Outcome
+from tests.bench.generation.targets import Target
 from tests.bench.generation.workload import CONCURRENCY, LINES
 
 OWN = "penstock"
@@ -21,7 +22,7 @@ def rates(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("peer", no_wrap=True)
     for name in (f"{line} {n}" for line in LINES for n in CONCURRENCY):
         table.add_column(name, justify="right")
-    ours = next(one for one in outcomes if one.peer == OWN)
+    ours = next((one for one in outcomes if one.peer == OWN), outcomes[0])
     for one in outcomes:
         cells = [_cell(one, ours, line, n) for line in LINES for n in CONCURRENCY]
         table.add_row(one.peer, *cells)
@@ -52,6 +53,25 @@ def planning(times: Sequence[PlanningTime]) -> Table:
             f"{one.plan_p99:.0f}",
             f"{one.settle_median:.0f}",
         )
+    return table
+
+
+def verdicts(found: Sequence[Target]) -> Table:
+    """Return every line with its target; by CPU time a token in brackets, as a busy machine's clock tells little."""
+    missed = sum(one.met is False for one in found)
+    absent = sum(one.met is None for one in found)
+    table = Table(
+        title=f"targets: {len(found) - missed - absent} met, {missed} missed, {absent} not measured",
+        title_justify="left",
+    )
+    for name in ("line", "measured", "target", ""):
+        table.add_column(name, justify="left" if name == "line" else "right", no_wrap=True)
+    for one in found:
+        measured = "-" if one.measured is None else f"{one.measured:.3g}"
+        by_cpu = "" if one.by_cpu_time is None else f" ({one.by_cpu_time:.2f})"
+        word = {True: "met", False: "missed", None: "-"}[one.met]
+        sign = "<=" if one.at_most else ">="
+        table.add_row(one.name, measured + by_cpu, f"{sign} {one.bound:g}", word)
     return table
 
 

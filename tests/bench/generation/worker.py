@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, WHOLE, work
+from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, Size, work
 
 
 def main() -> int:
     """Print `about`, then a figure for each line and concurrency."""
-    name, model, dtype, vocabulary, size_name = sys.argv[1:6]
-    size = QUICK if size_name == "quick" else WHOLE
+    name, model, dtype, vocabulary, told = sys.argv[1:6]
+    size = Size(**json.loads(told))
     module = importlib.import_module(f"tests.bench.generation.peers.{name}")
     peer = module.Peer(Path(model), dtype)
     _say(about=peer.about)

@@ -16,8 +16,8 @@ from typing import Any, Final
 import torch
 import uvloop
 
-from penstock_runtime.__main__ import spare_the_collector
 from penstock_runtime.assembly import make_pod
+from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.config import Config
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.server import ClientServer

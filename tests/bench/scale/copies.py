@@ -13,10 +13,21 @@ from typing import Any
 
 from penstock_api import names
 from penstock_operator.decide.digest import digest
+from tests.bench.scale.seals import manifests, seal_of
 
 Stored = Mapping[str, str]
 """Key in etcd -> JSON."""
 FIRST_SERVICE = int(IPv4Address("10.96.16.0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A child of it, and what its seal is a hash of."""
+
+    key: str
+    seal: str
+    manifest: str
+    """JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +42,18 @@ class Original:
     uids: tuple[str, ...]
     revision: str
     """The digest in its revision's name: of the template, with the pool's name in it."""
+    sealed: tuple[Sealed, ...] = ()
 
     @classmethod
-    def of(cls, name: str, stored: Stored) -> "Original":
-        """Return the pool under a name, with one pod that is up, out of everything that is stored of it."""
+    def of(cls, name: str, stored: Stored, now: float) -> "Original":
+        """Return the pool under a name, with one pod that is up, out of everything that is stored of it.
+
+        Raises:
+            NotSealedSoError: a child is not as this operator would write it; `now` in Unix seconds.
+        """
         objects = [json.loads(one) for one in stored.values()]
+        keys = {_name(json.loads(one)): key for key, one in stored.items()}
+        made = manifests(objects, now)
         pod, service = _one(objects, "Pod"), _one(objects, "Service")
         revision = _one(objects, "ControllerRevision")["metadata"]["name"]
         return cls(
@@ -46,6 +64,9 @@ class Original:
             pod_uid=pod["metadata"]["uid"],
             uids=tuple(one["metadata"]["uid"] for one in objects),
             revision=revision.rpartition("-")[2],
+            sealed=tuple(
+                Sealed(keys[each], seal_of(one), json.dumps(one)) for each, one in made.items()
+            ),
         )
 
 
@@ -71,6 +92,11 @@ def copy(original: Original, name: str, number: int, pod_ip: str) -> Copy:
     template = _one([json.loads(one) for one in copied.values()], "ControllerRevision")
     last = {original.revision: _digest(template["data"]["template"])}
     stored = {_changed(key, last): _changed(one, last) for key, one in copied.items()}
+    for one in original.sealed:
+        key, manifest = (
+            _changed(_changed(text, changes), last) for text in (one.key, one.manifest)
+        )
+        stored[key] = stored[key].replace(one.seal, seal_of(json.loads(manifest)))
     return Copy(stored, changes[original.pod_uid])
 
 
@@ -100,6 +126,10 @@ def _one(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     found = [one for one in objects if one["kind"] == kind]
     assert len(found) == 1, f"{len(found)} of {kind} where one was expected"
     return found[0]
+
+
+def _name(raw: Mapping[str, Any]) -> tuple[str, str]:
+    return raw["kind"], raw["metadata"]["name"]
 
 
 def _changed(text: str, changes: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ def multiply(api: Api, pods: Pods, size: int) -> float:
     Neither operator nor controllers may run meanwhile: they would see copies in part, and make what is not there yet.
     """
     began = time.monotonic()
-    original = Original.of(NAME, _stored())
+    original = Original.of(NAME, _stored(), time.time())
     for portion in batches(_copies(original, pods, size), store.MOST_BYTES):
         store.write(portion)
     for path in ("/api/v1/pods", "/apis/apps/v1/deployments"):

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PORT = 18080
+IMAGE = "localhost/pretended:1"
+"""Of the pods, that nobody pulls."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PREFIX = "penstock_operator_"
 
@@ -50,7 +52,7 @@ class Operator:
         environ |= {
             "KUBECONFIG": str(self.kubeconfig),
             "PENSTOCK_NAMESPACE": self.namespace,
-            "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "localhost/pretended:1",
+            "PENSTOCK_DEFAULT_RUNTIME_IMAGE": IMAGE,
             "PENSTOCK_POD_NAME": "bench",
             "PENSTOCK_PORT": str(PORT),
         }

@@ -1,6 +1,7 @@
 """The bench of many pools: whose turn it is, when nothing moves any more, and copies that are whole pools."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,16 @@ from typing import Any
 import pytest
 
 from penstock_operator import kinds
-from penstock_operator.decide.children.revision import labelled
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.views import owned_pods
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.copies import Original, batches, copy
 from tests.bench.scale.operator import added_up
+from tests.bench.scale.seals import NotSealedSoError, manifests
 from tests.bench.scale.stages import Patience, Stages
-from tests.unit.decide.world import pool
+from tests.unit.decide.world import NOW, World, pool
 
-UID = "00000000-0000-0000-0000-00000000000"
+UID = "00000000-0000-0000-0000-0000000000"
 WHOLE = Stages(pools=5, decided=5, deployments=5, pods=5, up=5, ready=5, obeying=5)
 
 
@@ -66,63 +67,85 @@ def test_writes_are_counted_through_a_rotation_of_the_log(tmp_path: Path) -> Non
     assert writes_since(log, since) == [f"patch {new}", f"patch {new}"]
 
 
-def meta(name: str, number: int, owner: int | None, **more: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "name": name, "namespace": "many", "uid": UID + str(number), "resourceVersion": str(number + 1),
-        "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"penstock.dev/pool-uid": UID + "0"}, **more,
+def raw(one: Mapping[str, Any], number: int, owner: int | None, status: Any = None) -> Any:
+    meta: dict[str, Any] = {
+        "namespace": "team-a", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {},
+        **one["metadata"], "uid": f"{UID}{number:02}",
     }  # fmt: skip
     if owner is not None:
-        made["ownerReferences"] = [{"uid": UID + str(owner), "controller": True}]
-    return made
+        meta["ownerReferences"] = [{**meta.get("ownerReferences", [{}])[0], "uid": f"{UID}{owner:02}", "controller": True}]  # fmt: skip
+    return {**one, "metadata": meta} | ({"status": status} if status else {})
 
 
 @pytest.fixture(scope="module")
 def original() -> Original:
-    template = labelled(
-        pool("pool-0"), {"metadata": {"labels": {"app": "pool-0"}}, "spec": {"x": "pool-0"}}
-    )
-    name = template["metadata"]["labels"]["penstock.dev/revision"]
-    spec = {"model": {"source": {"type": "Module", "module": {"factory": "a:b"}}}}
+    """Return a pool whose children are what the operator wrote, with a ReplicaSet and a pod that is up."""
+    world = World(pool=pool("pool-0", UID + "00"))
+    world.settle()
+    world.settle()
+    view = world.view()
+    spec = view.pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status = view.pool.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    labels = {"labels": {"penstock.dev/pool-uid": UID + "00"}}
     objects = [
-        {"kind": "InferencePool", "metadata": meta("pool-0", 0, None), "spec": spec},
-        {"kind": "Deployment", "metadata": meta("pool-0-penstock", 1, 0), "spec": {}},
-        {"kind": "ReplicaSet", "metadata": meta("pool-0-penstock-abc", 2, 1)},
-        {"kind": "Pod", "metadata": meta("pool-0-penstock-abc-x", 3, 2), "spec": {},
-         "status": {"podIP": "10.128.0.1", "phase": "Running"}},
-        {"kind": "Service", "metadata": meta("pool-0", 4, 0), "spec": {"clusterIP": "10.96.0.9"}},
-        {"kind": "ControllerRevision", "metadata": meta(name, 5, 0), "data": {"template": template}},
+        raw({"kind": "InferencePool", "metadata": {"name": "pool-0"}, "spec": spec}, 0, None, status),
+        *(raw(one.manifest, 10 + number, 0) for number, one in enumerate(view.children.values())),
+        raw(view.revisions[0].manifest, 20, 0),
     ]  # fmt: skip
-    stored = {f"/registry/{one['kind']}/many/{one['metadata']['name']}": json.dumps(one) for one in objects}  # type: ignore[index]  # fmt: skip
-    return Original.of("pool-0", stored)
+    deployed = next(one for one in objects if one["kind"] == "Deployment")
+    number = int(deployed["metadata"]["uid"].removeprefix(UID))
+    made = {"name": "pool-0-penstock-abc", **labels}
+    pod = {"name": "pool-0-penstock-abc-x", **labels}
+    objects += [
+        raw({"kind": "ReplicaSet", "metadata": made}, 30, number),
+        raw({"kind": "Pod", "metadata": pod, "spec": {}}, 31, 30, {"podIP": "10.128.0.1", "phase": "Running"}),
+    ]  # fmt: skip
+    for one in objects:
+        if one["kind"] == "Service":
+            one["spec"] = {**one["spec"], "clusterIP": "10.96.0.9"}
+    stored = {
+        f"/registry/{one['kind']}/many/{one['metadata']['name']}": json.dumps(one)
+        for one in objects
+    }
+    return Original.of("pool-0", stored, NOW)
+
+
+def objects_of(stored: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in stored.values()]
+
+
+def test_a_copys_children_carry_the_seals_that_the_operator_would_put_on_them(
+    original: Original,
+) -> None:
+    made = copy(original, "pool-7", 7, "10.128.0.8")
+    sealed = manifests(objects_of(made.stored), NOW)
+    assert {kind for kind, _ in sealed} == {
+        "ServiceAccount", "ConfigMap", "ControllerRevision", "Deployment", "Service", "PodDisruptionBudget",
+    }  # fmt: skip
+
+
+def test_a_child_that_was_edited_is_not_copied(original: Original) -> None:
+    key = next(one.key for one in original.sealed if "Deployment" in one.key)
+    spoilt = {**original.stored, key: original.stored[key].replace(original.sealed[3].seal, "0" * 10)}  # fmt: skip
+    with pytest.raises(NotSealedSoError, match="Deployment pool-0-penstock carries 0000000000"):
+        manifests(objects_of(spoilt), NOW)
 
 
 def test_a_copy_is_a_pool_of_its_own_whose_pods_are_its_own(original: Original) -> None:
     made = copy(original, "pool-7", 7, "10.128.0.8")
     assert not [one for one in made.stored.values() if "pool-0" in one or UID in one]
     assert not [key for key in made.stored if "pool-0" in key]
-    store = ObjectStore()
-    for text in (*original.stored.values(), *made.stored.values()):
-        raw = json.loads(text)
-        if raw["kind"] in ("InferencePool", "Deployment", "ReplicaSet", "Pod"):
-            store.see({**kinds.BY_KIND, **{one.kind: one for one in kinds.WATCHED}}[raw["kind"]], raw)  # fmt: skip
+    store, known = ObjectStore(), {one.kind: one for one in kinds.WATCHED}
+    for one in (*objects_of(original.stored), *objects_of(made.stored)):
+        one["metadata"]["resourceVersion"] = "1"
+        store.see(known[one["kind"]], one)
     copied = next(one for one in store.pools.values() if one.name == "pool-7")
-    assert [(pod.uid, pod.ip) for pod in owned_pods(store, copied.uid)] == [(made.pod_uid, "10.128.0.8")]  # fmt: skip
-
-
-def test_a_copys_template_is_named_as_the_operator_would_name_it(original: Original) -> None:
-    made = copy(original, "pool-7", 7, "10.128.0.8")
-    kept = next(
-        json.loads(one)
-        for one in made.stored.values()
-        if json.loads(one)["kind"] == "ControllerRevision"
-    )
-    template = {"metadata": {"labels": {"app": "pool-7"}}, "spec": {"x": "pool-7"}}
-    assert kept["data"]["template"] == labelled(pool("pool-7"), template)
-    assert kept["metadata"]["name"] in next(key for key in made.stored if "Revision" in key)
+    pods = [(pod.uid, pod.ip) for pod in owned_pods(store, copied.uid)]
+    assert pods == [(made.pod_uid, "10.128.0.8")]
 
 
 def test_copies_are_stored_in_portions(original: Original) -> None:
-    copies = [copy(original, f"pool-{one}", one, f"10.128.0.{one}") for one in range(1, 8)]
+    copies = [copy(original, f"pool-{one}", one, f"10.128.1.{one}") for one in range(1, 8)]
     size = max(sum(map(len, one.stored.values())) for one in copies)
     portions = list(batches(iter(copies), 3 * size))
     assert len(portions) == 3

@@ -31,23 +31,23 @@ RECOMPUTE = PreemptionCosts(prefill_token_seconds=0.0, copied_block_seconds=1.0)
 SWAP = PreemptionCosts(prefill_token_seconds=1.0, copied_block_seconds=0.0)
 
 
-def prompts() -> list[tuple[int, ...]]:
-    """Return prompts of which many begin alike."""
+def prompts(scale: int = 1) -> list[tuple[int, ...]]:
+    """Return prompts of which many begin alike, by up to 20 * `scale` ids."""
     chance = random.Random(20261121)  # noqa: S311 - no secret
-    stems = [[chance.randrange(VOCABULARY) for _ in range(20)] for _ in range(2)]
+    stems = [[chance.randrange(VOCABULARY) for _ in range(20 * scale)] for _ in range(2)]
     made = []
     for n in range(16):
         own = [chance.randrange(VOCABULARY) for _ in range(chance.randint(1, 12))]
-        made.append((*stems[n % 2][: chance.choice([0, 8, 13, 20])], *own))
+        made.append((*stems[n % 2][: chance.choice([0, 8, 13, 20]) * scale], *own))
     return made
 
 
 @cache
-def references(folder: Path, dtype: torch.dtype) -> list[tuple[int, ...]]:
+def references(folder: Path, dtype: torch.dtype, scale: int = 1) -> list[tuple[int, ...]]:
     """Return what transformers' own generate() says after each prompt, alone, without padding."""
     model = auto.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
     answers = []
-    for prompt in prompts():
+    for prompt in prompts(scale):
         out = model.generate(
             torch.tensor([prompt]),
             attention_mask=torch.ones(
@@ -81,18 +81,24 @@ class Tally:
 
 @dataclass
 class Scenario:
-    """One life of an engine around `step`; `asked` is which prompt and how long an answer, by id."""
+    """One life of an engine around `step`; `asked` is which prompt and how long an answer, by id.
+
+    With blocks of 8 * `scale` positions the prefix cache finds as much, and memory is as tight, as with blocks of 8.
+    """
 
     step: Step
     seed: int
     runner: InlineRunner | ThreadRunner
+    scale: int = 1
     asked: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)  # noqa: S311 - no secret
         kv = self.step.info.kv
-        few = replace(kv, blocks=max(3, self.chance.choice([9, 12, 20]) * 8 // kv.block_tokens))
+        few = replace(
+            kv, blocks=max(3, self.chance.choice([9, 12, 20]) * 8 * self.scale // kv.block_tokens)
+        )
         few = replace(few, host_blocks=self.chance.choice([0, 5, kv.host_blocks]))
         info = replace(self.step.info, kv=few)
         costs = self.chance.choice([SWAP, RECOMPUTE])
@@ -104,7 +110,7 @@ class Scenario:
         return GenerationLimits(
             generation=generation,
             max_batch_size=cap,
-            max_batched_tokens=max(cap, self.chance.choice([4, 9, 32, 128])),
+            max_batched_tokens=max(cap, self.chance.choice([4, 9, 32, 128]) * self.scale),
             max_queue_depth=1000,
             discipline=self.chance.choice(list(Discipline)),
             preemption=self.chance.choice(list(Preemption)),
@@ -113,7 +119,7 @@ class Scenario:
 
     def live(self, turns: int = 30) -> None:
         """Let things happen for so many turns, then wait until all have ended."""
-        all_prompts = prompts()
+        all_prompts = prompts(self.scale)
         for turn in range(turns):
             for _ in range(self.chance.choice([0, 0, 1, 1, 2])):
                 self._arrive(all_prompts)

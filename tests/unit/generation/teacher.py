@@ -25,11 +25,11 @@ def teacher(folder: Path, dtype: torch.dtype) -> Logits:
     return logits
 
 
-def measured_eps(folder: Path, dtype: torch.dtype) -> float:
+def measured_eps(folder: Path, dtype: torch.dtype, scale: int = 1) -> float:
     """Return the most that this dtype moves a logit, over all reference answers."""
     exact, rounded = teacher(folder, torch.float64), teacher(folder, dtype)
-    answers = references(folder, torch.float64)
-    whole = [[*prompt, *answer] for prompt, answer in zip(prompts(), answers, strict=True)]
+    answers = references(folder, torch.float64, scale)
+    whole = [[*prompt, *answer] for prompt, answer in zip(prompts(scale), answers, strict=True)]
     return max(float((exact(ids) - rounded(ids)).abs().max()) for ids in whole)
 
 

@@ -22,7 +22,12 @@ def draw(row: int = 0, position: int = 10, **wishes: Any) -> Draw:
 
 
 def tokens(logits: list[list[float]] | torch.Tensor, *draws: Draw) -> list[int]:
-    found, failed = sample(torch.as_tensor(logits).clone(), SamplingInputs(draws))
+    given, wanted = torch.as_tensor(logits), SamplingInputs(draws)
+    found, failed = sample(given.clone(), wanted)
+    assert sample(given.clone().numpy(), wanted) == (
+        found,
+        failed,
+    )  # as decoders without torch tell them
     assert not failed
     return [one.token for one in found]
 
@@ -126,11 +131,11 @@ def test_a_row_draws_the_same_whatever_its_mates_ask_for() -> None:
 
 def test_a_row_of_no_numbers_fails_alone() -> None:
     logits = torch.tensor([[1.0, 2.0], [math.nan, 1.0], [3.0, 1.0]])
-    found, failed = sample(
-        logits, SamplingInputs(tuple(draw(row, temperature=0.0) for row in range(3)))
-    )
-    assert list(failed) == [1]
-    assert (found[0].token, found[2].token) == (1, 0)
+    greedy = SamplingInputs(tuple(draw(row, temperature=0.0) for row in range(3)))
+    for given in (logits, logits.numpy()):
+        found, failed = sample(given, greedy)
+        assert list(failed) == [1]
+        assert (found[0].token, found[2].token) == (1, 0)
 
 
 def test_logprobs_are_the_models_own_before_any_processor() -> None:

@@ -32,20 +32,19 @@ def measure(decoder: Decoder, store: Store, kv: KVSpec, longest: int) -> Costs:
     """Run a prompt twice and copy a block; what lies in the cache is overwritten."""
     tokens = min(_PROMPT, longest, kv.tokens)
     packed = _prompt(tokens, kv.block_tokens)
-    with torch.inference_mode():
-        decoder.forward(packed)
-        began = time.perf_counter()
-        decoder.forward(packed).sum().item()  # waits for a device
-        prefill = (time.perf_counter() - began) / tokens
-        began = time.perf_counter()
-        for _ in range(_COPIES):
-            store.copy_one()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+    decoder.forward(packed)
+    began = time.perf_counter()
+    decoder.forward(packed).sum().item()  # waits for a device
+    prefill = (time.perf_counter() - began) / tokens
+    began = time.perf_counter()
+    for _ in range(_COPIES):
+        store.copy_one()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return Costs(prefill, (time.perf_counter() - began) / _COPIES)
 
 
 def _prompt(tokens: int, block_tokens: int) -> Packed:
     tables = np.arange(-(-tokens // block_tokens), dtype=np.int32)[None]
     starts, first = np.array([0, tokens]), np.zeros(1, np.int64)
-    return positions_of(torch.zeros(tokens, dtype=torch.int64), tables, first, starts, block_tokens)
+    return positions_of(np.zeros(tokens, np.int64), tables, first, starts, block_tokens)

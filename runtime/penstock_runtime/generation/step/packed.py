@@ -1,9 +1,9 @@
 """A plan as arrays: rows end to end without padding, block tables side by side, in buffers that persist."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from penstock_runtime.generation.plan import Row, StepPlan
@@ -12,16 +12,18 @@ Ints = NDArray[np.int64]
 Table = NDArray[np.int32]
 
 
-@dataclass(slots=True)
+@dataclass
 class Packed:
     """One step's inputs. T positions are fed, in R rows, and S rows sample."""
 
-    ids: torch.Tensor
-    """[T] int64."""
+    ids: Ints
+    """[T]."""
     positions: Ints
     """[T]: the position in its sequence of each fed token."""
     starts: Ints
     """[R + 1]: where each row begins in T."""
+    first: Ints
+    """[R]: the position of each row's first token: so many lie in the cache before it."""
     contexts: Ints
     """[R]: positions that each row's last token attends to, its own included."""
     tables: Table
@@ -29,10 +31,7 @@ class Packed:
     last: Ints
     """[S]: indexes in T of the tokens whose logits are wanted: first of those that rows sample after, one a row
     that samples; then of those that foretell the prompt, by row."""
-    slots: Ints
-    """[T]: block * block_tokens + offset, where each token's key and value go."""
-    owners: Ints
-    """[T]: the row of each token."""
+    block_tokens: int
 
     @property
     def rows(self) -> int:
@@ -44,24 +43,30 @@ class Packed:
         """Return T."""
         return len(self.positions)
 
+    @cached_property
+    def owners(self) -> Ints:
+        """[T]: the row of each token."""
+        return np.repeat(np.arange(self.rows), np.diff(self.starts))
 
-def positions_of(
-    ids: torch.Tensor, tables: Table, first: Ints, starts: Ints, block_tokens: int
-) -> Packed:
+    @cached_property
+    def slots(self) -> Ints:
+        """[T]: block * block_tokens + offset, where each token's key and value go."""
+        blocks = self.tables[self.owners, self.positions // self.block_tokens].astype(np.int64)
+        return blocks * self.block_tokens + self.positions % self.block_tokens
+
+
+def positions_of(ids: Ints, tables: Table, first: Ints, starts: Ints, block_tokens: int) -> Packed:
     """Return the step that feeds `ids`, row r from position `first[r]` on; every row samples."""
     counts = np.diff(starts)
-    owners = np.repeat(np.arange(len(counts)), counts)
-    positions = np.arange(starts[-1]) - starts[owners] + first[owners]
-    blocks = tables[owners, positions // block_tokens].astype(np.int64)
     return Packed(
         ids=ids,
-        positions=positions,
+        positions=np.arange(starts[-1]) + np.repeat(first - starts[:-1], counts),
         starts=starts,
+        first=first,
         contexts=first + counts,
         tables=tables,
         last=starts[1:] - 1,
-        slots=blocks * block_tokens + positions % block_tokens,
-        owners=owners,
+        block_tokens=block_tokens,
     )
 
 
@@ -75,27 +80,44 @@ class Packer:
         self._free = list(range(max(1, max_rows)))[::-1]
 
     def pack(self, plan: StepPlan, unknown_ids: dict[int, int]) -> Packed:
-        """Return the arrays of `plan`; `unknown_ids` maps a row's index to the id it was waiting for."""
-        rows = plan.rows
-        counts = np.fromiter((row.count for row in rows), np.int64, len(rows))
-        first = np.fromiter((row.start for row in rows), np.int64, len(rows))
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        widest = int(-(-(first + counts).max() // self._block_tokens))
-        tables = self._tables[self._places(rows), :widest]
-        ids = torch.from_numpy(_ids(rows, unknown_ids, int(starts[-1])))
-        packed = positions_of(ids, tables, first, starts, self._block_tokens)
-        samples = np.fromiter((row.samples for row in rows), np.bool_, len(rows))
-        packed.last = np.concatenate([packed.last[samples], *_scored(rows, starts)])
-        return packed
+        """Return the arrays of `plan`; `unknown_ids` maps a row's index to the id it was waiting for.
 
-    def _places(self, rows: list[Row]) -> Ints:
+        Lists become arrays once: beside a small model's forward, a few dozen calls of numpy would show.
+        """
+        rows, ids, positions = plan.rows, list[int](), list[int]()
+        starts, first, contexts, last, scored = (
+            [0],
+            list[int](),
+            list[int](),
+            list[int](),
+            list[int](),
+        )
+        for index, row in enumerate(rows):
+            start, end = row.start, row.start + row.count
+            positions += range(start, end)
+            ids += [unknown_ids[index]] if row.unknown is not None else row.sequence.ids[start:end]
+            scored += range(starts[-1], starts[-1] + row.scores)
+            first.append(start)
+            contexts.append(end)
+            starts.append(len(ids))
+            if row.samples:
+                last.append(len(ids) - 1)
+        widest = -(-max(contexts) // self._block_tokens)
+        return Packed(
+            ids=np.array(ids, np.int64),
+            positions=np.array(positions, np.int64),
+            starts=np.array(starts, np.int64),
+            first=np.array(first, np.int64),
+            contexts=np.array(contexts, np.int64),
+            tables=self._tables[self._places(rows), :widest],
+            last=np.array(last + scored, np.int64),
+            block_tokens=self._block_tokens,
+        )
+
+    def _places(self, rows: list[Row]) -> list[int]:
         if len(rows) > len(self._free) + len(self._place):
             self._grow(len(rows))
-        places = np.empty(len(rows), np.int64)
-        for index, row in enumerate(rows):
-            places[index] = self._placed(row, rows)
-        return places
+        return [self._placed(row, rows) for row in rows]
 
     def _placed(self, row: Row, rows: list[Row]) -> int:
         uid, blocks = row.sequence.uid, row.blocks
@@ -122,25 +144,3 @@ class Packer:
         more = rows - len(self._tables)
         self._free.extend(range(len(self._tables), len(self._tables) + more))
         self._tables = np.pad(self._tables, ((0, more), (0, 0)))
-
-
-def _scored(rows: list[Row], starts: Ints) -> list[Ints]:
-    return [
-        np.arange(start, start + row.scores)
-        for row, start in zip(rows, starts[:-1].tolist(), strict=True)
-        if row.scores
-    ]
-
-
-def _ids(rows: list[Row], unknown_ids: dict[int, int], tokens: int) -> Ints:
-    ids = np.empty(tokens, np.int64)
-    at = 0
-    for index, row in enumerate(rows):
-        if row.unknown is not None:
-            ids[at] = unknown_ids[index]
-        elif row.count == 1:
-            ids[at] = row.sequence.ids[row.start]
-        else:
-            ids[at : at + row.count] = row.sequence.ids[row.start : row.start + row.count]
-        at += row.count
-    return ids

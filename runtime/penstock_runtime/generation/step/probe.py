@@ -85,7 +85,7 @@ def _spans(before: list[int], fed: list[int]) -> list[tuple[int, int, int]]:
 
 def _packed(tables: np.ndarray, first: list[int], counts: list[int], block_tokens: int) -> Packed:
     starts = np.concatenate([[0], np.cumsum(counts)])
-    ids = torch.zeros(int(starts[-1]), dtype=torch.int64)
+    ids = np.zeros(starts[-1], np.int64)
     return positions_of(ids, tables, np.array(first), starts, block_tokens)
 
 

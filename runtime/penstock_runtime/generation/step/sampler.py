@@ -1,27 +1,46 @@
 """From logits to tokens: float32 (float64 where the model is), one row never looking at another."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from penstock_runtime.generation.inputs import Draw, SamplingInputs
 from penstock_runtime.generation.messages import Logprob
 from penstock_runtime.generation.sequence import SampledToken
+from penstock_runtime.generation.step.generic import Logits
 from penstock_runtime.generation.step.philox import uniforms
 from penstock_runtime.generation.step.processors import distribution, penalize, touches_logits
 
 NOT_A_NUMBER = "the model's logits are not numbers: its weights or its dtype do not fit this prompt"
+Sampled = tuple[list[SampledToken], dict[int, str]]
+"""A token a draw, and the rows of the plan that failed with the reason; a failed row's token means nothing."""
 
 
-def sample(
-    logits: torch.Tensor, inputs: SamplingInputs
-) -> tuple[list[SampledToken], dict[int, str]]:
-    """Draw one token a row of `logits` ([S, vocabulary], may be written to).
+def sample(logits: Logits, inputs: SamplingInputs) -> Sampled:
+    """Draw one token a row of `logits` ([S, vocabulary], may be written to)."""
+    if isinstance(logits, np.ndarray) and all(map(_takes_the_largest, inputs.draws)):
+        tokens, broken = _largest_of(logits)
+        return [SampledToken(token) for token in tokens], _failed(inputs, broken)
+    return _drawn(torch.as_tensor(logits), inputs)
 
-    Returns a token a draw, and the rows of the plan that failed with the reason; a failed row's token
-    means nothing.
-    """
+
+def _takes_the_largest(draw: Draw) -> bool:
+    """Return whether nothing but the largest logit is wanted: then torch is not."""
+    return draw.params.greedy and draw.params.logprobs is None and not touches_logits(draw)
+
+
+def _failed(inputs: SamplingInputs, broken: list[int]) -> dict[int, str]:
+    failed = dict(inputs.failed)
+    for index in broken:
+        failed.setdefault(inputs.draws[index].row, NOT_A_NUMBER)
+    return failed
+
+
+@torch.inference_mode()
+def _drawn(logits: torch.Tensor, inputs: SamplingInputs) -> Sampled:
     draws = inputs.draws
     if logits.dtype != torch.float64:
         logits = logits.float()
@@ -31,9 +50,7 @@ def sample(
         if touches_logits(draw):
             penalize(logits[index], draw)
     tokens, broken = _largest(logits)
-    failed = dict(inputs.failed)
-    for index in broken:
-        failed.setdefault(draws[index].row, NOT_A_NUMBER)
+    failed = _failed(inputs, broken)
     warm = [i for i, draw in enumerate(draws) if not draw.params.greedy and draw.row not in failed]
     if warm:
         rows = logits if len(warm) == len(draws) else logits[torch.tensor(warm)]
@@ -51,12 +68,15 @@ def _largest(logits: torch.Tensor) -> tuple[list[int], list[int]]:
     On a CPU numpy finds them six times faster than torch (measured on [32, 8192]).
     """
     if logits.device.type == "cpu":
-        array = logits.numpy()
-        ids = array.argmax(1)
-        best = array[np.arange(len(ids)), ids]
-        return ids.tolist(), np.flatnonzero(~np.isfinite(best)).tolist()
+        return _largest_of(logits.numpy())
     values, where = logits.max(-1)
     return where.tolist(), torch.nonzero(~torch.isfinite(values)).flatten().tolist()
+
+
+def _largest_of(logits: NDArray[np.float32] | NDArray[np.float64]) -> tuple[list[int], list[int]]:
+    ids: list[int] = logits.argmax(1).tolist()
+    broken = [row for row, token in enumerate(ids) if not math.isfinite(logits[row, token])]
+    return ids, broken
 
 
 _SPAN = 64

@@ -6,14 +6,16 @@ import torch
 
 from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.plan import Row, StepPlan
+from penstock_runtime.generation.step.generic import Logits
 
 _AT_ONCE = 64
 """Positions whose log-probabilities over the whole vocabulary are held together: a chunk may have hundreds."""
 
 
-def score(logits: torch.Tensor, plan: StepPlan) -> dict[int, tuple[PromptLogprob, ...]]:
+@torch.inference_mode()
+def score(logits: Logits, plan: StepPlan) -> dict[int, tuple[PromptLogprob, ...]]:
     """Return the scores of each row that wants some; `logits` ([sum of rows' scores, vocabulary]) are in their order."""
-    scored, at = {}, 0
+    logits, scored, at = torch.as_tensor(logits), {}, 0
     for index, row in enumerate(plan.rows):
         if row.scores:
             scored[index] = tuple(_of_row(logits[at : at + row.scores], row))

@@ -41,6 +41,8 @@ class Store:
 
     def move(self, plan: StepPlan) -> None:
         """Swap out, swap in and copy, in this order: bit for bit."""
+        if not (plan.swap_out or plan.swap_in or plan.copies):
+            return
         for device, host in zip(self.layers, self._host, strict=True):
             _copy(device, self._blocks, host, self._host_blocks, plan.swap_out)
             _copy(host, self._host_blocks, device, self._blocks, plan.swap_in)

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-import torch
-
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.limits import GenerationInfo
 from penstock_runtime.generation.plan import StepPlan, StepResult
@@ -14,7 +12,7 @@ from penstock_runtime.generation.step.packed import Packer
 from penstock_runtime.generation.step.sampler import sample
 from penstock_runtime.generation.step.scoring import score
 from penstock_runtime.generation.step.store import Store
-from penstock_runtime.models.device import device_errors
+from penstock_runtime.models.device import raise_as_device_error
 
 
 class TorchStep:
@@ -32,9 +30,12 @@ class TorchStep:
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `Step.run`."""
         began = time.monotonic()
-        with device_errors(), torch.inference_mode():
+        try:
             self._store.move(plan)
             result = self._rows(plan, inputs) if plan.rows else StepResult(plan, [], {}, 0.0)
+        except (MemoryError, RuntimeError) as error:
+            raise_as_device_error(error)
+            raise
         self._last = (plan.number, result.sampled)
         result.began, result.seconds = began, time.monotonic() - began
         return result
@@ -43,7 +44,7 @@ class TorchStep:
         packed = self._packer.pack(plan, self._awaited(plan))
         logits = self._decoder.forward(packed)
         result = StepResult(plan, [None] * len(plan.rows), {}, 0.0)
-        samples = sum(row.samples for row in plan.rows)
+        samples = sum([row.samples for row in plan.rows])
         if len(packed.last) > samples:
             result.scored = score(logits[samples:], plan)
         if samples:

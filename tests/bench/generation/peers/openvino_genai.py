@@ -1,6 +1,8 @@
 """OpenVINO GenAI's continuous batching, in a virtual environment of its own (see `environments.py`)."""
 
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -8,13 +10,16 @@ import openvino_genai as genai
 from optimum.intel import OVModelForCausalLM
 
 from tests.bench.generation.clock import now
-from tests.bench.generation.workload import Work
+from tests.bench.generation.workload import Ask, Work
 
 CACHE_GIB = 1
 
 
 class Peer:
-    """One converted model; a pipeline for each concurrency, as that is a setting of it."""
+    """One converted model, a pipeline for each concurrency.
+
+    Requests are handed over as places fall free: while prompts are split and fused, `max_num_seqs` bounds nothing.
+    """
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self._folder = folder / "openvino"
@@ -29,26 +34,18 @@ class Peer:
 
     def run(self, work: Work) -> float:
         """Return the seconds of all requests."""
-        pipeline = self._pipeline(work.concurrency)
+        pipeline, made = self._pipeline(work.concurrency), 0
+        waiting, running = deque(enumerate(work.asks)), list[Any]()
         began = now()
-        handles = [
-            pipeline.add_request(
-                index,
-                ov.Tensor(np.array([ask.prompt], dtype=np.int64)),
-                genai.GenerationConfig(
-                    max_new_tokens=ask.answer,
-                    min_new_tokens=ask.answer,
-                    ignore_eos=True,
-                    eos_token_id=0,  # the model has none, and the built-in -1 is refused
-                    stop_token_ids={0},
-                ),
-            )
-            for index, ask in enumerate(work.asks)
-        ]
-        while pipeline.has_non_finished_requests():
+        while waiting or running:
+            while waiting and len(running) < work.concurrency:
+                running.append(_begun(pipeline, *waiting.popleft()))
             pipeline.step()
+            ended = [one for one in running if one.get_status() != genai.GenerationStatus.RUNNING]
+            for handle in ended:
+                running.remove(handle)
+                made += len(handle.read_all()[0].generated_ids)
         seconds = now() - began
-        made = sum(len(handle.read_all()[0].generated_ids) for handle in handles)
         if made != sum(ask.answer for ask in work.asks):
             raise RuntimeError(f"{made} tokens came of {sum(ask.answer for ask in work.asks)}")
         return seconds
@@ -70,3 +67,17 @@ class Peer:
                 str(self._folder), scheduler, "CPU", settings, {}
             )
         return self._pipelines[concurrency]
+
+
+def _begun(pipeline: genai.ContinuousBatchingPipeline, index: int, ask: Ask) -> Any:
+    return pipeline.add_request(
+        index,
+        ov.Tensor(np.array([ask.prompt], dtype=np.int64)),
+        genai.GenerationConfig(
+            max_new_tokens=ask.answer,
+            min_new_tokens=ask.answer,
+            ignore_eos=True,
+            eos_token_id=0,  # the model has none, and the built-in -1 is refused
+            stop_token_ids={0},
+        ),
+    )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.limits import GenerationLimits, Preemption
 from penstock_runtime.generation.loop import Loop, Outside
@@ -38,6 +39,7 @@ class Peer:
     def __init__(self, folder: Path, dtype: str) -> None:
         options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)
         self._step = open_step(folder, options, folder.name)
+        spare_the_collector()  # as every process that serves does
         self.about = f"{self._step.info.attention}, depth 0"
         self.idle_share = 0.0
 

@@ -53,6 +53,16 @@ def test_few_misses_all_count_and_what_others_saw_beside() -> None:
     assert list(likely_misses(Misses(), 7.0, 100.0)) == [100.0 * one for one in PRIOR_MISSES]
 
 
+@pytest.mark.parametrize("expected", [-5.0, 0.0, 1.4, 7.0, 8.1, 30.0, 1e12])
+def test_those_nearest_count_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, expected: float
+) -> None:
+    monkeypatch.setattr(known, "ALIKE", 4)
+    heard = [Miss(at, 100 + at) for at in (9.0, 0.1, 3.0, 8.0, 1.0, 30.5, 7.3, 0.6, 2.2)]
+    nearest = sorted(heard, key=lambda one: abs(one.expected - expected))[:4]
+    assert Misses.of(heard).near(expected) == sorted(one.by for one in nearest)
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0, 1e9), st.floats(-1e9, 1e9)).map(lambda one: Miss(*one)), max_size=300

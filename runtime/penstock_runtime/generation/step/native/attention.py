@@ -21,18 +21,17 @@ _MOST_QUERIES = 256
 class NativeBatch(Batch):
     """`Batch`, filled from a packed step."""
 
-    def fill(self, packed: Packed) -> list[np.ndarray]:
+    def fill(self, packed: Packed) -> list[object]:
         """Point at the arrays of `packed`; they live as long as what is returned."""
         tables = np.ascontiguousarray(packed.tables)
-        ids = packed.ids.numpy()
         self.tokens, self.picks = packed.tokens, len(packed.last)
         self.table_stride = tables.shape[1]
         self.threads = torch.get_num_threads()
-        self.ids, self.positions = ids.ctypes.data, packed.positions.ctypes.data
+        self.ids, self.positions = packed.ids.ctypes.data, packed.positions.ctypes.data
         self.slots, self.owners = packed.slots.ctypes.data, packed.owners.ctypes.data
         self.starts = packed.starts.ctypes.data
         self.picked, self.tables = packed.last.ctypes.data, tables.ctypes.data
-        return [tables, ids]
+        return [tables, packed]
 
 
 def batch_of(heads: Heads, block_tokens: int, longest: int) -> tuple[NativeBatch, torch.Tensor]:
@@ -79,7 +78,7 @@ class NativeAttention:
         self._block_tokens = block_tokens
         self._longest = _LONGEST_AT_FIRST
         self._batch, self._scores = batch_of(heads, block_tokens, self._longest)
-        self._held: list[np.ndarray] = []
+        self._held: list[object] = []
 
     def allocate(self, blocks: int) -> torch.Tensor:
         """As `AttentionBackend.allocate`."""
@@ -92,13 +91,7 @@ class NativeAttention:
         if longest > self._longest:
             self._longest = 2 * longest
             self._batch, self._scores = batch_of(self._heads, self._block_tokens, self._longest)
-        self._held = [
-            *self._batch.fill(packed),
-            packed.positions,
-            packed.slots,
-            packed.owners,
-            packed.starts,
-        ]
+        self._held = self._batch.fill(packed)
 
     def attend(
         self,

@@ -4,7 +4,9 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from penstock_runtime.generation.step.attention.base import Geometry, Heads
 from penstock_runtime.generation.step.blueprint import (
@@ -76,18 +78,18 @@ class NativeDecoder:
         self._write(blueprint, caches)
         self._array = (Op * len(self._ops))()
         self._buffers: dict[str, torch.Tensor] = {}
+        self._logits = np.empty((0, self._vocabulary), np.float32)
         self._rows = 0
         self._room(_FIRST_ROWS)
 
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def forward(self, packed: Packed) -> NDArray[np.float32]:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
         self._room(packed.tokens)
         batch = self._batch
         kept = batch.fill(packed)
         self._run(ctypes.addressof(self._array), len(self._array), ctypes.addressof(batch))
         del kept
-        picked = len(packed.last)
-        return self._buffers["logits"][:picked, : self._vocabulary]
+        return self._logits[: len(packed.last)]
 
     # -- the list of operations
 
@@ -213,6 +215,7 @@ class NativeDecoder:
         self._rows = max(rows, 2 * self._rows)
         named = {buffer for _, *pair in self._ops for buffer in pair if buffer is not None}
         self._buffers = {b.name: torch.zeros((self._rows, b.stride)) for b in named}
+        self._logits = self._buffers["logits"].numpy()[:, : self._vocabulary]
         for index, (op, source, target) in enumerate(self._ops):
             op.in_ = None if source is None else self._buffers[source.name].data_ptr()
             op.out = self._buffers[target.name].data_ptr()

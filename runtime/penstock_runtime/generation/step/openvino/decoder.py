@@ -1,10 +1,12 @@
 """One inference request over the caches of the store, and a packed step as its inputs."""
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import openvino as ov
 import torch
+from numpy.typing import NDArray
 
 from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, INPUTS
 from penstock_runtime.generation.step.packed import Packed
@@ -32,12 +34,21 @@ class OpenVinoDecoder:
                 bound = ov.Tensor(part.numpy(), shared_memory=True)
                 self._request.set_tensor(f"{kind}_cache.{index}", bound)
 
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def forward(self, packed: Packed) -> NDArray[np.float32]:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
-        for name, given in _inputs(packed).items():
-            self._give(name, given)
-        self._request.infer()
-        return torch.from_numpy(self._request.get_output_tensor().data)[:, 0]
+        blocks = [-(-context // BLOCK_TOKENS) for context in packed.contexts.tolist()]
+        named = [table[:count] for table, count in zip(packed.tables, blocks, strict=True)]
+        self._give("ids", packed.ids)
+        self._give("positions", packed.positions)
+        self._give("picked", packed.last)
+        self._give("past_lens", packed.first)
+        self._give("subsequence_begins", packed.starts)
+        self._give("block_indices", np.concatenate(named))
+        self._give("block_indices_begins", np.array([0, *accumulate(blocks)]))
+        self._give("max_context_len", packed.contexts.max())
+        logits: NDArray[np.float32]
+        (logits,) = self._request.infer(share_outputs=True).values()
+        return logits[:, 0]
 
     def _give(self, name: str, given: np.ndarray) -> None:
         """Write an input where it is bound; bind another array only where the shape is another."""
@@ -46,20 +57,3 @@ class OpenVinoDecoder:
             held = self._bound[name] = np.empty(given.shape, INPUTS.get(name, np.int32))
             self._request.set_tensor(name, ov.Tensor(held, shared_memory=True))
         held[...] = given
-
-
-def _inputs(packed: Packed) -> dict[str, np.ndarray]:
-    blocks = -(-packed.contexts // BLOCK_TOKENS)
-    named = np.arange(packed.tables.shape[1]) < blocks[:, None]
-    begins = np.zeros(len(blocks) + 1, np.int64)
-    np.cumsum(blocks, out=begins[1:])
-    return {
-        "ids": packed.ids.numpy(),
-        "positions": packed.positions,
-        "picked": packed.last,
-        "past_lens": packed.positions[packed.starts[:-1]],
-        "subsequence_begins": packed.starts,
-        "block_indices": packed.tables[named],
-        "block_indices_begins": begins,
-        "max_context_len": packed.contexts.max(),
-    }

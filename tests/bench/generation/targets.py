@@ -1,0 +1,110 @@
+"""What the issue asks of each figure, beside what this run measured: every line of the bench can be missed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.bench.generation.planning import PlanningTime
+from tests.bench.generation.runs import Outcome
+from tests.bench.generation.workload import CONCURRENCY, LINES
+
+OWN, OPENVINO = "penstock", "penstock_openvino"
+PLANNING_MICROSECONDS = 300.0
+IDLE_SHARE = 0.05
+HTTP_SHARE = 0.95
+STREAMS = 32
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How many times a peer's tokens a second are asked for."""
+
+    ours: str
+    peer: str
+    least: dict[str, float]
+    """By model."""
+    concurrency: tuple[int, ...]
+
+
+PEERS = (
+    Peer(OWN, "transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
+    Peer(OWN, "transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
+    Peer(OWN, "vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    Peer(OPENVINO, "openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One line: a figure that was measured, or None where its peer is absent, and the bound that it must keep."""
+
+    name: str
+    measured: float | None
+    bound: float
+    at_most: bool = False
+    by_cpu_time: float | None = None
+    """The same ratio by CPU time a token: what a busy machine says more surely."""
+
+    @property
+    def met(self) -> bool | None:
+        """Return whether it is met; None: not measured."""
+        if self.measured is None:
+            return None
+        return self.measured <= self.bound if self.at_most else self.measured >= self.bound
+
+
+def targets(
+    outcomes: Sequence[Outcome], times: Sequence[PlanningTime], http: Sequence[dict[str, object]]
+) -> list[Target]:
+    """Return every line that the run could show."""
+    return [*_planning(times), *_idle(outcomes), *_beside(outcomes), *_http(http)]
+
+
+def _planning(times: Sequence[PlanningTime]) -> Iterator[Target]:
+    for one in times:
+        name = f"planning a step by {one.discipline}, microseconds"
+        yield Target(name, one.plan_median, PLANNING_MICROSECONDS, at_most=True)
+
+
+def _idle(outcomes: Sequence[Outcome]) -> Iterator[Target]:
+    """A device with room for more does not idle for want of planning: at most so much where 32 rows decode."""
+    for one in outcomes:
+        figure = one.figure("decode", STREAMS) if one.peer in {OWN, OPENVINO} else None
+        if figure is not None:
+            name = f"{one.peer} {one.model} {one.dtype}: idle between steps, decode {STREAMS}"
+            yield Target(name, figure.idle_share, IDLE_SHARE, at_most=True)
+
+
+def _beside(outcomes: Sequence[Outcome]) -> Iterator[Target]:
+    by_name = {(one.peer, one.model, one.dtype): one for one in outcomes}
+    for (name, model, dtype), ours in by_name.items():
+        for asked in PEERS:
+            theirs = by_name.get((asked.peer, model, dtype))
+            if asked.ours != name or theirs is None or model not in asked.least:
+                continue
+            for line in LINES:
+                for concurrency in asked.concurrency:
+                    yield _ratio(ours, theirs, line, concurrency, asked.least[model])
+
+
+def _ratio(ours: Outcome, theirs: Outcome, line: str, concurrency: int, least: float) -> Target:
+    name = f"{ours.peer} / {theirs.peer}, {ours.model} {ours.dtype}, {line} {concurrency}"
+    own, other = ours.figure(line, concurrency), theirs.figure(line, concurrency)
+    if own is None or other is None:
+        return Target(name, None, least)
+    return Target(
+        name,
+        own.tokens_per_second / other.tokens_per_second,
+        least,
+        by_cpu_time=other.cpu_microseconds_a_token / own.cpu_microseconds_a_token,
+    )
+
+
+def _http(http: Sequence[dict[str, object]]) -> Iterator[Target]:
+    for one in http:
+        share, by_cpu = one.get("of_in_process"), one.get("of_in_process_with_a_core_each")
+        yield Target(
+            f"{one['model']}: HTTP at {one['streams']} streams of in-process, {one['placement']}",
+            share if isinstance(share, float) else None,
+            HTTP_SHARE,
+            by_cpu_time=by_cpu if isinstance(by_cpu, float) else None,
+        )

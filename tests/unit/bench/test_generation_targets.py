@@ -1,0 +1,72 @@
+"""The bench of generation judges each line by the issue's bound, and never calls an absent peer a success."""
+
+import pytest
+
+from penstock_api.limits import Discipline
+from tests.bench.generation.planning import PlanningTime
+from tests.bench.generation.runs import Figure, Outcome
+from tests.bench.generation.targets import Target, targets
+
+
+def outcome(peer: str, rate: float, idle: float | None = 0.01, model: str = "llama-61M") -> Outcome:
+    figures = [
+        Figure(line, n, rate, idle, (1.0,), 1e6 / rate)
+        for line in ("prefill", "decode", "mixed")
+        for n in (1, 8, 32)
+    ]
+    return Outcome(peer, model, "float32", figures=figures)
+
+
+def named(found: list[Target], part: str) -> list[Target]:
+    return [one for one in found if part in one.name]
+
+
+@pytest.mark.parametrize(("rate", "met"), [(96.0, True), (94.0, False)])
+def test_a_peer_is_judged_on_every_line_by_the_models_own_factor(rate: float, met: bool) -> None:
+    ours, theirs = outcome("penstock_openvino", rate), outcome("openvino_genai", 100.0)
+    found = named(targets([ours, theirs], [], []), "openvino_genai")
+    assert len(found) == 9
+    assert {one.met for one in found} == {met}
+    assert found[0].measured == pytest.approx(rate / 100)
+    assert found[0].by_cpu_time == pytest.approx(rate / 100)
+
+
+def test_generate_batch_is_judged_where_it_batches_and_generate_alone() -> None:
+    peers = [outcome("transformers_batch", 40.0), outcome("transformers_generate", 40.0)]
+    found = targets([outcome("penstock", 90.0), *peers], [], [])
+    assert len(named(found, "transformers_batch")) == 6
+    assert [one.name.rpartition(" ")[2] for one in named(found, "transformers_generate")] == [
+        "1",
+        "1",
+        "1",
+    ]
+    assert all(one.met for one in named(found, "transformers"))
+
+
+def test_a_peer_without_figures_is_not_measured() -> None:
+    absent = Outcome("vllm_cpu", "llama-61M", "float32", absent="not installed")
+    assert {
+        one.met for one in named(targets([outcome("penstock", 9.0), absent], [], []), "vllm")
+    } == {None}
+
+
+def test_another_model_is_no_peer() -> None:
+    other = outcome("openvino_genai", 1.0, model="llama-7M")
+    found = targets([outcome("penstock_openvino", 9.0), other], [], [])
+    assert not named(found, "openvino_genai")
+
+
+def test_planning_idling_and_http_have_bounds() -> None:
+    times = [PlanningTime(one, 301.0, 400.0, 1.0) for one in Discipline]
+    http = [{"model": "llama-7M", "streams": 32, "placement": "Thread", "of_in_process": 0.96}]
+    found = targets([outcome("penstock", 9.0, idle=0.06)], times, http)
+    assert {one.met for one in named(found, "planning")} == {False}
+    assert [one.met for one in named(found, "idle")] == [False]
+    assert [one.met for one in named(found, "HTTP")] == [True]
+
+
+def test_a_server_that_did_not_start_is_not_measured() -> None:
+    http: list[dict[str, object]] = [
+        {"model": "llama-7M", "streams": 32, "placement": "Thread", "absent": "it crashed"}
+    ]
+    assert [one.met for one in targets([], [], http)] == [None]
