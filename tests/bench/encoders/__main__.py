@@ -78,8 +78,13 @@ def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
         kind: _figures(subject, [one[kind] for one in rounds], by) for kind, by in seen.items()
     }
     if subject is ENCODER and options.overload_seconds and "penstock" in found["clock"]["rates"]:
-        found["clock"]["overload"] = _overload(folder, found["clock"], options.overload_seconds)
-        found["clock"]["ratios"] += _overload_lines(found["clock"]["overload"])
+        try:
+            seen_beyond = _overload(folder, found["clock"], options.overload_seconds)
+        except DoesNotServeError as error:
+            absent["penstock, overload"] = str(error)
+        else:
+            found["clock"]["overload"] = seen_beyond
+            found["clock"]["ratios"] += _overload_lines(seen_beyond)
     return {**found["clock"], "absent": absent, "by_processor_time": found["processor"]}
 
 
@@ -139,6 +144,8 @@ def _round(
         load(running, 64, 1.0)
         for connections in options.connections:
             told = load(running, connections, options.seconds)
+            rate = told["right"] / told["seconds"]
+            print(f"{subject.name}: {one.name}, {connections}: {rate:,.0f}/s", file=sys.stderr)
             for kind, seconds in (("clock", "seconds"), ("processor", "cpu_seconds")):
                 by = seen[kind].setdefault(one.name, {}).setdefault(connections, [])
                 by.append(told["right"] / told[seconds])
