@@ -54,7 +54,8 @@ test-unit: setup tools ## The tests that need no cluster
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
-	$(PYTEST) -m long tests
+	$(PYTEST) -m long tests/unit tests/integration
+	$(PYTEST) -m long tests/e2e
 
 .PHONY: lint
 lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs

@@ -80,7 +80,14 @@ def operator(target: Target, api: Api, images: Images, prometheus: None) -> Iter
     install.clear_stage(target, api)
     install.install_operator(target, images)
     yield Operator(target, api)
-    target.helm("uninstall", install.RELEASE, "-n", install.OPERATOR_NAMESPACE, "--wait")
+    target.helm(
+        "uninstall",
+        install.RELEASE,
+        "-n",
+        install.OPERATOR_NAMESPACE,
+        "--ignore-not-found",
+        "--wait",
+    )
 
 
 @pytest.fixture(scope="session")
