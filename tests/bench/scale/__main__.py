@@ -77,8 +77,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--settling",
         type=float,
-        default=90.0,
-        help="seconds before: figures are written a minute after the first",
+        default=240.0,
+        help="seconds before: figures are written once an idle pool was read four times, and a minute later",
     )
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds that are measured")
     parser.add_argument(
