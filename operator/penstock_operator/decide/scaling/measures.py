@@ -81,8 +81,7 @@ def demand(
         for uid, window in fresh.items()
         if (rate := per_second(kept.full(window), "rows_received")) is not None
     }
-    silent = {uid: one for uid, one in windows.items() if uid not in ready}
-    past = kept.past_rates({**silent, **gone}, rates, asked)
+    past = kept.past_rates(windows, gone, ready, rates, asked)
     ages = [kept.age(fresh[uid], asked) or 0.0 for uid in waiting]
     return Demand(
         ready=len(ready),

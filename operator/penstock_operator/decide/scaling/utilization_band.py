@@ -4,7 +4,6 @@ Each tick: keep the new samples, note what the valves did, judge whether the poo
 let each valve decide. Absent signals never lower a count, and leave the cap where it is.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock_operator.decide.scaling import windows as kept
@@ -35,7 +34,7 @@ from penstock_operator.decide.scaling.replicas import (
 )
 from penstock_operator.decide.scaling.service_curve import fit, r_squared
 from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
-from penstock_operator.decide.scaling.windows import Window, Windows
+from penstock_operator.decide.scaling.windows import Windows
 from penstock_operator.observed import SignalSource
 
 GOOD_TICKS = 3
@@ -47,8 +46,6 @@ class BandState:
     """What the law remembers of one pool. It begins anew when the operator restarts."""
 
     windows: Windows = field(default_factory=Windows)
-    gone: Mapping[str, Window] = field(default_factory=dict)
-    """The last windows of pods that just went."""
     good_ticks: int = GOOD_TICKS - 1
     """In a row. A pool just met needs one: nothing is known to have been lost."""
     cap: int | None = None
@@ -104,9 +101,7 @@ class UtilizationBand:
 def _noted(state: BandState, observed: LawInput, now: float) -> BandState:
     """Return the state with this round's samples, and with what the valves did since the last tick."""
     windows = kept.advance(state.windows, observed.signals, observed.pods, now)
-    asked = kept.clock(observed.signals, now)
-    gone = kept.gone(state.gone, state.windows, windows, observed.pods, asked)
-    state = replace(state, windows=windows, gone=gone)
+    state = replace(state, windows=windows)
     if observed.cap != state.cap:
         state = replace(state, cap=observed.cap, cap_since=now, settled_since=None)
     if state.settled_since is None and observed.cap is not None and _all_obey(observed.pods):
@@ -130,7 +125,7 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     return _Tick(
         observed=observed,
         now=now,
-        demand=demand(observed.pods, seen, state.gone, asked),
+        demand=demand(observed.pods, seen, state.windows.gone, asked),
         service=service(observed.pods, seen, asked, since=0.0),
         settled=service(observed.pods, seen, asked, since=since),
         available=False,

@@ -3,8 +3,8 @@
 Counters are differenced by the operator from raw values, so that no rate ever spans two pods or a restart.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from penstock_operator.decide.scaling.counters import Point, born, point, restarted
 from penstock_operator.decide.scaling.law import LawPod
@@ -38,48 +38,51 @@ class Windows:
 
     source: SignalSource = SignalSource.NONE
     pods: Mapping[str, Window] = field(default_factory=dict)
+    gone: Mapping[str, Window] = field(default_factory=dict)
+    """The last windows of pods that just went, or whose container just began anew."""
 
 
-def advance(windows: Windows, signals: PoolSignals, pods: Iterable[LawPod], now: float) -> Windows:
-    """Return the windows with this round's new samples; pods that are gone are forgotten.
+def advance(windows: Windows, signals: PoolSignals, pods: Sequence[LawPod], now: float) -> Windows:
+    """Return the windows with this round's new samples; of pods that went the last ones are kept apart for a while.
 
     A change of source starts all windows anew: the clocks of two stores need not agree.
     """
+    asked, live = clock(signals, now), {pod.uid for pod in pods}
     if signals.source is SignalSource.NONE:
-        return windows
-    held = windows.pods if windows.source == signals.source else {}
-    fresh = _by_pod(signals, clock(signals, now), held)
+        return replace(windows, gone=_gone(windows, windows.pods, live, asked))
+    same = windows.source == signals.source
+    held = windows.pods if same else {}
+    fresh = _by_pod(signals, asked, held)
     extended = {
         pod.uid: _extend(held.get(pod.uid, ()), fresh.get(pod.uid, []), pod) for pod in pods
     }
-    return Windows(signals.source, {uid: window for uid, window in extended.items() if window})
+    known = {uid: window for uid, window in extended.items() if window}
+    gone = _gone(windows, known, live, asked) if same else {}
+    return Windows(signals.source, known, gone)
 
 
-def gone(
-    known: Mapping[str, Window],
-    before: Windows,
-    after: Windows,
-    pods: Iterable[LawPod],
-    asked: float,
+def _gone(
+    before: Windows, after: Mapping[str, Window], live: Container[str], asked: float
 ) -> dict[str, Window]:
-    """Return the last windows of pods that are no more, or whose container began anew; `known` ones too.
-
-    By one source's clock: after a change of source nothing is known.
-    """
-    if after.source != before.source:
-        return {}
-    live = {pod.uid for pod in pods}
     ended = {
         uid: one
         for uid, one in before.pods.items()
-        if uid not in live or after.pods[uid][0].time > one[-1].time
+        if uid not in live or after[uid][0].time > one[-1].time
     }
-    every = {**known, **ended}
+    every = {**before.gone, **ended}
     return {uid: one for uid, one in every.items() if asked - one[-1].time < GONE_SECONDS}
 
 
-def past_rates(lost: Mapping[str, Window], measured: Container[str], asked: float) -> list[float]:
-    """Return the rows a second that pods just lost still add to the windows that end now, unless `measured` anew."""
+def past_rates(
+    windows: Mapping[str, Window],
+    gone: Mapping[str, Window],
+    serving: Container[str],
+    measured: Container[str],
+    asked: float,
+) -> list[float]:
+    """Return the rows a second that pods just lost, or silent ones, still add to the windows that end now, unless `measured` anew."""
+    silent = {uid: one for uid, one in windows.items() if uid not in serving}
+    lost = {**silent, **gone}
     rates = (_past_rate(one, asked) for uid, one in lost.items() if uid not in measured)
     return [rate for rate in rates if rate is not None]
 

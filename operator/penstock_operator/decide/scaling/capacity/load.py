@@ -54,8 +54,7 @@ def load(
     whole = {uid: window for uid, one in fresh.items() if (window := kept.full(one))}
     full = list(whole.values())
     serving = {pod.uid for pod in pods if pod.ready}
-    silent = {uid: one for uid, one in windows.items() if uid not in serving}
-    past = kept.past_rates({**silent, **gone}, whole, asked)
+    past = kept.past_rates(windows, gone, serving, whole, asked)
     dispersion = _dispersion(ready)
     return Load(
         rate=_total([_clamped(one, slack_rows) for one in full], past),

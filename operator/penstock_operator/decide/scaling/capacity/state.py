@@ -1,6 +1,5 @@
 """What the law remembers of one pool, and how a tick's samples enter it. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
 
@@ -14,7 +13,7 @@ from penstock_operator.decide.scaling.capacity.load import Load
 from penstock_operator.decide.scaling.capacity.startup import Startup, watch
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.replicas import MINUTE
-from penstock_operator.decide.scaling.windows import Window, Windows
+from penstock_operator.decide.scaling.windows import Windows
 
 GOOD_TICKS = 3
 """Absence is left only after so many good ticks."""
@@ -28,8 +27,6 @@ class CapacityState:
 
     count: Count
     windows: Windows = field(default_factory=Windows)
-    gone: Mapping[str, Window] = field(default_factory=dict)
-    """Of pods deleted within the last 30 s."""
     good_ticks: int = GOOD_TICKS - 1
     """In a row. A pool just met needs one: nothing is known to have been lost."""
     curves: Curves = field(default_factory=Curves)
@@ -56,7 +53,6 @@ class CapacityState:
 def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
     """Return the state with this round's samples, and with what the valves did since the last tick."""
     windows = kept.advance(state.windows, seen.signals, seen.pods, now)
-    asked = kept.clock(seen.signals, now)
     lateness, late = observe(
         state.lateness, seen.signals, seen.settings.objective_milliseconds, now
     )
@@ -68,7 +64,6 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
         lateness=lateness,
         late=late,
         windows=windows,
-        gone=kept.gone(state.gone, state.windows, windows, seen.pods, asked),
         curves=learn(state.curves, windows.pods, seen.pods),
         startup=watch(state.startup, seen.pods, now),
         cap=seen.cap,
@@ -91,7 +86,7 @@ def smoothed(state: CapacityState, load: Load, now: float) -> CapacityState:
         share = 1 - exp(-max(now - state.measured, 0.0) / SMOOTHING_SECONDS)
     imbalance = state.imbalance if load.imbalance is None else load.imbalance
     dispersion = state.dispersion if load.dispersion is None else max(load.dispersion, 1.0)
-    pods = max(len([one for one in state.windows.pods if one not in state.gone]), 1)
+    pods = max(len([one for one in state.windows.pods if one not in state.windows.gone]), 1)
     unevenness = state.unevenness if load.unevenness is None else load.unevenness / pods
     return replace(
         state,
