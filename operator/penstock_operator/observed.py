@@ -137,6 +137,25 @@ def measured(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationSample:
+    """What a pod that generates text reported beside what every pod does; None is absent."""
+
+    epoch: int
+    """Of `sums`; what an earlier epoch counted is no part of them."""
+    sums: tuple[float, ...]
+    """15 sums over steps, as `penstock_api.limits.GenerationCurve`."""
+    warm_up: tuple[float, ...] | None = None
+    """Those of epoch 0, which are the steps that were timed at load; None once later ones took their place."""
+    generated_tokens: float | None = None
+    cache_usage: float | None = None
+    """Share of the KV cache that running sequences hold, 0 to 1."""
+    first_token_buckets: tuple[tuple[float, float], ...] = ()
+    """Of completed requests, as `PodSample.batch_duration_buckets`."""
+    output_token_buckets: tuple[tuple[float, float], ...] = ()
+    """The mean time between tokens after the first, of the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSample:
     """What one pod reported: gauges as they stand, and raw counters that only grow.
 
@@ -165,6 +184,8 @@ class PodSample:
     """Admitted requests that ended, however, and refused ones where the fault was not their client's."""
     request_duration_buckets: tuple[tuple[float, float], ...] = ()
     """Of completed requests, from the door to the end, as `batch_duration_buckets`."""
+    generation: GenerationSample | None = None
+    """Only of a pod that generates text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ class LawSettings:
     max_percent_per_minute: int
     guards: Guards = field(default_factory=Guards)
     """What the user asked for himself, beside what a law would do by itself."""
+    first_token_milliseconds: int | None = None
+    """The objective TimeToFirstToken, of pools that generate text."""
+    output_token_milliseconds: int | None = None
+    """The objective TimePerOutputToken, of the same."""
 
 
 @dataclass(frozen=True, slots=True)
