@@ -158,6 +158,8 @@ class Seen:
     curve: CurveSeen | None = None
     forecast_miss: float | None = None
     """Rows a second that came, less those forecast for now a start-up ago."""
+    off_curve: float | None = None
+    """Rows that busy pods served over those that the curve foretells, less 1, where that is too far off; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True)
