@@ -32,35 +32,30 @@ static void place(const Op *op, const Batch *batch, int64_t token) {
     }
 }
 
-/* Q queries against one block of keys, 16 (else 8) positions at a time. */
+/* Q queries against one block of keys, 16 (else 8) positions at a time; meanwhile the block after it is sent for. */
 #define SCORE(Q)                                                                                                       \
-    static void score_##Q(const float *const *query, int64_t size, const float *keys, int64_t bt, float *const *out) { \
+    static void score_##Q(const float *const *query, int64_t size, const float *keys, const float *next, int64_t bt,   \
+                          float *const *out) {                                                                         \
         int64_t at = 0;                                                                                                \
-        for (; at + 16 <= bt; at += 16) {                                                                              \
-            v8 low[Q], high[Q];                                                                                        \
-            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) low[q] = high[q] = (v8){0};                            \
-            for (int64_t i = 0; i < size; i++) {                                                                       \
-                v8 first = load(keys + i * bt + at), second = load(keys + i * bt + at + 8);                            \
-                _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                  \
-                    v8 x = all(query[q][i]);                                                                           \
-                    low[q] = madd(first, x, low[q]);                                                                   \
-                    high[q] = madd(second, x, high[q]);                                                                \
-                }                                                                                                      \
-            }                                                                                                          \
+        for (; at + 16 <= bt; at += 16) SCORE_AT(Q, vw, 16 / WIDE, WIDE, wide_)                                        \
+        for (; at < bt; at += 8) SCORE_AT(Q, v8, 1, 8, )                                                               \
+    }
+#define SCORE_AT(Q, VECTOR, W, LANES, PREFIX)                                                                          \
+    {                                                                                                                  \
+        VECTOR sum[Q][W];                                                                                              \
+        _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = (VECTOR){0};                               \
+        for (int64_t i = 0; i < size; i++) {                                                                           \
+            VECTOR key[W];                                                                                             \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) key[c] = PREFIX##load(keys + i * bt + at + LANES * c); \
+            __builtin_prefetch(next + i * bt + at);                                                                    \
             _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                      \
-                store(out[q] + at, low[q]);                                                                            \
-                store(out[q] + at + 8, high[q]);                                                                       \
+                VECTOR x = PREFIX##all(query[q][i]);                                                                   \
+                _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = PREFIX##madd(key[c], x, sum[q][c]);    \
             }                                                                                                          \
         }                                                                                                              \
-        for (; at < bt; at += 8) {                                                                                     \
-            v8 sum[Q];                                                                                                 \
-            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) sum[q] = (v8){0};                                      \
-            for (int64_t i = 0; i < size; i++) {                                                                       \
-                v8 key = load(keys + i * bt + at);                                                                     \
-                _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) sum[q] = madd(key, all(query[q][i]), sum[q]);      \
-            }                                                                                                          \
-            _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) store(out[q] + at, sum[q]);                            \
-        }                                                                                                              \
+        _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
+            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) PREFIX##store(out[q] + at + LANES * c, sum[q][c]);     \
     }
 SCORE(1) SCORE(2) SCORE(4)
 
@@ -89,31 +84,36 @@ static float soften(const Op *op, float *scores, int64_t first, int64_t begin, i
     return total(sum);
 }
 
-/* Add one block of values, weighted, to the answers of Q queries; W vectors of 8 at a time. */
-#define MIX(Q, W)                                                                                                      \
-    static void mix_##Q##_##W(float *const *weights, const float *values, int64_t count, int64_t size, int64_t from,   \
-                              float *const *out) {                                                                     \
-        v8 sum[Q][W];                                                                                                  \
+/* Add one block of values, weighted, to the answers of Q queries; 32 numbers (else 8) of each at a time. */
+#define MIX(Q, NUMBERS, VECTOR, LANES, PREFIX)                                                                         \
+    static void mix_##Q##_##NUMBERS(float *const *weights, const float *values, int64_t count, int64_t size,           \
+                                    int64_t from, float *const *out) {                                                 \
+        VECTOR sum[Q][NUMBERS / LANES];                                                                                \
         _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
-            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = load(out[q] + from + 8 * c);               \
+            _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                          \
+                sum[q][c] = PREFIX##load(out[q] + from + LANES * c);                                                   \
         for (int64_t at = 0; at < count; at++) {                                                                       \
-            v8 value[W];                                                                                               \
-            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) value[c] = load(values + at * size + from + 8 * c);    \
+            VECTOR value[NUMBERS / LANES];                                                                             \
+            _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                          \
+                value[c] = PREFIX##load(values + at * size + from + LANES * c);                                        \
             _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                      \
-                v8 weight = all(weights[q][at]);                                                                       \
-                _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) sum[q][c] = madd(weight, value[c], sum[q][c]);     \
+                VECTOR weight = PREFIX##all(weights[q][at]);                                                           \
+                _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                      \
+                    sum[q][c] = PREFIX##madd(weight, value[c], sum[q][c]);                                             \
             }                                                                                                          \
         }                                                                                                              \
         _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
-            _Pragma("GCC unroll 8") for (int c = 0; c < W; c++) store(out[q] + from + 8 * c, sum[q][c]);               \
+            _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                          \
+                PREFIX##store(out[q] + from + LANES * c, sum[q][c]);                                                   \
     }
-MIX(1, 1) MIX(2, 1) MIX(1, 4) MIX(2, 4)
+MIX(1, 8, v8, 8, ) MIX(2, 8, v8, 8, )
+MIX(1, 32, vw, WIDE, wide_) MIX(2, 32, vw, WIDE, wide_)
 
 #define MIX_ALL(Q)                                                                                                     \
     static void mix_##Q(float *const *weights, const float *values, int64_t count, int64_t size, float *const *out) {  \
         int64_t from = 0;                                                                                              \
-        for (; from + 32 <= size; from += 32) mix_##Q##_4(weights, values, count, size, from, out);                    \
-        for (; from < size; from += 8) mix_##Q##_1(weights, values, count, size, from, out);                           \
+        for (; from + 32 <= size; from += 32) mix_##Q##_32(weights, values, count, size, from, out);                    \
+        for (; from < size; from += 8) mix_##Q##_8(weights, values, count, size, from, out);                           \
     }
 MIX_ALL(1) MIX_ALL(2)
 
@@ -155,13 +155,14 @@ static void score(const Op *op, const Batch *batch, const Ask *ask) {
         for (int64_t h = ask->head; h < ask->heads_end; h++) {
             const float *keys = op->keys + (ask->table[b] * batch->kv_heads + h) * size * bt;
             const float *const *query = ask->query + (h - ask->head) * ask->queries;
+            const float *next = op->keys + (ask->table[b + (b < ask->last_block)] * batch->kv_heads + h) * size * bt;
             float *const *scores = ask->scores + (h - ask->head) * ask->queries;
             int64_t shift = (b - ask->first_block) * bt;
             for (int64_t q = 0; q < ask->queries;) {
                 float *out[4];
                 int64_t left = ask->queries - q, now = left >= 4 ? 4 : left >= 2 ? 2 : 1;
                 for (int64_t i = 0; i < now; i++) out[i] = scores[q + i] + shift;
-                (now == 4 ? score_4 : now == 2 ? score_2 : score_1)(query + q, size, keys, bt, out);
+                (now == 4 ? score_4 : now == 2 ? score_2 : score_1)(query + q, size, keys, next, bt, out);
                 q += now;
             }
         }
@@ -222,7 +223,8 @@ static void attend_from(const Op *op, const Batch *batch, int64_t token, int64_t
     int64_t at_once = tokens > 1 || batch->heads > MOST_QUERIES ? 1 : heads_end - head;
     float *scratch = batch->scores + THREAD * batch->scores_stride;
     for (; head < heads_end; head += at_once) {
-        Ask ask = {.token = token, .tokens = tokens, .head = head, .heads_end = head + at_once};
+        Ask ask; /* the rest is written where it is needed: it is seven kilobytes */
+        ask.token = token, ask.tokens = tokens, ask.head = head, ask.heads_end = head + at_once;
         attend(op, batch, &ask, scratch);
     }
 }

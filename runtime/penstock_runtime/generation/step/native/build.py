@@ -13,9 +13,8 @@ from penstock_runtime.native import NoNativeCode
 SOURCE = Path(__file__).with_name("decoder.c")
 FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-fopenmp", "-c")
 """No contraction: what is fused is said in the source, so that every copy of a loop rounds alike."""
-_PORTABLE = {"x86_64": "-march=x86-64-v3"}
-"""What an image is built for; a machine without it does not load that library."""
-_OWN = {"x86_64": "-march=native"}
+_LEVELS = ("v3", "v4")
+"""Of x86-64, which an image is built for; a machine without the first does not load that library."""
 _NEEDED = {"x86_64": {"avx2", "fma", "bmi2"}}
 
 
@@ -27,7 +26,7 @@ def library() -> ctypes.CDLL:
     """
     _refuse_old_processors()
     own = f"decoder-{_digest('native', _processor())}.so"
-    path = native.found(built_ahead(), own, functools.partial(_commands, _OWN))
+    path = native.found(built_ahead(), own, functools.partial(_commands, _own()))
     try:
         ctypes.CDLL(_threads_of_torch(), mode=ctypes.RTLD_GLOBAL)
         return ctypes.CDLL(str(path))
@@ -59,10 +58,27 @@ def _threads_of_torch() -> str:
     return next((word for word in mapped if "/libgomp" in word), "libgomp.so.1")
 
 
-def _commands(architectures: dict[str, str], compiler: str, made: Path) -> Iterable[Sequence[str]]:
-    architecture, part = architectures.get(platform.machine(), "-O3"), f"{made}.o"
-    yield compiler, *FLAGS, architecture, str(SOURCE), "-o", part
-    yield compiler, "-shared", part, "-o", str(made), "-lm"  # OpenMP is torch's own
+def _commands(parts: Iterable[Sequence[str]], compiler: str, made: Path) -> Iterable[Sequence[str]]:
+    """`parts` are what the compiler is told of each: options, then the source."""
+    objects = []
+    for number, part in enumerate(parts):
+        objects.append(f"{made}.{number}.o")
+        yield compiler, *FLAGS, *part, "-o", objects[-1]
+    yield compiler, "-shared", *objects, "-o", str(made), "-lm"  # OpenMP is torch's own
+
+
+def _own() -> Iterable[Sequence[str]]:
+    return [("-march=native" if platform.machine() == "x86_64" else "-O3", str(SOURCE))]
+
+
+def _portable() -> Iterable[Sequence[str]]:
+    if platform.machine() != "x86_64":
+        return [(str(SOURCE),)]
+    levels = [
+        (f"-march=x86-64-{level}", f"-DNAMED(name)=name##_{level}", str(SOURCE))
+        for level in _LEVELS
+    ]
+    return [*levels, (str(SOURCE.with_name("either.c")),)]
 
 
 def _digest(*words: str) -> str:
@@ -79,6 +95,15 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
+def make_portable(target: Path) -> None:
+    """Compile to `target` what runs on any machine of this kind.
+
+    Raises:
+        NoNativeCode: there is no compiler, or it fails.
+    """
+    native.make(target, functools.partial(_commands, _portable()))
+
+
 if __name__ == "__main__":
-    native.make(built_ahead(), functools.partial(_commands, _PORTABLE))
+    make_portable(built_ahead())
     sys.stdout.write(f"{built_ahead()}\n")

@@ -11,6 +11,10 @@
 #include "attention.h"
 #include "linear.h"
 
+#ifndef NAMED /* either.c has this file twice */
+#define NAMED(name) name
+#endif
+
 static void each_token(const Op *op, const Batch *batch, int64_t token) {
     const float *in = op->in + token * op->in_stride;
     float *out = op->out + token * op->out_stride;
@@ -27,7 +31,7 @@ static void each_token(const Op *op, const Batch *batch, int64_t token) {
     }
 }
 
-void penstock_run(const Op *ops, int64_t count, const Batch *batch) {
+void NAMED(penstock_run)(const Op *ops, int64_t count, const Batch *batch) {
     for (const Op *op = ops; op < ops + count; op++) {
         int64_t rows = op->on_picks ? batch->picks : batch->tokens;
         if (op->kind == LINEAR) linear(op, rows, batch->threads);
@@ -40,4 +44,4 @@ void penstock_run(const Op *ops, int64_t count, const Batch *batch) {
 }
 
 /* Store and attend alone, for models whose other layers are torch's: `in` is [T][heads + 2 kv][size]. */
-void penstock_attend(const Op *op, const Batch *batch) { attention(op, batch); }
+void NAMED(penstock_attend)(const Op *op, const Batch *batch) { attention(op, batch); }

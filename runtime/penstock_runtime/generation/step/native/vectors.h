@@ -1,4 +1,4 @@
-/* What decoder.c is written in: vectors of 8 floats, the operations and the batch. */
+/* What decoder.c is written in: vectors of 8 floats and as wide as registers are, the operations and the batch. */
 
 #pragma once
 
@@ -42,6 +42,22 @@ INLINE v8 madd(v8 a, v8 b, v8 sum) { return (v8)_mm256_fmadd_ps((__m256)a, (__m2
 #else
 INLINE v8 madd(v8 a, v8 b, v8 sum) { return a * b + sum; }
 #endif
+
+/* What every lane does alone goes by registers as wide as there are: its width never shows in the bits. */
+#ifdef __AVX512F__
+#define WIDE 16
+typedef float vw __attribute__((vector_size(64), aligned(4), may_alias));
+INLINE vw wide_madd(vw a, vw b, vw sum) { return (vw)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum); }
+INLINE vw wide_all(float x) { return (vw)_mm512_set1_ps(x); }
+#else
+#define WIDE 8
+typedef v8 vw;
+INLINE vw wide_madd(vw a, vw b, vw sum) { return madd(a, b, sum); }
+INLINE vw wide_all(float x) { return (vw){x, x, x, x, x, x, x, x}; }
+#endif
+#define PARTS (PANEL / WIDE) /* registers of a panel */
+INLINE vw wide_load(const float *from) { return *(const vw *)from; }
+INLINE void wide_store(float *to, vw value) { *(vw *)to = value; }
 
 INLINE v8 load(const float *from) { return *(const v8 *)from; }
 INLINE void store(float *to, v8 value) { *(v8 *)to = value; }
