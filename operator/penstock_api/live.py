@@ -25,10 +25,15 @@ class ObjectiveMetric(StrEnum):
     """What an objective is about."""
 
     REQUEST_LATENCY = "RequestLatency"
+    """Of whole requests, from the door to the end."""
+    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105  a name
+    """From the door to the first token; of pools that generate text."""
+    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"  # noqa: S105  a name
+    """Between tokens after the first, the mean of a request; of pools that generate text."""
 
 
 class Objective(ApiModel):
-    """A latency that the pool is to keep; the law bounds batch time by it."""
+    """A latency that the pool is to keep: the law bounds batches, or steps of generation, by it, and counts replicas for it."""
 
     metric: ObjectiveMetric
     """What is measured."""
@@ -150,7 +155,7 @@ class ScalingDefaults(ApiModel):
         )
     )
     algorithm: ScalingAlgorithm | None = None
-    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective. Of TextGeneration pools: UtilizationBand."""
+    """The control law: UtilizationBand follows signals, CapacityAtObjective forecasts; unset, CapacityAtObjective."""
     min_replicas: Replicas | None = None
     """Auto never goes below; unset, 1."""
     max_replicas: Replicas | None = None

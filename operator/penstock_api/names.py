@@ -1,6 +1,7 @@
 """Every name that crosses a process boundary, each once."""
 
 from collections.abc import Mapping
+from itertools import combinations_with_replacement
 from types import MappingProxyType
 from typing import Final
 
@@ -129,6 +130,10 @@ METRIC_PREEMPTIONS: Final = "penstock_preemptions_total"
 METRIC_KV_CACHE_USAGE: Final = "penstock_kv_cache_usage_ratio"
 METRIC_GENERATION_CURVE: Final = "penstock_generation_curve_total"
 """Labels epoch, term: sums over steps of the products of x = (1, p/256, d, k/4096, t), as `p*t`."""
+GENERATION_TERMS: Final = tuple(
+    "*".join(pair) for pair in combinations_with_replacement(("1", "p", "d", "k", "t"), 2)
+)
+"""In order: the upper triangle, row by row."""
 METRIC_CURVE_BATCHES: Final = "penstock_curve_batches_total"  # sum of 1
 METRIC_CURVE_COST: Final = "penstock_curve_cost_units_total"  # sum of b
 METRIC_CURVE_COST_SQUARED: Final = "penstock_curve_cost_units_squared_total"  # sum of b^2

@@ -72,8 +72,19 @@ class ApiKeys(ApiModel):
     """The keys in JSON (docs/generation.md, Who is calling); only the pods read it, and a change counts without a restart."""
 
 
+_TOKENS_RULE = rule(
+    "!has(self.objectives) || self.objectives.all(o, o.metric == 'RequestLatency')"
+    " || (has(self.model.task) && self.model.task == 'TextGeneration')",
+    "objectives of tokens are for model.task TextGeneration, but model.task is %s: set RequestLatency instead",
+    "has(self.model.task) ? self.model.task : 'unset'",
+    at=".objectives",
+)
+
+
 class PoolSpec(ApiModel):
     """What the user wants. A field that is left out is filled by a policy's default or a built-in one."""
+
+    model_config = ConfigDict(json_schema_extra=rules(_TOKENS_RULE))
 
     replicas: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = 1
     """The count in scaling modes Manual and Recommend; what `kubectl scale` writes. Modes Auto and Hold ignore it."""

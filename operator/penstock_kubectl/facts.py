@@ -6,6 +6,7 @@ from penstock_api.decided import ScalingStatus
 from penstock_api.live import ScalingMode
 from penstock_kubectl.subject import Subject
 from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_operator.decide.scaling.law import LawSettings
 
 GOOD_WHEN_FALSE = frozenset({"Progressing", "BudgetLimited"})
 """Conditions whose being False is the good news."""
@@ -75,9 +76,7 @@ def service(subject: Subject) -> Iterator[Fact]:
     )
     yield "effective utilisation", _unit(seen.effective_utilization_percent, "%"), target
     yield "GPU utilisation", _unit(seen.gpu_utilization_percent, "%"), seen.duty_source or ""
-    objective = spec.law.objective_milliseconds
-    wanted = "no RequestLatency objective" if objective is None else f"objective {objective} ms"
-    yield "p99 latency foretold", _unit(seen.predicted_p99_milliseconds, "ms"), wanted
+    yield "p99 latency foretold", _unit(seen.predicted_p99_milliseconds, "ms"), _wanted(spec.law)
     allowed = seen.batch_time_target_milliseconds
     yield (
         "p99 batch time",
@@ -85,6 +84,17 @@ def service(subject: Subject) -> Iterator[Fact]:
         f"may be {allowed} ms" if allowed else "",
     )
     yield "start-up, p90", _unit(seen.startup_p90_seconds, "s"), "from binding to Ready"
+
+
+def _wanted(law: LawSettings) -> str:
+    """Return the objectives in words."""
+    known = (
+        ("request", law.objective_milliseconds),
+        ("first token", law.first_token_milliseconds),
+        ("token", law.output_token_milliseconds),
+    )
+    parts = [f"{what} {value} ms" for what, value in known if value is not None]
+    return f"objective: {', '.join(parts)}" if parts else "no objective"
 
 
 def valves(subject: Subject) -> Iterator[Fact]:

@@ -1,6 +1,6 @@
 """How many requests were on time, by the pods' own counters. Pure.
 
-Good is completed within the `RequestLatency` objective; all are those that ended, however, and those refused for
+Good is completed within the objectives, the one that most missed; all are those that ended, however, and those refused for
 want of room. Requests that the client spoilt are in neither. Counters are differenced per pod UID, so that a pod that
 goes takes nothing back, and one that restarts begins anew.
 """
@@ -11,8 +11,21 @@ from math import inf
 
 from penstock_operator.observed import PodSample, measured
 
+Buckets = Sequence[tuple[float, float]]
+"""(upper bound in seconds, cumulative count), ascending."""
+
 KEPT_SECONDS = 300.0
 """A pod not heard of for so long is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """What is on time, in milliseconds; None: any."""
+
+    request: int | None = None
+    first_token: int | None = None
+    """Of requests that generate text, as the next."""
+    output_token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +38,20 @@ class Attainment:
     """The newest sample of each pod that was counted."""
 
 
-def advance(
-    before: Attainment, samples: Iterable[PodSample], objective_milliseconds: int | None
-) -> Attainment:
+def advance(before: Attainment, samples: Iterable[PodSample], objectives: Objectives) -> Attainment:
     """Return the counts with new samples; without an objective every completed request is good."""
     fresh = sorted(
         (one for one in samples if is_new(before, one) and _whole(one)), key=lambda one: one.time
     )
     if not fresh:
         return before
-    limit = inf if objective_milliseconds is None else objective_milliseconds / 1000
     good, total, last = before.good, before.total, dict(before.last)
     for sample in fresh:
         held = last.get(sample.uid)
         if held is not None and sample.time <= held.time:
             continue
         if held is not None:
-            more = _grown(held, sample, limit)
+            more = _grown(held, sample, objectives)
             good, total = good + more[0], total + more[1]
         last[sample.uid] = sample
     newest = fresh[-1].time
@@ -75,11 +85,29 @@ def _whole(sample: PodSample) -> bool:
     )
 
 
-def _grown(before: PodSample, after: PodSample, limit: float) -> tuple[float, float]:
+def _grown(before: PodSample, after: PodSample, objectives: Objectives) -> tuple[float, float]:
     """Return (good, all) between two samples of a pod; none where a counter fell: the process began anew."""
     total = (after.requests_settled or 0.0) - (before.requests_settled or 0.0)
-    early = within(before.request_duration_buckets, limit)
-    good = within(after.request_duration_buckets, limit) - early
-    if total < 0 or good < 0:
+    begun, ended = _histograms(before, objectives), _histograms(after, objectives)
+    late = [
+        (whole - within(now, limit)) - (held - within(then, limit))
+        for (then, held, limit), (now, whole, _) in zip(begun, ended, strict=True)
+    ]
+    completed = ended[0][1] - begun[0][1]
+    if total < 0 or completed < 0 or min(late) < 0:
         return 0.0, 0.0
-    return min(good, total), total
+    return min(max(completed - max(late), 0.0), total), total
+
+
+def _histograms(
+    sample: PodSample, objectives: Objectives
+) -> tuple[tuple[Buckets, float, float], ...]:
+    """Return (histogram, its observations, its limit in seconds); an answer of one token has no time between tokens."""
+    told = sample.generation
+    tokens = ((), ()) if told is None else (told.first_token_buckets, told.output_token_buckets)
+    each = (sample.request_duration_buckets, *tokens)
+    limits = (objectives.request, objectives.first_token, objectives.output_token)
+    return tuple(
+        (one, one[-1][1] if one else 0.0, inf if limit is None else limit / 1000)
+        for one, limit in zip(each, limits, strict=True)
+    )

@@ -136,18 +136,24 @@ def _scheduled(
 
 
 def live_fields_of(spec: PoolSpec, defaults: Fields) -> Layers:
-    """Return the two layers over the built-ins of its task; `objectives: []` says that the pool wants none."""
+    """Return the two layers over the built-ins; `objectives: []` says that the pool wants none."""
     own = fields.live_fields(spec)
     if spec.objectives is not None:
         defaults = {k: v for k, v in defaults.items() if not k.startswith(fields.OBJECTIVE)}
-    return Layers(defaults, own, fields.built_in(spec.model.task))
+    return Layers(defaults, own)
 
 
 def _law(values: Fields, guarded: frozenset[str]) -> LawSettings:
     """Return the settings; a guard is what somebody asked for, at the value in force."""
-    objective = values.get(fields.OBJECTIVE + ObjectiveMetric.REQUEST_LATENCY.value)
+
+    def objective(metric: ObjectiveMetric) -> int | None:
+        value = values.get(fields.OBJECTIVE + metric.value)
+        return None if value is None else int(value)
+
     return LawSettings(
-        objective_milliseconds=None if objective is None else int(objective),
+        objective_milliseconds=objective(ObjectiveMetric.REQUEST_LATENCY),
+        first_token_milliseconds=objective(ObjectiveMetric.TIME_TO_FIRST_TOKEN),
+        output_token_milliseconds=objective(ObjectiveMetric.TIME_PER_OUTPUT_TOKEN),
         size_min=int(values[fields.SIZE_MIN]),
         size_max=int(values[fields.SIZE_MAX]),
         max_queue_delay_milliseconds=int(values[fields.MAX_QUEUE_DELAY]),

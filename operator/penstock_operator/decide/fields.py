@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock_api.live import Objective, ScalingAlgorithm
-from penstock_api.model import Task
 from penstock_api.policy import PolicyDefaults
 from penstock_api.pool import PoolSpec
 
@@ -53,19 +52,8 @@ BUILT_IN: Fields = {
 }
 """DESIGN, section 2: the sample's live values, without an objective."""
 
-BUILT_IN_OF_GENERATION: Fields = {
-    **BUILT_IN,
-    ALGORITHM: ScalingAlgorithm.UTILIZATION_BAND.value,
-}
-"""CapacityAtObjective knows the curve of a batch, and of generation's steps none."""
-
 _MODES = ("scaling.mode", "batching.mode")
 """Never from a policy: one edit would flip every pool."""
-
-
-def built_in(task: Task | None) -> Fields:
-    """Return the values of what neither spec nor policy sets, for pools of a task."""
-    return BUILT_IN_OF_GENERATION if task is Task.TEXT_GENERATION else BUILT_IN
 
 
 def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:

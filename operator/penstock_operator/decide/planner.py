@@ -11,7 +11,7 @@ from dataclasses import replace
 from penstock_api.status import CandidateDecision
 from penstock_operator.decide import checkpoint, standing
 from penstock_operator.decide.activity import busy_until, is_active
-from penstock_operator.decide.attainment import advance
+from penstock_operator.decide.attainment import Objectives, advance
 from penstock_operator.decide.budgets.claims import allowance
 from penstock_operator.decide.budgets.ledger import Claim, Grant, Ledger
 from penstock_operator.decide.budgets.rounds import disturbed, next_ledger
@@ -28,6 +28,7 @@ from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPla
 from penstock_operator.decide.policies import policy_plans
 from penstock_operator.decide.rollout import rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
+from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.schedules import openings
 from penstock_operator.decide.state import PoolMemory
 from penstock_operator.decide.status import figures, pool_status
@@ -144,7 +145,7 @@ def find(
         pods=staying,
         ready=tuple(pod for pod in staying if pod.ready),
     )
-    attained = advance(memory.attainment, view.signals.samples, spec.law.objective_milliseconds)
+    attained = advance(memory.attainment, view.signals.samples, _objectives(spec.law))
     return found, PoolMemory(
         scaling=scaling,
         limits=limits,
@@ -153,6 +154,12 @@ def find(
         record=one.ruling.record,
         shadow=shadow,
         contest=fight.seen,
+    )
+
+
+def _objectives(law: LawSettings) -> Objectives:
+    return Objectives(
+        law.objective_milliseconds, law.first_token_milliseconds, law.output_token_milliseconds
     )
 
 

@@ -5,7 +5,7 @@ contradict a spec. The weaker source gives way; between equals the lower limit d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock_operator.decide import fields
 from penstock_operator.decide.fields import Fields, Value
@@ -17,11 +17,10 @@ class Layers:
 
     defaults: Fields
     spec: Fields
-    built_in: Fields = field(default_factory=lambda: fields.BUILT_IN)
 
     def values(self) -> dict[str, Value]:
         """Return the value of every field after precedence."""
-        return {**self.built_in, **self.defaults, **self.spec}
+        return {**fields.BUILT_IN, **self.defaults, **self.spec}
 
     def rank(self, path: str) -> int:
         """Return 2 for a field of the spec, 1 for a policy's default, 0 for a built-in."""

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import DutySource, PodSample, measured
+from penstock_operator.observed import DutySource, GenerationSample, PodSample, measured
 
 
 class Reading(NamedTuple):
@@ -27,6 +27,8 @@ class BadExposition(ValueError):
 
 _BUCKET = names.METRIC_BATCH_DURATION + "_bucket"
 _REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
+_FIRST_TOKEN_BUCKET = names.METRIC_TIME_TO_FIRST_TOKEN + "_bucket"
+_OUTPUT_TOKEN_BUCKET = names.METRIC_TIME_PER_OUTPUT_TOKEN + "_bucket"
 _SUMS = names.CURVE_METRICS
 _SOURCES = {"nvml": DutySource.NVML, "enginebusyshare": DutySource.ENGINE}
 
@@ -43,22 +45,26 @@ WANTED = (
     names.METRIC_GPU_UTILIZATION,
     names.METRIC_REQUESTS,
     names.METRIC_REQUESTS_REFUSED,
+    names.METRIC_GENERATION_CURVE,
+    names.METRIC_TOKENS,
+    names.METRIC_KV_CACHE_USAGE,
     _BUCKET,
     *_SUMS.values(),
 )
 """What every sample is made from: the rest is for people, and for `DURATIONS`."""
-DURATIONS = _REQUEST_BUCKET
-"""What requests on time are counted from: as many series again, so it is asked for by itself."""
+DURATIONS = (_REQUEST_BUCKET, _FIRST_TOKEN_BUCKET, _OUTPUT_TOKEN_BUCKET)
+"""What requests on time are counted from: as many series again, so they are asked for by themselves."""
 HISTORY = (
     names.METRIC_REQUESTS_WAITING,
     names.METRIC_REQUESTS_RUNNING,
     names.METRIC_REQUESTS_RECEIVED,
     names.METRIC_ROWS_RECEIVED,
     names.METRIC_POD_INFO,
+    names.METRIC_GENERATION_CURVE,
     *_SUMS.values(),
 )
 """What a law's memory is rebuilt from: demand and curves."""
-_LINES = (*WANTED, DURATIONS)
+_LINES = (*WANTED, *DURATIONS)
 
 
 def parse(text: str) -> tuple[Reading, ...]:
@@ -111,6 +117,35 @@ def pod_sample(readings: Iterable[Reading], uid: str, time: float) -> PodSample:
         duty_source=source,
         requests_settled=_settled(by_name),
         request_duration_buckets=_buckets(by_name.get(_REQUEST_BUCKET, [])),
+        generation=_generation(by_name),
+    )
+
+
+def _generation(by_name: Mapping[str, list[Reading]]) -> GenerationSample | None:
+    """Return what only pods that generate text say; None where they say nothing of their steps."""
+    epochs: dict[int, dict[str, float]] = {}
+    for one in by_name.get(names.METRIC_GENERATION_CURVE, []):
+        value, epoch = measured(one.value), one.labels.get("epoch", "")
+        if value is not None and epoch.isdecimal():
+            epochs.setdefault(int(epoch), {})[one.labels.get("term", "")] = value
+    whole = {
+        epoch: tuple(held[term] for term in names.GENERATION_TERMS)
+        for epoch, held in epochs.items()
+        if all(term in held for term in names.GENERATION_TERMS)
+    }
+    if not whole:
+        return None
+    newest = max(whole)
+    phases = {one.labels.get("phase"): one.value for one in by_name.get(names.METRIC_TOKENS, [])}
+    usage = by_name.get(names.METRIC_KV_CACHE_USAGE, [])
+    return GenerationSample(
+        epoch=newest,
+        sums=whole[newest],
+        warm_up=whole.get(0) if newest else None,
+        generated_tokens=measured(phases.get("decode")),
+        cache_usage=measured(usage[0].value) if len(usage) == 1 else None,
+        first_token_buckets=_buckets(by_name.get(_FIRST_TOKEN_BUCKET, [])),
+        output_token_buckets=_buckets(by_name.get(_OUTPUT_TOKEN_BUCKET, [])),
     )
 
 

@@ -39,7 +39,7 @@ GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
-QUERY_DURATIONS = f"{DURATIONS}[{RANGE_SECONDS}s]"
+QUERY_DURATIONS = '{__name__=~"' + "|".join(DURATIONS) + '"}' + f"[{RANGE_SECONDS}s]"
 PAST_SECONDS = 180.0
 """Four times what the forecast's level remembers."""
 LEAST_PAST_SECONDS = 60.0

@@ -1,10 +1,14 @@
 """The service curve of generation: sums over settled steps of x = (1, p/256, d, k/4096, t).
 
 p are prefill tokens, d decode rows, k KV tokens read, t device seconds. From the 15 products of the upper
-triangle any least squares of t on (1, p, d, k) follows. Warm-up, captures and swaps do not count.
+triangle any least squares of t on (1, p, d, k) follows. Captures and swaps do not count. Steps that were timed at load
+are an epoch of their own, the first: whoever fits a curve knows by it what no request has shown yet.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from penstock_runtime.generation.limits import TimedStep
 
 PREFILL_UNIT = 256.0
 KV_UNIT = 4096.0
@@ -23,25 +27,31 @@ class GenerationSums:
 
 
 class GenerationCurve:
-    """Running sums; float64."""
+    """Running sums; float64. Epoch 0 is the warm-up's."""
 
-    def __init__(self) -> None:
+    def __init__(self, warm_up: Iterable[TimedStep] = ()) -> None:
         self._epoch = 0
         self._sums = [0.0] * PRODUCTS
         self._previous: GenerationSums | None = None
+        for step in warm_up:
+            self.note(step.prefill_tokens, step.decode_rows, step.kv_tokens, step.seconds)
+        self._begin_anew()
 
     def note(self, prefill_tokens: int, decode_rows: int, kv_tokens: int, seconds: float) -> None:
         """Count one settled step."""
         if self._sums[0] >= EPOCH_STEPS:
-            self._previous = self.sums()
-            self._epoch += 1
-            self._sums = [0.0] * PRODUCTS
+            self._begin_anew()
         x = (1.0, prefill_tokens / PREFILL_UNIT, float(decode_rows), kv_tokens / KV_UNIT, seconds)
         at = 0
         for row in range(TERMS):
             for column in range(row, TERMS):
                 self._sums[at] += x[row] * x[column]
                 at += 1
+
+    def _begin_anew(self) -> None:
+        self._previous = self.sums()
+        self._epoch += 1
+        self._sums = [0.0] * PRODUCTS
 
     def sums(self) -> GenerationSums:
         """Return the running epoch's sums."""

@@ -44,7 +44,7 @@ class GenerationEngine:
         self._scheduler = scheduler
         self._grammars = grammars
         self._book = Book()
-        self._curve = GenerationCurve()
+        self._curve = GenerationCurve(info.warm_up)
         self._draining: Drain | None = None
         self._step: StepReport | None = None
         self._generated_tokens = 0

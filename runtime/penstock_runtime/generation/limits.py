@@ -43,6 +43,18 @@ class KVSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedStep:
+    """One step, and how long it took."""
+
+    prefill_tokens: int
+    decode_rows: int
+    kv_tokens: int
+    """Positions read from the cache, over all rows."""
+    seconds: float
+    """Device time."""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationInfo:
     """What a loaded generative model says of itself."""
 
@@ -66,3 +78,5 @@ class GenerationInfo:
     """Measured at load, as is the next: what decides between swapping and computing again."""
     copied_block_seconds: float = 20e-6
     """One block, one way."""
+    warm_up: tuple[TimedStep, ...] = ()
+    """Steps that were timed at load, before any request."""

@@ -1,8 +1,7 @@
 """What a pod that generates tells beside what every pod does: tokens, cache, preemptions, the service curve."""
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -13,10 +12,6 @@ from penstock_runtime.metrics import histogram_family
 
 if TYPE_CHECKING:
     from penstock_runtime.streams.pod import GenerationPod
-
-TERMS: Final = ("1", "p", "d", "k", "t")
-PRODUCTS: Final = tuple("*".join(pair) for pair in combinations_with_replacement(TERMS, 2))
-"""In the order of `GenerationSums.sums`: the upper triangle, row by row."""
 
 
 class GenerationCollector(Collector):
@@ -75,7 +70,7 @@ class GenerationCollector(Collector):
             labels=["epoch", "term"],
         )
         for sums in (report.previous_curve, report.curve):
-            for term, value in zip(PRODUCTS, sums.sums if sums else (), strict=False):
+            for term, value in zip(names.GENERATION_TERMS, sums.sums if sums else (), strict=False):
                 curve.add_metric([str(sums.epoch if sums else 0), term], value)
         yield curve
 

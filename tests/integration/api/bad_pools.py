@@ -86,6 +86,11 @@ BY_SCHEMA = [
         ("spec.objectives[0].metric", '"Latency"'),
     ),
     Bad(
+        "objective-of-tokens-without-text",
+        {"objectives": [{"metric": "TimePerOutputToken", "milliseconds": 50}]},
+        ("spec.objectives", "TextGeneration", "RequestLatency"),
+    ),
+    Bad(
         "objective-of-zero",
         {"objectives": [{"metric": "RequestLatency", "milliseconds": 0}]},
         ("spec.objectives[0].milliseconds", "0"),

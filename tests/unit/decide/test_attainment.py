@@ -1,12 +1,14 @@
 """Requests on time are counted from the pods' own counters, by pod, and never backwards."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
-from penstock_operator.decide.attainment import Attainment, advance, within
-from penstock_operator.observed import PodSample
+from penstock_operator.decide.attainment import Attainment, Objectives, advance, within
+from penstock_operator.observed import GenerationSample, PodSample
 
+ON_TIME = Objectives(1000)
 BUCKETS = (0.5, 1.0, 2.0, inf)
 
 
@@ -19,7 +21,7 @@ def sample(uid: str, time: float, counts: tuple[float, ...], settled: float) -> 
 def run(*rounds: list[PodSample], objective: int | None = 1000) -> tuple[float, float]:
     found = Attainment()
     for one in rounds:
-        found = advance(found, one, objective)
+        found = advance(found, one, Objectives(objective))
     return found.good, found.total
 
 
@@ -59,10 +61,14 @@ def test_a_pod_that_restarts_takes_nothing_back() -> None:
 
 
 def test_pods_are_counted_each_by_itself_and_the_gone_are_forgotten() -> None:
-    found = advance(Attainment(), [sample("a", 0, (0,) * 4, 0), sample("b", 0, (0,) * 4, 0)], 1000)
-    found = advance(found, [sample("a", 5, (1, 1, 1, 1), 2), sample("b", 5, (3, 3, 3, 3), 3)], 1000)
+    found = advance(
+        Attainment(), [sample("a", 0, (0,) * 4, 0), sample("b", 0, (0,) * 4, 0)], ON_TIME
+    )
+    found = advance(
+        found, [sample("a", 5, (1, 1, 1, 1), 2), sample("b", 5, (3, 3, 3, 3), 3)], ON_TIME
+    )
     assert (found.good, found.total) == (4, 5)
-    later = advance(found, [sample("a", 1000, (1, 1, 1, 1), 2)], 1000)
+    later = advance(found, [sample("a", 1000, (1, 1, 1, 1), 2)], ON_TIME)
     assert set(later.last) == {"a"}
 
 
@@ -74,3 +80,32 @@ def test_a_sample_that_tells_neither_is_passed_over() -> None:
 @pytest.mark.parametrize(("limit", "count"), [(0.25, 5), (0.5, 10), (3.0, 30), (inf, 40)])
 def test_what_is_within_a_limit(limit: float, count: float) -> None:
     assert within(tuple(zip(BUCKETS, (10, 20, 30, 40), strict=True)), limit) == count
+
+
+def test_of_several_objectives_the_one_that_most_missed_counts() -> None:
+    def told(time: float, first: tuple[float, ...], each: tuple[float, ...]) -> PodSample:
+        tokens = GenerationSample(
+            1,
+            (),
+            first_token_buckets=tuple(zip(BUCKETS, first, strict=True)),
+            output_token_buckets=tuple(zip(BUCKETS, each, strict=True)),
+        )
+        whole = (0, 2, 4, first[-1]) if time else (0,) * 4
+        ended = sample("a", time, whole, first[-1])
+        return replace(ended, generation=tokens)
+
+    rounds = [told(0, (0,) * 4, (0,) * 4), told(5, (7, 9, 10, 10), (3, 5, 6, 8))]
+    assert run(*([one] for one in rounds), objective=None) == (10, 10)
+    for objectives, good in (
+        (Objectives(first_token=1000), 9),
+        (Objectives(first_token=500), 7),
+        (Objectives(output_token=1000), 7),
+        (Objectives(first_token=1000, output_token=500), 5),
+        (Objectives(request=2000, first_token=1000), 4),
+    ):
+        found = Attainment()
+        for one in rounds:
+            found = advance(found, [one], objectives)
+        assert (found.good, found.total) == (good, 10), (
+            "two answers had one token, and no time between"
+        )

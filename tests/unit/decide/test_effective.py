@@ -37,17 +37,22 @@ def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:
     assert spec.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
 
 
-def test_a_pool_that_generates_text_gets_the_law_that_needs_no_curve_unless_somebody_asks() -> None:
+def test_objectives_of_tokens_reach_the_law_of_a_pool_that_generates_text() -> None:
     claim = {
         "type": "PersistentVolumeClaim",
         "persistentVolumeClaim": {"claimName": "c", "path": "m"},
     }
-    writer = {"task": "TextGeneration", "source": claim}
-    assert of(pool(model=writer)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
-    wish: dict[str, Any] = {"scaling": {"algorithm": "CapacityAtObjective"}}
-    asked = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
-    assert of(pool(model=writer, **wish)).algorithm is asked
-    assert of(pool(model=writer), policy("p", defaults=wish)).algorithm is asked
+    wanted = [
+        {"metric": "TimeToFirstToken", "milliseconds": 800},
+        {"metric": "TimePerOutputToken", "milliseconds": 50},
+    ]
+    found = of(pool(model={"task": "TextGeneration", "source": claim}, objectives=wanted))
+    assert found.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
+    assert found.law.objective_milliseconds is None
+    assert found.law.first_token_milliseconds == 800
+    assert found.law.output_token_milliseconds == 50
+    asked = {"scaling": {"algorithm": "UtilizationBand"}}
+    assert of(pool(), policy("p", defaults=asked)).algorithm is ScalingAlgorithm.UTILIZATION_BAND
 
 
 def test_what_the_spec_or_a_policy_sets_is_a_guard_and_a_built_in_is_not() -> None:

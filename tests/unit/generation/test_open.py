@@ -1,6 +1,7 @@
 """What is not served is refused at load, in one line that names it; what is served was tried first."""
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, T5Config
 
+from penstock_runtime.generation.curve import GenerationCurve, GenerationSums
 from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.step.attention.base import Geometry, Heads
 from penstock_runtime.generation.step.attention.gather import GatherAttention
@@ -16,6 +18,7 @@ from penstock_runtime.generation.step.load import refuse_other_layers
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.probe import choose
+from penstock_runtime.generation.step.warm_up import timed_steps
 from penstock_runtime.models.base import ModelLoadFailed
 
 from .models import save
@@ -100,3 +103,25 @@ def test_a_backend_that_answers_wrongly_is_not_chosen() -> None:
         choose(makers, "off", geometry)
     with pytest.raises(ModelLoadFailed, match="unknown name"):
         choose(makers, "nobody", geometry)
+
+
+def test_steps_of_many_shapes_are_timed_at_load_and_told_as_an_epoch_of_their_own(
+    folder: Path,
+) -> None:
+    step = open_step(folder, SMALL, "tiny")
+    shapes = {(one.prefill_tokens, one.decode_rows, one.kv_tokens) for one in step.info.warm_up}
+    assert (32, 0, 32) in shapes
+    assert {(0, rows, 17 * rows) for rows in (1, 2, 4, 8)} <= shapes
+    assert all(one.seconds > 0 for one in step.info.warm_up)
+    told = GenerationCurve(step.info.warm_up)
+    warm_up = told.previous()
+    assert warm_up is not None
+    assert (warm_up.epoch, warm_up.sums[0]) == (0, len(step.info.warm_up))
+    assert told.sums() == GenerationSums(1, (0.0,) * 15)
+
+
+def test_a_slow_device_times_only_what_there_is_time_for(folder: Path) -> None:
+    step = open_step(folder, SMALL, "tiny")
+    clock = count(step=1.5)
+    timed = timed_steps(step._decoder, step.info.kv, 256, 64, clock=lambda: next(clock))
+    assert len(timed) == 1

@@ -29,7 +29,7 @@ def test_the_page_tells_the_whole_decision(
         "R2 0.981",
         "92.4 %",
         "may be 80.0 %",
-        "objective 1000 ms",
+        "objective: request 1000 ms",
         "42.0 s",
         "2 pods obey generation 12",
         "6 asked, 3 granted by prod",

@@ -6,6 +6,9 @@ from typing import Any
 import httpx2
 
 from penstock_api import names
+from penstock_operator.decide.scaling.generation.plane import fit
+from penstock_operator.decide.scaling.generation.steps import steps_of
+from penstock_operator.observe.exposition import parse, pod_sample
 from tests.unit.openai.served import Served
 from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
 
@@ -80,7 +83,26 @@ def test_the_metrics_have_tokens_times_cache_and_curve(served: Served) -> None:
         "penstock_preemptions_total",
         "penstock_kv_cache_usage_ratio",
         'penstock_generation_curve_total{epoch="0",term="1*1"}',
-        'penstock_generation_curve_total{epoch="0",term="t*t"}',
+        'penstock_generation_curve_total{epoch="1",term="t*t"}',
         'vllm:kv_cache_usage_perc{model_name="tiny"}',
     ):
         assert line in text, line
+
+
+def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:
+    httpx2.post(served.url + PATH, json={"prompt": "The river", "max_tokens": 8}, timeout=20)
+    text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
+    told = pod_sample(parse(text), "uid", 1.0).generation
+    assert told is not None
+    assert told.epoch == 1
+    assert told.generated_tokens is not None
+    assert told.generated_tokens >= 8
+    assert told.first_token_buckets[-1][1] >= 1
+    steps, warm_up = steps_of(told.sums), steps_of(told.warm_up)
+    assert steps is not None
+    assert 0 < steps.n <= told.generated_tokens + 2
+    assert warm_up is not None
+    assert warm_up.n >= 4
+    plane = fit(warm_up)
+    assert plane is not None
+    assert plane.seconds(0, 8, 0) > 0

@@ -12,7 +12,7 @@ from typing import Any
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.counters import SUMS
 from penstock_operator.decide.scaling.law import Guards, LawPod, LawSettings
-from penstock_operator.observed import DutySource, PodSample, SignalSource
+from penstock_operator.observed import DutySource, GenerationSample, PodSample, SignalSource
 
 ODD = (nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1.0, 7.5, 1e9, 1e15, 1e16, 1e308)
 SURE = (*ODD, *(0.001 * 1.08**step for step in range(180)))
@@ -23,6 +23,7 @@ COUNTERS = ("requests_received", "rows_received", "out_of_memory_splits", "reque
 BOUNDS = (0.05, 0.2, 0.8, inf)
 UIDS = ("a", "b", "c", "d")
 START = 1000.0
+PRODUCTS = 15
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Counters:
 
     plain: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
+    steps: list[float] = field(default_factory=lambda: [0.0] * PRODUCTS)
 
     def grow(self, draw: Draws) -> None:
         """Serve a few batches of one size, at t(b) = 0.1 + 0.01 * b, or about that."""
@@ -68,6 +70,9 @@ class Counters:
             self.sums[name] += batches * one
         for name in ("requests_received", "rows_received", "requests_settled"):
             self.plain[name] += batches * rows + draw.upto(20)
+        x = (1.0, rows / 10, rows, rows / 20, seconds)
+        each = tuple(x[i] * x[j] for i in range(5) for j in range(i, 5))
+        self.steps = [old + batches * new for old, new in zip(self.steps, each, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -120,22 +125,29 @@ def _settings(draw: Draws) -> LawSettings:
             draw.maybe(1 + draw.upto(99)) if draw.upto(1) else None,
             draw.one((None, 0, 5, 300)),
         ),
+        first_token_milliseconds=draw.one((None, None, 1, 500, 60_000)),
+        output_token_milliseconds=draw.one((None, None, 1, 50, 3_000)),
     )
 
 
 def _rounds(draw: Draws) -> list[Round]:
     counters, now, found = {uid: Counters() for uid in UIDS}, START, []
-    usual = draw.one(tuple(SignalSource))
+    usual, generates = draw.one(tuple(SignalSource)), not draw.upto(2)
     for _ in range(1 + draw.upto(23)):
         now += draw.one((0.0, 0.1, 5.0, 5.0, 5.0, 5.0, 7.5, 30.0))
         source = usual if draw.upto(7) else draw.one(tuple(SignalSource))
         uids = UIDS[: draw.upto(4)]
-        samples = tuple(_sample(draw, draw.one(UIDS), counters, now) for _ in range(draw.upto(8)))
+        samples = tuple(
+            _sample(draw, draw.one(UIDS), counters, now, generates=generates)
+            for _ in range(draw.upto(8))
+        )
         found.append(Round(source, samples, tuple(_pod(draw, uid) for uid in uids), now))
     return found
 
 
-def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) -> PodSample:
+def _sample(
+    draw: Draws, uid: str, counters: dict[str, Counters], now: float, *, generates: bool
+) -> PodSample:
     held = counters[uid]
     held.grow(draw)
     if draw.upto(1):
@@ -151,6 +163,7 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
             batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
             request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
             duty_source=draw.maybe(draw.one(tuple(DutySource))),
+            generation=_steps(held, draw) if generates else None,
         )
     return PodSample(
         uid,
@@ -162,6 +175,29 @@ def _sample(draw: Draws, uid: str, counters: dict[str, Counters], now: float) ->
             (draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))
         ),
         duty_source=draw.maybe(draw.one(tuple(DutySource))),
+        generation=_odd_steps(draw) if generates else None,
+    )
+
+
+def _steps(held: Counters, draw: Draws) -> GenerationSample:
+    return GenerationSample(
+        epoch=1,
+        sums=tuple(held.steps),
+        warm_up=draw.one((None, (0.0,) * PRODUCTS, tuple(held.steps))),
+        generated_tokens=held.steps[2],
+        cache_usage=draw.maybe(draw.upto(100) / 100),
+        output_token_buckets=_in_time(draw, held.plain["requests_settled"]),
+    )
+
+
+def _odd_steps(draw: Draws) -> GenerationSample:
+    return GenerationSample(
+        epoch=draw.upto(3),
+        sums=tuple(draw.one(SURE) for _ in range(draw.one((0, 14, PRODUCTS, PRODUCTS)))),
+        warm_up=draw.maybe(tuple(draw.one(SURE) for _ in range(PRODUCTS))),
+        generated_tokens=draw.one(NUMBERS),
+        cache_usage=draw.one(NUMBERS),
+        first_token_buckets=tuple((draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(3))),
     )
 
 

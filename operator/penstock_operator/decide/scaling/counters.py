@@ -6,7 +6,13 @@ from operator import lt
 from typing import NamedTuple
 
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import MEASURED_MAX, DutySource, PodSample, measured
+from penstock_operator.observed import (
+    MEASURED_MAX,
+    DutySource,
+    GenerationSample,
+    PodSample,
+    measured,
+)
 
 
 class Sums(NamedTuple):
@@ -75,6 +81,8 @@ class Point:
     batches: Histogram
     """Batches by their duration."""
     running: float | None = None
+    generation: GenerationSample | None = None
+    """As it was told."""
 
 
 def point(sample: PodSample) -> Point:
@@ -84,6 +92,9 @@ def point(sample: PodSample) -> Point:
         "rows_received": sample.rows_received,
         "out_of_memory_splits": sample.out_of_memory_splits,
     }
+    if sample.generation is not None:
+        found["generated_tokens"] = sample.generation.generated_tokens
+        found["completed"] = _completed(sample)
     if sample.curve is not None:
         found.update(zip(SUMS, sums_of(sample.curve)[1:], strict=True))
     return Point(
@@ -99,7 +110,13 @@ def point(sample: PodSample) -> Point:
         },
         batches=_histogram(sample.batch_duration_buckets),
         running=measured(sample.running),
+        generation=sample.generation,
     )
+
+
+def _completed(sample: PodSample) -> float | None:
+    """Return the requests that the pod completed; None where it does not tell how long they took."""
+    return sample.request_duration_buckets[-1][1] if sample.request_duration_buckets else None
 
 
 def _histogram(told: Iterable[tuple[float, float]]) -> Histogram:

@@ -60,6 +60,8 @@ class Service:
     """Service-curve sums over all Ready pods; None where no batch ended."""
     batch_p99_seconds: float | None
     out_of_memory_splits: float
+    pod_seconds: float = 0.0
+    """The windows' lengths together."""
 
 
 def demand(
@@ -117,6 +119,7 @@ def service(
         sums=sums,
         batch_p99_seconds=batch_p99_seconds(buckets(grown), sums),
         out_of_memory_splits=grown.counters.get("out_of_memory_splits", 0.0),
+        pod_seconds=sum(window[-1].time - window[0].time for window in used),
     )
 
 

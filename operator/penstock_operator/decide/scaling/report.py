@@ -62,6 +62,13 @@ def metrics_condition(
             " or had none within the last 3 ticks"
         )
         return condition("MetricsAvailable", status=False, reason="NoSignals", message=text)
+    if decision.seen.off_curve is not None:
+        which = "fewer" if decision.seen.off_curve < 0 else "more"
+        text = (
+            f"busy pods serve over 8 % {which} rows than their service curve says, so capacity is not known well:"
+            " see whether others compute on their devices, and how long pods pause between batches"
+        )
+        return condition("MetricsAvailable", status=True, reason="CurveInconsistent", message=text)
     if signals.source is SignalSource.PROMETHEUS:
         return condition("MetricsAvailable", status=True, reason="FromPrometheus")
     return condition(

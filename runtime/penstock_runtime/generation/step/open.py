@@ -14,6 +14,7 @@ from penstock_runtime.generation.step.measure import measure
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.store import Store
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step.warm_up import timed_steps
 from penstock_runtime.models.base import ModelLoadFailed
 from penstock_runtime.models.cgroup import free_memory_bytes
 from penstock_runtime.models.device import backend_of, choose_device, pin_threads
@@ -50,6 +51,7 @@ def open_step(
             f" here {type(decoder).__name__} runs on {computing.name}; unset it, or see the log for why"
         )
     costs = measure(decoder, store, kv, longest)
+    timed = timed_steps(decoder, kv, longest, options.max_running)
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
@@ -63,6 +65,7 @@ def open_step(
         revision=load.revision(folder),
         prefill_token_seconds=costs.prefill_token,
         copied_block_seconds=costs.copied_block,
+        warm_up=timed,
     )
     return TorchStep(info, decoder, store)
 

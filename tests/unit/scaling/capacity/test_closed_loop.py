@@ -218,3 +218,22 @@ def test_a_pod_that_does_not_obey_counts_at_its_own_cap() -> None:
     assert obeying is not None
     assert world.last.seen.utilization is not None
     assert world.last.seen.utilization > 3 * obeying
+
+
+def test_busy_pods_that_serve_less_than_their_curve_says_are_told_until_they_do() -> None:
+    """Somebody else computes on the device: it is busy, and half of the time not with batches."""
+    world = pool(rate=60.0, replicas=1, obey=False)
+    world.run(60)
+    assert world.last.seen.off_curve is None
+    world.duty_says = 0.99
+    world.rate = 2.0
+    world.run(60)
+    off = world.last.seen.off_curve
+    assert off is not None
+    assert off < -0.1
+    world.duty_says = 0.5
+    world.run(30)
+    assert world.last.seen.off_curve is not None, "it stands while there is nothing to judge by"
+    world.duty_says, world.rate = 0.99, 75.0
+    world.run(120)
+    assert world.last.seen.off_curve is None

@@ -74,13 +74,35 @@ def spare_seconds(settings: LawSettings) -> float | None:
     return max(settings.objective_milliseconds / 1000 - window - CODEC_SECONDS, 0.0)
 
 
+def longest_batch(settings: LawSettings, steps: float | None) -> float | None:
+    """Return what a batch may take at its 99th percentile, in seconds; None without an objective for it.
+
+    Two fit RequestLatency. Of generation, a step is one token's time, and an answer's `steps` take half of RequestLatency.
+    """
+    if steps is None:
+        spare = spare_seconds(settings)
+        return None if spare is None else spare / 2
+    token, whole = settings.output_token_milliseconds, settings.objective_milliseconds
+    limits = [] if token is None else [token / 1000]
+    limits += [] if whole is None else [whole / 1000 / 2 / max(steps, 1.0)]
+    return min(limits, default=None)
+
+
+def longest_wait(settings: LawSettings, steps: float | None) -> float | None:
+    """Return how long a request may wait and run before it is late, in seconds; of generation, until its first token."""
+    if steps is None:
+        return spare_seconds(settings)
+    first = settings.first_token_milliseconds
+    return spare_seconds(settings) if first is None else first / 1000
+
+
 def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
     """Return min(b*, back-off, memory, envelope), and which of them it is."""
     top, term = _top(seen)
-    spare = spare_seconds(seen.settings)
-    if spare is None:
+    longest = longest_batch(seen.settings, seen.model.steps)
+    if longest is None:
         return _knee(seen, top, term)
-    fits = seen.model.largest_within(spare * SPARE / 2, top)
+    fits = seen.model.largest_within(longest * SPARE, top)
     if fits < max(1, seen.settings.size_min):
         if fits < 1:
             return clamp_cap(1, seen.settings), CapTerm.OBJECTIVE_INFEASIBLE
@@ -167,12 +189,17 @@ def _lowered(plan: BatchPlan, best: int, term: CapTerm, now: float) -> BatchPlan
 
 def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Judge measured batch time, at most once a window, and never that of a bridge."""
-    spare, p99 = spare_seconds(seen.settings), seen.settled_p99_seconds
-    if spare is None or p99 is None or plan.bridge is not None or now - plan.judged < DOWN_SECONDS:
+    longest, p99 = longest_batch(seen.settings, seen.model.steps), seen.settled_p99_seconds
+    if (
+        longest is None
+        or p99 is None
+        or plan.bridge is not None
+        or now - plan.judged < DOWN_SECONDS
+    ):
         return plan
-    if p99 > spare / 2:
+    if p99 > longest:
         trust = max(plan.trust * BACK_OFF, LEAST_TRUST)
-    elif p99 < spare * SPARE / 2:
+    elif p99 < longest * SPARE:
         trust = min(plan.trust / BACK_OFF, 1.0) if now - plan.raised >= UP_SECONDS else plan.trust
     else:
         return plan
@@ -181,11 +208,13 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
 
 def _bridge(plan: BatchPlan, seen: PlanInput) -> int | None:
     """Return the cap while replicas start: kept once raised, given back when they are Ready."""
-    spare = spare_seconds(seen.settings)
     if not seen.starting or plan.cap is None:
         return None
     top, _ = _top(seen)
-    top = top if spare is None else seen.model.largest_within(spare, top)
+    longest = longest_batch(seen.settings, seen.model.steps)
+    if longest is not None:
+        whole = longest if seen.model.steps is not None else 2 * longest
+        top = seen.model.largest_within(whole, top)
     one = seen.model.seconds(1)
     a = seen.model.intercept(plan.cap) * (seen.model.seconds(plan.cap) or 0.0)
     if one is None or a <= 0 or one <= a:
@@ -198,11 +227,10 @@ def _bridge(plan: BatchPlan, seen: PlanInput) -> int | None:
 
 def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
     settings = seen.settings
-    seconds = seen.model.seconds(cap)
-    takes = "" if seconds is None else f" of {1000 * seconds:.0f} ms"
+    fits, infeasible = _objective_words(seen, cap)
     words = {
-        CapTerm.OBJECTIVE: f"two batches{takes} fit {settings.objective_milliseconds} ms",
-        CapTerm.OBJECTIVE_INFEASIBLE: f"no batch is short enough for {settings.objective_milliseconds} ms",
+        CapTerm.OBJECTIVE: fits,
+        CapTerm.OBJECTIVE_INFEASIBLE: infeasible,
         CapTerm.KNEE: f"without an objective, {cap} rows a batch serve {100 * KNEE:.0f} % of what the largest would, sooner",
         CapTerm.SIZE_MAX: f"batching.size.max is {settings.size_max}",
         CapTerm.SIZE_MIN: f"batching.size.min is {settings.size_min}",
@@ -213,3 +241,15 @@ def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
         CapTerm.UNACKNOWLEDGED: "not every Ready pod obeys the cap yet",
     }
     return words.get(plan.term, "it is planned")
+
+
+def _objective_words(seen: PlanInput, cap: int) -> tuple[str, str]:
+    """Return what to say where the objective sets the cap, and where no cap meets it."""
+    settings, seconds = seen.settings, seen.model.seconds(cap)
+    takes = "" if seconds is None else f" of {1000 * seconds:.0f} ms"
+    if seen.model.steps is None:
+        asked = f"{settings.objective_milliseconds} ms"
+        return f"two batches{takes} fit {asked}", f"no batch is short enough for {asked}"
+    longest = 1000 * (longest_batch(settings, seen.model.steps) or 0.0)
+    asked = f"{longest:.0f} ms a token"
+    return f"a step{takes} fits {asked}", f"no step is short enough for {asked}"

@@ -14,9 +14,12 @@ from penstock_operator.decide.scaling.capacity import forecast
 from penstock_operator.decide.scaling.capacity.batch_plan import (
     PlanInput,
     cap_move,
+    longest_batch,
+    longest_wait,
     next_plan,
     spare_seconds,
 )
+from penstock_operator.decide.scaling.capacity.consistency import off_curve
 from penstock_operator.decide.scaling.capacity.count import (
     UTILIZATION,
     Count,
@@ -102,7 +105,7 @@ def _blind(found: Tick) -> Decision:
 
 def _without_curve(found: Tick) -> Decision:
     """No batch was ever seen: all stays, but for the queue depth that the user asked for himself."""
-    why = "no batch was seen yet"
+    why = "no batch was seen yet, or too few answers"
     settings, waiting = found.observed.settings, found.demand.waiting or 0.0
     move = _held_count(found, ReplicasTerm.CURVE_UNKNOWN, why)
     target = settings.guards.target_per_replica
@@ -136,6 +139,7 @@ def _decided(
     state: CapacityState, found: Tick, curve: Model, *, news: bool
 ) -> tuple[CapacityState, Decision]:
     state = smoothed(state, found.load, found.now) if news else state
+    state = replace(state, off_curve=off_curve(state.off_curve, found.settled, curve))
     wanted = _plan_input(state, found, curve)
     state = replace(state, plan=next_plan(state.plan, wanted, found.now))
     cap = cap_move(state.plan, wanted)
@@ -192,8 +196,8 @@ def _count_input(
         utilization_target=UTILIZATION,
         startup_seconds=found.startup_seconds,
         started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
-        next_batch=float(cap * found.demand.ready),
-        spare_seconds=spare_seconds(settings),
+        next_batch=curve.ended(cap) * found.demand.ready,
+        spare_seconds=longest_wait(settings, curve.steps),
     )
     if news:
         busy = utilization(seen)
@@ -271,12 +275,17 @@ def _seen(found: Tick) -> Seen:
         waiting=found.demand.waiting,
         rows_per_second=found.demand.rows_per_second,
         batch_p99_seconds=found.settled.batch_p99_seconds,
-        batch_target_seconds=batch_target_seconds(found.observed.settings),
+        batch_target_seconds=_batch_target_seconds(found),
         predicted_next_seconds=None if found.model is None else found.model.seconds(cap + 1),
         curve=None if found.model is None else curve_seen(found.model, cap),
         signal_age_seconds=found.demand.age_seconds,
         startup_seconds=found.startup_seconds,
     )
+
+
+def _batch_target_seconds(found: Tick) -> float | None:
+    settings, steps = found.observed.settings, None if found.model is None else found.model.steps
+    return batch_target_seconds(settings) if steps is None else longest_batch(settings, steps)
 
 
 def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInput) -> Seen:
@@ -292,17 +301,18 @@ def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInp
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
         forecast_miss=misses[-1].by if (misses := state.forecaster.misses.latest) else None,
+        off_curve=state.off_curve,
     )
 
 
 def _outlook(state: CapacityState, curve: Model, counted: CountInput) -> Outlook:
-    spare, objective = counted.spare_seconds, counted.settings.objective_milliseconds
+    spare, objective = spare_seconds(counted.settings), counted.settings.objective_milliseconds
     overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
     return Outlook(
         demand=counted.forecast,
         curve=curve_seen(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,
-        dispersion=state.dispersion,
+        dispersion=state.dispersion if curve.steps is None else None,
         unevenness=state.unevenness,
         overhead_seconds=overhead,
     )

@@ -28,6 +28,7 @@ from penstock_operator.decide.scaling.capacity.misses import KEPT_MISSES, Miss, 
 from penstock_operator.decide.scaling.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity.state import CapacityState
 from penstock_operator.decide.scaling.counters import SUMS, Sums
+from penstock_operator.decide.scaling.generation import kept as steps_kept
 from penstock_operator.observed import measured
 
 KEPT_SECONDS = 6 * 3600.0
@@ -43,7 +44,8 @@ def saved(state: CapacityState) -> dict[str, Any]:
     """Return the state as JSON knows it, at most about 2 KiB; nothing where nothing was learnt yet."""
     seen = state.forecaster
     revision, curve = _main_curve(state.curves)
-    if seen.time is None and curve is None and not state.startup.finished:
+    known = curve is not None or bool(state.learnt.pods)
+    if seen.time is None and not known and not state.startup.finished:
         return {}
     misses = seen.misses.latest
     step = max(len(misses) // SAVED_MISSES, 1)
@@ -67,7 +69,7 @@ def saved(state: CapacityState) -> dict[str, Any]:
     if curve is not None:
         data |= {"revision": revision, "largestRows": _short(curve.largest)}
         data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
-    return data
+    return data | steps_kept.saved(state.learnt)
 
 
 def restored(initial: CapacityState, data: Data, written: float, now: float) -> CapacityState:
@@ -81,6 +83,7 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
         forecaster=_forecaster(data, written, now),
         lateness=Lateness(price=FIRST_PRICE if price is None else price),
         curves=_curves(data, written),
+        learnt=steps_kept.restored(data, written),
         imbalance=_shape(data.get("imbalance"), 1.0),
         dispersion=_shape(data.get("dispersion"), 1.0),
         unevenness=_shape(data.get("unevenness"), 0.0),

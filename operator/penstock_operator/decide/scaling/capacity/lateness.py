@@ -8,7 +8,7 @@ was late beyond the share allowed, so that in the long run no more is late than 
 from dataclasses import dataclass, field, replace
 from math import exp, isnan
 
-from penstock_operator.decide.attainment import Attainment, advance, is_new
+from penstock_operator.decide.attainment import Attainment, Objectives, advance, is_new
 from penstock_operator.observed import MEASURED_MAX, PodSample, PoolSignals, measured
 
 ALLOWED = 0.006
@@ -46,7 +46,7 @@ def observe(
     if objective_milliseconds is None:
         return Lateness(), None
     told = [one for one in signals.samples if is_new(before.counted, one) and _sound(one)]
-    counted = advance(before.counted, told, objective_milliseconds)
+    counted = advance(before.counted, told, Objectives(objective_milliseconds))
     total = counted.total - before.counted.total
     if before.time is None or now <= before.time or total <= 0:
         time = now if before.time is None else before.time

@@ -92,7 +92,7 @@ def _grown(window: Sequence[Point], key: str) -> float | None:
 def _clamped(window: Window, slack_rows: float) -> float | None:
     """Return received rows a second, at most twice what was admitted (served, or waiting more)."""
     received = per_second(window, "rows_received")
-    served = per_second(window, "cost_units")
+    served = per_second(window, "completed" if window[-1].generation is not None else "cost_units")
     if received is None or served is None:
         return received
     span = window[-1].time - window[0].time

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from penstock_operator.decide.scaling.capacity.curves import PodCurve, add, line, spread
 from penstock_operator.decide.scaling.counters import Sums
@@ -26,6 +27,11 @@ class Model:
     p99_ratio: float
     """q: the 99th percentile of t / (a + c*b), at least 1."""
     largest: float
+    r_squared: float | None = None
+    steps: float | None = None
+    """Of generation: steps that an answer takes part in. None: a batch ends all that is in it."""
+    most_rows: float = inf
+    """More are never in a batch, whatever the cap: the cache holds no more."""
 
     @property
     def identified(self) -> bool:
@@ -41,9 +47,14 @@ class Model:
         return batch_seconds(self.sums, rows)
 
     def capacity(self, rows: float) -> float | None:
-        """Return mu(rows) = rows / t(rows), in rows a second."""
-        seconds = self.seconds(rows)
-        return None if not seconds else measured(rows / seconds)
+        """Return mu(rows) = rows / t(rows), in rows a second; of generation in answers a second."""
+        held = min(rows, self.most_rows)
+        seconds = self.seconds(held)
+        return None if not seconds else measured(self.ended(held) / seconds)
+
+    def ended(self, rows: float) -> float:
+        """Return how many of `rows` are done when a batch ends: all, or of generation those at their last step."""
+        return rows if self.steps is None else rows / max(self.steps, 1.0)
 
     def intercept(self, rows: int) -> float:
         """Return I = a / t(rows), 0 to 1."""
@@ -80,6 +91,7 @@ def model(curves: Sequence[PodCurve]) -> Model | None:
         sums=both,
         p99_ratio=_p99_ratio(data if data.batches else both),
         largest=max(one.largest for one in curves),
+        r_squared=r_squared(both),
     )
 
 
@@ -89,7 +101,7 @@ def curve_seen(found: Model, rows: int) -> CurveSeen:
     one = next(usable, None)
     mean = found.sums.cost_units / found.sums.batches
     a, c = (0.0, found.sums.seconds / found.sums.cost_units) if one is None else (one.a, one.c)
-    return CurveSeen(a, c, r_squared(found.sums) if one else None, mean, found.largest)
+    return CurveSeen(a, c, found.r_squared if one else None, mean, found.largest)
 
 
 def _p99_ratio(sums: Sums) -> float:

@@ -17,6 +17,7 @@ from penstock_operator.decide.scaling.capacity.curves import learn
 from penstock_operator.decide.scaling.capacity.load import load
 from penstock_operator.decide.scaling.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity.state import CapacityState, smoothed
+from penstock_operator.decide.scaling.generation.learnt import learn as learn_steps
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.observed import PoolSignals, SignalSource
 
@@ -62,7 +63,12 @@ def _lived(
     if not kept.news(state.windows, windows):
         return state
     asked = kept.clock(signals, now)
-    state = replace(state, windows=windows, curves=learn(state.curves, windows.pods, pods))
+    state = replace(
+        state,
+        windows=windows,
+        curves=learn(state.curves, windows.pods, pods),
+        learnt=learn_steps(state.learnt, windows.pods, pods),
+    )
     found = load(pods, windows.pods, {}, asked, 1.0)
     state = smoothed(state, found, now)
     if found.recent is None:

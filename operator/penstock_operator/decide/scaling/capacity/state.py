@@ -11,6 +11,8 @@ from penstock_operator.decide.scaling.capacity.forecast import Forecaster
 from penstock_operator.decide.scaling.capacity.lateness import Lateness, observe
 from penstock_operator.decide.scaling.capacity.load import Load
 from penstock_operator.decide.scaling.capacity.startup import Startup, watch
+from penstock_operator.decide.scaling.generation.learnt import Learnt
+from penstock_operator.decide.scaling.generation.learnt import learn as learn_steps
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.replicas import MINUTE
 from penstock_operator.decide.scaling.windows import Windows
@@ -30,6 +32,8 @@ class CapacityState:
     good_ticks: int = GOOD_TICKS - 1
     """In a row. A pool just met needs one: nothing is known to have been lost."""
     curves: Curves = field(default_factory=Curves)
+    learnt: Learnt = field(default_factory=Learnt)
+    """Of steps, where pods generate text."""
     startup: Startup = field(default_factory=Startup)
     forecaster: Forecaster = field(default_factory=Forecaster)
     lateness: Lateness = field(default_factory=Lateness)
@@ -48,6 +52,8 @@ class CapacityState:
     """Per Ready pod: where connections spread by chance it grows with the pods they are spread over."""
     measured: float | None = None
     """When the two were last measured."""
+    off_curve: float | None = None
+    """As `Seen.off_curve`."""
 
 
 def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
@@ -65,6 +71,7 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
         late=late,
         windows=windows,
         curves=learn(state.curves, windows.pods, seen.pods),
+        learnt=learn_steps(state.learnt, windows.pods, seen.pods),
         startup=watch(state.startup, seen.pods, now),
         cap=seen.cap,
         settled_since=since,

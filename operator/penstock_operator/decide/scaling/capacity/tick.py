@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.capacity import predicted
@@ -13,6 +14,9 @@ from penstock_operator.decide.scaling.capacity.model import Model, model
 from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, LateShares, Traffic
 from penstock_operator.decide.scaling.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.generation.pace import pace, slowness
+from penstock_operator.decide.scaling.generation.plane import fit
+from penstock_operator.decide.scaling.generation.steps import added
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
 from penstock_operator.decide.scaling.windows import Window
@@ -50,6 +54,8 @@ class Tick:
 def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     """Return the findings from a state that has this round's samples."""
     asked = kept.clock(observed.signals, now)
+    revision = _revision(observed.pods)
+    steps = state.learnt.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     settled = now if state.settled_since is None else state.settled_since
     return Tick(
@@ -59,7 +65,7 @@ def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         demand=demand(observed.pods, windows, state.windows.gone, asked),
         load=load(observed.pods, windows, state.windows.gone, asked, float(observed.cap or 1)),
         settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
-        model=model(of_revision(state.curves, _revision(observed.pods))),
+        model=pace(steps) if steps else model(of_revision(state.curves, revision)),
         startup_seconds=p90_seconds(state.startup, now),
     )
 
@@ -72,10 +78,12 @@ def _revision(pods: tuple[LawPod, ...]) -> str | None:
 
 def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) -> float:
     """Return what the Ready pods can serve, in rows a second: each at the cap it obeys, and at its own pace."""
-    total = 0.0
+    total, steps = 0.0, state.learnt.pods
+    together = fit(added((one.known, 1.0) for one in steps.values())) if steps else None
     for pod in found.ready:
         rows = cap if pod.acknowledged or pod.cap is None else pod.cap
-        total += (curve.capacity(rows) or 0.0) / _slowness(state, pod.uid, curve)
+        slow = slowness(steps.get(pod.uid), together) if steps else _slowness(state, pod.uid, curve)
+        total += (curve.capacity(rows) or 0.0) / slow
     return total
 
 
@@ -84,7 +92,7 @@ def late_share(
 ) -> Callable[[float], LateShares] | None:
     """Return what share of requests will be late, by utilisation and number of pods.
 
-    None: no objective, or one that no number of replicas meets.
+    None: no objective, or one that no number of replicas meets; nor of generation, whose requests wait for no batch to end.
     """
     limit = _limit(found, curve, cap)
     if limit is None:
@@ -102,7 +110,9 @@ def late_share(
 def predicted_p99_seconds(
     state: CapacityState, curve: Model, cap: int, utilization: float
 ) -> float:
-    """Return the 99th percentile of latency in seconds at this utilisation; infinite at 1 and above."""
+    """Return the 99th percentile of latency in seconds at this utilisation; infinite at 1 and above, and where it is not predicted."""
+    if curve.steps is not None:
+        return inf
     whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
     return whole * predicted.p99(curve.intercept(cap), state.dispersion / cap, utilization)
 
@@ -110,7 +120,9 @@ def predicted_p99_seconds(
 def _limit(found: Tick, curve: Model, cap: int) -> float | None:
     """Return the objective in t(cap) at its 99th percentile."""
     spare, seconds = spare_seconds(found.observed.settings), curve.seconds(cap)
-    return None if spare is None or not seconds else spare / (seconds * curve.p99_ratio)
+    if spare is None or not seconds or curve.steps is not None:
+        return None
+    return spare / (seconds * curve.p99_ratio)
 
 
 def _slowness(state: CapacityState, uid: str, curve: Model) -> float:

@@ -1,0 +1,190 @@
+"""What is known of each pod's steps and answers, tick by tick. Pure.
+
+As `capacity.curves` for batches: what a pod told at first sight, and its warm-up, are its prior; what it does afterwards is
+data, forgotten with a half-life of busy time. What answers need changes with the callers, so that is forgotten sooner.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+from penstock_operator.decide.scaling.counters import Point
+from penstock_operator.decide.scaling.generation.plane import fit
+from penstock_operator.decide.scaling.generation.steps import (
+    NO_ANSWERS,
+    NO_STEPS,
+    Answers,
+    Steps,
+    added,
+    answered,
+    steps_of,
+)
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.windows import Window
+
+HALF_LIFE_SECONDS = 600.0
+ANSWERS_SECONDS = 120.0
+"""Of busy time, both."""
+PRIOR_STEPS = 64.0
+"""A prior weighs at most as much as so many steps."""
+ODD_SIGMAS = 4.0
+ODD_INTERVALS = 3
+LEAST_NOISE = 0.02
+FEW_STEPS = 32.0
+"""As of batches: an interval so far off is dropped, three in a row are a real change."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSteps:
+    """One pod's steps: at first sight, since then, and those set aside as odd."""
+
+    revision: str | None
+    epoch: int
+    last: Steps
+    """The raw sums at the last sample used."""
+    ended: float
+    """The completed requests at that sample."""
+    time: float
+    prior: Steps
+    data: Steps = NO_STEPS
+    answers: Answers = NO_ANSWERS
+    largest: float = 0.0
+    """The most rows that surely decoded in one step."""
+    odd: tuple[Steps, ...] = ()
+
+    @property
+    def known(self) -> Steps:
+        """Return all of it."""
+        return added([(self.data, 1.0), (self.prior, 1.0)])
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """All pods' steps, and what pods that are gone had taught."""
+
+    pods: Mapping[str, PodSteps] = field(default_factory=dict)
+    gone: Mapping[str | None, PodSteps] = field(default_factory=dict)
+    """By revision; only while pods of that revision live."""
+
+    def of_revision(self, revision: str | None) -> tuple[PodSteps, ...]:
+        """Return all that is known of pods of one revision."""
+        found = [one for one in self.pods.values() if one.revision == revision]
+        past = self.gone.get(revision)
+        return tuple(found if past is None else [*found, past])
+
+
+def learn(before: Learnt, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Learnt:
+    """Return what is known with each pod's new samples."""
+    live = {pod.uid: pod for pod in pods}
+    known = {
+        uid: found
+        for uid, pod in live.items()
+        if (found := _learn(before.pods.get(uid), windows.get(uid, ()), pod)) is not None
+    }
+    revisions = {pod.revision for pod in pods}
+    gone = {key: one for key, one in before.gone.items() if key in revisions}
+    for uid, one in before.pods.items():
+        if uid not in live and one.revision in revisions:
+            held = gone.get(one.revision)
+            gone[one.revision] = one if held is None else _merged(held, one)
+    return Learnt(known, gone)
+
+
+def _learn(known: PodSteps | None, window: Window, pod: LawPod) -> PodSteps | None:
+    for point in window:
+        if known is not None and point.time <= known.time:
+            continue
+        told = point.generation
+        sums = None if told is None else steps_of(told.sums)
+        if told is None or sums is None:
+            continue
+        again = known is None or told.epoch < known.epoch or _fell(known, told.epoch, sums)
+        if known is None or again:
+            known = _met(point, sums, told.epoch, pod)
+        else:
+            known = _grown(known, point, sums, told.epoch)
+    return known
+
+
+def _fell(known: PodSteps, epoch: int, sums: Steps) -> bool:
+    return epoch == known.epoch and sums.n < known.last.n
+
+
+def _met(point: Point, sums: Steps, epoch: int, pod: LawPod) -> PodSteps:
+    told = point.generation
+    warm_up = (steps_of(told.warm_up) if told is not None else None) or NO_STEPS
+    prior = added([(one, min(1.0, PRIOR_STEPS / max(one.n, 1.0))) for one in (warm_up, sums)])
+    largest = max(surely_seen(warm_up), surely_seen(sums))
+    ended = point.counters.get("completed", 0.0)
+    return PodSteps(pod.revision, epoch, sums, ended, point.time, prior, largest=largest)
+
+
+def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
+    """Take in an interval; of one in which an epoch ended, what the old one still counted is lost."""
+    fresh = sums if epoch > known.epoch else added([(sums, 1.0), (known.last, -1.0)])
+    ended = point.counters.get("completed", known.ended)
+    ends = max(ended - known.ended, 0.0)
+    usage = None if point.generation is None else point.generation.cache_usage
+    counted = usage is not None and point.running is not None and point.running >= 1
+    answers = Answers(
+        ends=ends,
+        p=fresh.p,
+        d=fresh.d,
+        k=fresh.k,
+        running=point.running or 0.0 if counted else 0.0,
+        usage=usage or 0.0 if counted else 0.0,
+    )
+    faded = 0.5 ** (fresh.t / ANSWERS_SECONDS)
+    noted = replace(
+        known,
+        epoch=epoch,
+        last=sums,
+        ended=ended,
+        time=point.time,
+        answers=answered([(known.answers, faded), (answers, 1.0)]),
+    )
+    return _timed(noted, fresh)
+
+
+def _timed(known: PodSteps, fresh: Steps) -> PodSteps:
+    """Add what an interval says of a step's time, unless it is too far off."""
+    if fresh.n <= 0:
+        return known
+    if not _is_odd(known, fresh):
+        return _with(known, known.prior, known.data, fresh)
+    odd = (*known.odd, fresh)
+    if len(odd) < ODD_INTERVALS:
+        return replace(known, odd=odd)
+    return _with(known, NO_STEPS, NO_STEPS, added((one, 1.0) for one in odd))
+
+
+def _with(known: PodSteps, prior: Steps, data: Steps, fresh: Steps) -> PodSteps:
+    kept = 0.5 ** (fresh.t / HALF_LIFE_SECONDS)
+    whole, largest = added([(data, kept), (fresh, 1.0)]), max(known.largest, surely_seen(fresh))
+    return replace(known, prior=prior, data=whole, largest=largest, odd=())
+
+
+def _is_odd(known: PodSteps, fresh: Steps) -> bool:
+    """Return whether an interval's time is too far from what the plane foretells of its steps."""
+    plane = fit(known.known) if known.data.n >= FEW_STEPS else None
+    if plane is None:
+        return False
+    foretold = plane.foretold(fresh)
+    chance = max(plane.sigma * sqrt(fresh.n), LEAST_NOISE * foretold)
+    return abs(fresh.t - foretold) > ODD_SIGMAS * chance
+
+
+def surely_seen(steps: Steps) -> float:
+    """Return how many rows decoded in at least one of the steps."""
+    return 0.0 if steps.d <= 0 else min(steps.dd / steps.d, steps.d)
+
+
+def _merged(one: PodSteps, other: PodSteps) -> PodSteps:
+    """Return both pods' knowledge, at no more weight than one pod's."""
+    return replace(
+        other,
+        prior=added([(one.prior, 0.5), (other.prior, 0.5)]),
+        data=added([(one.data, 0.5), (other.data, 0.5)]),
+        answers=answered([(one.answers, 0.5), (other.answers, 0.5)]),
+        largest=max(one.largest, other.largest),
+    )

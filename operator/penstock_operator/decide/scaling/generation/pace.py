@@ -1,0 +1,70 @@
+"""From steps and answers to the curve of a row that decodes: what the law reckons with for one-shot batches too. Pure.
+
+A row that decodes brings its share of prompts and its context along, so at a given mix a step takes t(b) = a + c*b, where
+b rows decode, and an answer needs so many steps. A replica then ends b / (t(b) * steps) requests a second, and by
+Little's law b sequences run. Three things bound b: the time of a step (tokens and prompts share it), the places, and the cache.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+from penstock_operator.decide.scaling.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
+from penstock_operator.decide.scaling.counters import Sums
+from penstock_operator.decide.scaling.generation.learnt import PodSteps
+from penstock_operator.decide.scaling.generation.plane import Plane, fit
+from penstock_operator.decide.scaling.generation.steps import Answers, Steps, added, answered
+from penstock_operator.decide.scaling.service_curve import ServiceCurve
+
+LEAST_ENDS = 8.0
+"""Fewer answers do not tell how long answers are."""
+CACHE_SHARE = 0.9
+"""Of the cache: more leads to preemption."""
+LEAST_RUNNING = 4.0
+"""Fewer counts of running sequences do not tell what one holds."""
+
+
+def pace(pods: Sequence[PodSteps]) -> Model | None:
+    """Return the model of these pods together; None where the time of a step or the length of an answer is not known."""
+    known = added((one.known, 1.0) for one in pods)
+    answers = answered((one.answers, 1.0) for one in pods)
+    plane = fit(known)
+    if plane is None or answers.ends < LEAST_ENDS or answers.d <= 0:
+        return None
+    prompts, context = answers.p / answers.d, answers.k / answers.d
+    each = plane.d + plane.p * prompts + plane.k * context
+    if each <= 0:
+        return None
+    row = ServiceCurve(plane.a, each, known.d / known.n, plane.slope_error(prompts, context))
+    return Model(
+        lines=(row,),
+        sums=_as_batches(known),
+        p99_ratio=_p99_ratio(plane, known),
+        largest=max(one.largest for one in pods),
+        r_squared=plane.r_squared,
+        steps=answers.d / answers.ends,
+        most_rows=_cached_rows(answers),
+    )
+
+
+def slowness(known: PodSteps | None, together: Plane | None) -> float:
+    """Return how much longer this pod's steps took than such steps take in its pool; 1 while few were seen."""
+    if known is None or together is None or known.data.n < LEAST_ENDS:
+        return 1.0
+    foretold = together.foretold(known.data)
+    return max(known.data.t / foretold, 0.1) if foretold > 0 else 1.0
+
+
+def _as_batches(steps: Steps) -> Sums:
+    """Return the sums over steps with rows that decode for the cost of a batch."""
+    return Sums(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
+
+
+def _p99_ratio(plane: Plane, known: Steps) -> float:
+    return min(max(1 + NORMAL_P99 * plane.sigma / (known.t / known.n), 1.0), LARGEST_RATIO)
+
+
+def _cached_rows(answers: Answers) -> float:
+    """Return how many sequences of the usual size the cache holds."""
+    if answers.running < LEAST_RUNNING or answers.usage <= 0:
+        return inf
+    return max(CACHE_SHARE * answers.running / answers.usage, 1.0)

@@ -1,0 +1,73 @@
+"""15 sums over steps of generation, and what answers needed of them. Pure.
+
+The sums are those of the products of x = (1, p, d, k, t), row by row of the upper triangle: p prefill tokens in units of
+256, d rows that decode, k tokens read from the cache in units of 4096, t seconds (RUNTIME, "Service curve for generation").
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from penstock_operator.observed import MEASURED_MAX
+
+
+class Steps(NamedTuple):
+    """The sums; all zero where no step was seen."""
+
+    n: float = 0.0
+    p: float = 0.0
+    d: float = 0.0
+    k: float = 0.0
+    t: float = 0.0
+    pp: float = 0.0
+    pd: float = 0.0
+    pk: float = 0.0
+    pt: float = 0.0
+    dd: float = 0.0
+    dk: float = 0.0
+    dt: float = 0.0
+    kk: float = 0.0
+    kt: float = 0.0
+    tt: float = 0.0
+
+
+class Answers(NamedTuple):
+    """What sequences took of steps and cache, old ones fading."""
+
+    ends: float = 0.0
+    """Requests that were completed."""
+    p: float = 0.0
+    """As `Steps`, over the same time."""
+    d: float = 0.0
+    k: float = 0.0
+    running: float = 0.0
+    """The sum of the sequences that ran, over the samples at which they were counted."""
+    usage: float = 0.0
+    """The sum of the share of the cache that they held then."""
+
+
+NO_STEPS, NO_ANSWERS = Steps(), Answers()
+
+
+def steps_of(told: Sequence[float] | None) -> Steps | None:
+    """Return the sums that a pod told; None where they are none: too few, negative, NaN, absurd."""
+    if told is None or len(told) != len(NO_STEPS):
+        return None
+    return Steps(*told) if all(0 <= one <= MEASURED_MAX for one in told) else None
+
+
+def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:
+    """Return the weighted sum of vectors, none of its elements below 0."""
+    total = [0.0] * width
+    for values, weight in parts:
+        total = [old + weight * new for old, new in zip(total, values, strict=True)]
+    return [max(one, 0.0) for one in total]
+
+
+def added(parts: Iterable[tuple[Steps, float]]) -> Steps:
+    """Return the weighted sum of sums of steps."""
+    return Steps(*weighted(parts, len(NO_STEPS)))
+
+
+def answered(parts: Iterable[tuple[Answers, float]]) -> Answers:
+    """Return the weighted sum of answers."""
+    return Answers(*weighted(parts, len(NO_ANSWERS)))

@@ -1,0 +1,72 @@
+"""Before the first request: how long steps of many shapes take here, so that a fixed cap hides no slope.
+
+One row, two, four .. as many as may ever run decode, over short and longer contexts; a chunk of a prompt by itself. The
+first run of a shape is not timed. What lies in the cache is overwritten; no request is in it yet.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from penstock_runtime.generation.limits import KVSpec, TimedStep
+from penstock_runtime.generation.step.generic import Decoder
+from penstock_runtime.generation.step.packed import Packed, positions_of
+
+MOST_SECONDS = 2.0
+"""No shape is begun later: as for one-shot batches."""
+CONTEXTS = (16, 192)
+"""Positions before the token that is decoded."""
+CHUNKS = (32, 256)
+"""Tokens of a prompt."""
+
+
+def timed_steps(
+    decoder: Decoder,
+    kv: KVSpec,
+    longest: int,
+    most_rows: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[TimedStep, ...]:
+    """Return steps of the shapes that fit the cache, small ones first, as many as there is time for."""
+    began, found = clock(), list[TimedStep]()
+    for rows, tokens, context in _shapes(kv, longest, most_rows):
+        if clock() - began > MOST_SECONDS:
+            break
+        packed = _packed(rows, tokens, context, kv)
+        _run(decoder, packed)
+        start = clock()
+        _run(decoder, packed)
+        decodes = rows if tokens == 1 else 0
+        prefill = rows * tokens - decodes
+        found.append(TimedStep(prefill, decodes, rows * (context + tokens), clock() - start))
+    return tuple(found)
+
+
+def _shapes(kv: KVSpec, longest: int, most_rows: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (rows, tokens a row, positions before them)."""
+    for chunk in CHUNKS:
+        if chunk <= min(longest, kv.tokens):
+            yield 1, chunk, 0
+    rows = 1
+    while True:
+        for context in CONTEXTS:
+            held = -(-(context + 1) // kv.block_tokens) * rows
+            if context < longest and held <= kv.blocks:
+                yield rows, 1, context
+        if rows >= most_rows:
+            return
+        rows = min(2 * rows, most_rows)
+
+
+def _packed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
+    each = -(-(context + tokens) // kv.block_tokens)
+    tables = np.arange(rows * each, dtype=np.int32).reshape(rows, each)
+    starts, first = np.arange(rows + 1) * tokens, np.full(rows, context, np.int64)
+    return positions_of(np.zeros(rows * tokens, np.int64), tables, first, starts, kv.block_tokens)
+
+
+def _run(decoder: Decoder, packed: Packed) -> None:
+    """Compute, and wait for the device."""
+    torch.as_tensor(decoder.forward(packed)).sum().item()

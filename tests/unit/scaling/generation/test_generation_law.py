@@ -1,0 +1,135 @@
+"""CapacityAtObjective over pools that generate text: requests are not work, tokens and cache are."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
+from penstock_operator.decide.scaling.generation.pace import pace
+from penstock_operator.decide.scaling.terms import CapTerm, ReplicasTerm
+
+from .world import BOUNDS, SETTINGS, Device, Pool, Replica
+
+
+def share_within(pods: list[Replica], name: str, seconds: float) -> float:
+    counts = [sum(column) for column in zip(*(getattr(pod, name) for pod in pods), strict=True)]
+    within = sum(count for bound, count in zip(BOUNDS, counts, strict=True) if bound <= seconds)
+    return within / max(sum(counts), 1)
+
+
+def capacity(pool: Pool, rows: float) -> float:
+    """Return what one replica can really end a second with so many running, in the steady state."""
+    context = rows * (pool.prompt + pool.answer)  # longer answers are seen more often
+    prefill = rows * pool.prompt / pool.answer
+    return rows / pool.device.seconds(prefill, rows, context) / pool.answer
+
+
+def test_capacity_is_learnt_in_answers_a_second() -> None:
+    pool = Pool(rate=2.0, replicas=2).run(300)
+    model = pace(tuple(pool.state.learnt.pods.values()))
+    assert model is not None
+    assert model.steps == pytest.approx(pool.answer, rel=0.25)
+    assert model.capacity(20) == pytest.approx(capacity(pool, 20), rel=0.25)
+
+
+def test_the_cap_is_what_the_time_of_a_token_allows() -> None:
+    """t(b) of 0.9 * 50 ms: about 43 rows with their share of prompts and context; the first cap is not felt for."""
+    pool = Pool(rate=3.0, replicas=2).run(300)
+    assert pool.last.cap_term == CapTerm.OBJECTIVE
+    assert "fits 50 ms a token" in pool.last.message
+    step = pool.device.seconds(
+        pool.last.cap * pool.prompt / pool.answer,
+        pool.last.cap,
+        pool.last.cap * (pool.prompt + pool.answer),
+    )
+    assert 0.035 <= step <= 0.05
+
+
+def test_a_tighter_objective_lowers_the_cap_live_and_asks_for_more_replicas() -> None:
+    pool = Pool(rate=12.0, replicas=3).run(400)
+    cap, replicas = pool.last.cap, pool.last.replicas
+    pool.settings = replace(pool.settings, output_token_milliseconds=30)
+    pool.run(300)
+    assert pool.last.cap < 0.7 * cap
+    assert pool.last.replicas > replicas
+
+
+def test_a_step_of_load_is_followed_and_both_objectives_are_kept_when_it_is() -> None:
+    pool = Pool(rate=3.0, replicas=1).run(300)
+    before = pool.last.replicas
+    pool.rate = 24.0
+    pool.run(240)
+    assert pool.last.replicas >= before + 2
+    for pod in pool.pods:
+        pod.tokens, pod.first_tokens = [0] * len(BOUNDS), [0] * len(BOUNDS)
+    pool.run(300)
+    assert share_within(pool.pods, "tokens", 0.05) >= 0.99
+    assert share_within(pool.pods, "first_tokens", 2.0) >= 0.97
+    high = pool.last.replicas
+    pool.rate = 2.0
+    pool.run(900)
+    assert pool.last.replicas <= high / 2, "and given back"
+
+
+def test_longer_answers_are_more_work_at_the_same_rate_of_requests() -> None:
+    short, long = (
+        Pool(rate=6.0, replicas=2).run(500),
+        Pool(rate=6.0, replicas=2, answer=300).run(500),
+    )
+    assert long.last.replicas >= short.last.replicas + 2
+
+
+def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
+    """20 sequences of 300 tokens fill the cache: more places would be of no use, so more replicas are."""
+    roomy = Pool(rate=10.0, replicas=3).run(500)
+    tight = Pool(rate=10.0, replicas=3, device=Device(cache=4_000)).run(500)
+    model = pace(tuple(tight.state.learnt.pods.values()))
+    assert model is not None
+    assert model.most_rows < 25
+    assert tight.last.replicas > roomy.last.replicas
+
+
+def test_without_a_warm_up_nothing_beyond_what_was_seen_is_believed() -> None:
+    pool = Pool(rate=1.0, replicas=1, warms_up=False).run(200)
+    model = pace(tuple(pool.state.learnt.pods.values()))
+    assert model is not None
+    assert model.largest < 20
+    assert pool.last.cap_term in {CapTerm.MEASURED_RANGE, CapTerm.STEP_INTERVAL}
+
+
+def test_before_answers_have_ended_nothing_moves() -> None:
+    pool = Pool(rate=0.5, replicas=3, answer=4000).run(30)
+    assert pool.last.replicas == 3
+    assert pool.last.replicas_term == ReplicasTerm.CURVE_UNKNOWN
+
+
+def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> None:
+    pool = Pool(rate=3.0, replicas=1, settings=replace(SETTINGS, first_token_milliseconds=500))
+    pool.run(200)
+    pool.rate = 40.0
+    pool.run(20)
+    terms = {one.term for decision in pool.decisions[-4:] for one in decision.asked}
+    assert ReplicasTerm.PANIC in terms
+
+
+def test_latency_by_batches_is_not_foretold_of_generation() -> None:
+    pool = Pool(rate=3.0, settings=replace(SETTINGS, objective_milliseconds=20_000)).run(200)
+    assert pool.last.seen.predicted_p99_seconds is None
+    assert pool.last.outlook is not None
+    assert pool.last.outlook.dispersion is None
+
+
+def test_what_was_learnt_outlives_the_operator() -> None:
+    pool = Pool(rate=3.0, replicas=2).run(300)
+    kept = saved(pool.state)
+    again = restored(CapacityAtObjective().initial(pool.now), kept, pool.now, pool.now)
+    found, before = (
+        pace(again.learnt.of_revision("one")),
+        pace(tuple(pool.state.learnt.pods.values())),
+    )
+    assert found is not None
+    assert before is not None
+    assert found.capacity(30) == pytest.approx(before.capacity(30) or inf, rel=0.02)
+    assert found.most_rows == pytest.approx(before.most_rows, rel=0.02)
