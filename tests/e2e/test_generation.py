@@ -173,3 +173,42 @@ def restart(pool: Pool) -> None:
         return (not names & old and pool.status().get("readyReplicas") == 1) or str(names)
 
     until("the pod replaced", replaced, seconds=240)
+
+
+@pytest.mark.long
+@pytest.mark.own_cluster
+def test_the_law_follows_tokens_up_and_down_again(writer: Pool, figure: Figure) -> None:
+    """24 clients stream at once where four may run: the law learns what an answer takes, and asks for a second replica."""
+    writer.edit({
+        "objectives": [{"metric": "TimePerOutputToken", "milliseconds": 100}],
+        "batching": {"mode": "Auto", "size": {"max": 4}},
+        "scaling": {
+            "mode": "Auto", "minReplicas": 1, "maxReplicas": 2,
+            "scaleDown": {"stabilizationSeconds": 20, "maxPercentPerMinute": 100},
+        },
+    })  # fmt: skip
+    with streaming(writer, clients=24) as seen:
+        up = until("a second replica", lambda: desired(writer) == 2 or told(writer), seconds=180)
+        until("it serves", lambda: writer.status().get("readyReplicas") == 2, seconds=180)
+        await_more(seen, 24)
+        scaling = writer.status()["scaling"]
+        assert scaling["algorithm"] == "CapacityAtObjective"
+        assert float(scaling["curve"]["millisecondsPerRow"]) > 0
+        assert float(scaling["rowsPerSecondPerReplica"]) > 0
+    down = until("one replica again", lambda: desired(writer) == 1 or told(writer), seconds=240)
+    assert seen.faults == []
+    each = scaling["rowsPerSecondPerReplica"]
+    figure(
+        f"two replicas wanted after {up:.0f} s, one again {down:.0f} s after the load; {each} answers/s a replica; none of"
+        f" {seen.whole} streams dropped"
+    )
+
+
+def desired(pool: Pool) -> int:
+    """Return the replicas that the law wants."""
+    return int(pool.status().get("desiredReplicas", 0))
+
+
+def told(pool: Pool) -> str:
+    """Return why it does not want others."""
+    return str(pool.status().get("scaling", {}))
