@@ -71,8 +71,8 @@ class Counters:
         for name in ("requests_received", "rows_received", "requests_settled"):
             self.plain[name] += batches * rows + draw.upto(20)
         x = (1.0, rows / 10, rows, rows / 20, seconds)
-        each = tuple(x[i] * x[j] for i in range(5) for j in range(i, 5))
-        self.steps = [old + batches * new for old, new in zip(self.steps, each, strict=True)]
+        step = [x[i] * x[j] for i in range(5) for j in range(i, 5)]
+        self.steps = [old + batches * new for old, new in zip(self.steps, step, strict=True)]
 
 
 @dataclass(frozen=True)

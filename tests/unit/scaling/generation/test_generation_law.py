@@ -14,10 +14,9 @@ from .world import BOUNDS, SETTINGS, Device, Pool, Replica
 
 
 def share_within(pods: list[Replica], name: str, seconds: float) -> float:
-    counts = [sum(column) for column in zip(*(getattr(pod, name) for pod in pods), strict=True)]
-    within: int = sum(
-        count for bound, count in zip(BOUNDS, counts, strict=True) if bound <= seconds
-    )
+    each: list[list[int]] = [getattr(pod, name) for pod in pods]
+    counts = [sum(column) for column in zip(*each, strict=True)]
+    within = sum(count for bound, count in zip(BOUNDS, counts, strict=True) if bound <= seconds)
     return within / max(sum(counts), 1)
 
 
