@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock_api.limits import CurveSums
 from penstock_api.live import ScalingMode
+from penstock_api.model import Task
 from penstock_kubectl import past, shown
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble, Unfit
@@ -37,6 +38,10 @@ from penstock_simulator.world import Run
 from penstock_simulator.world import simulate as run_world
 
 AS_IT_IS = "as it is"
+NO_TOKENS = (
+    "spec.model.task is TextGeneration, and the simulator knows batches of rows, not steps of generation:"
+    " try the policy as a candidate, in shadow (docs/policies.md)"
+)
 WARM_UP_SHARE = 0.1
 """Of the length: not all of a short history is to be left out of attainment."""
 MOST_ARRIVALS = 20_000_000
@@ -83,6 +88,8 @@ def read_policies(file: Path) -> list[PolicyObject]:
 def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> World:
     url, sums = past.url_of(subject, args.prometheus), None
     over = span(time.time(), args.last)
+    if subject.pool.spec.model.task is Task.TEXT_GENERATION:
+        raise Unfit(NO_TOKENS)
     if args.trace is not None:
         try:
             arrivals, source = read_trace(args.trace).times, f"trace {args.trace.name}"

@@ -1,6 +1,7 @@
 """`kubectl penstock simulate` says what policies would have done, on history or on a trace."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,32 @@ def test_a_curve_that_nobody_saw_is_asked_for(
     stage = Stage(blind, [policy(metrics=where)], RISING)
     assert run(stage, tmp_path, "--last", "10m") == 1
     assert "--curve A,C" in capsys.readouterr().err
+
+
+def test_a_bar_tells_how_far_each_run_has_come_and_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("TTY_INTERACTIVE", "1")
+    assert run(known(), tmp_path, "--last", "10m") == 0
+    told = capsys.readouterr().out
+    bar, _, page = told.rpartition("\x1b[2K")
+    shown = [int(one) for one in re.findall(r"(\d+) %", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar))]
+    assert shown
+    assert shown == sorted(shown)
+    assert shown[-1] == 100
+    assert "team-a/chat" in page
+
+
+def test_a_pool_that_generates_text_is_refused_for_no_model_of_its_steps_is_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = {
+        "type": "PersistentVolumeClaim",
+        "persistentVolumeClaim": {"claimName": "c", "path": "m"},
+    }
+    stage = known(model={"task": "TextGeneration", "source": claim})
+    assert run(stage, tmp_path, "--last", "10m") != 0
+    told = capsys.readouterr()
+    assert "TextGeneration" in told.out + told.err
+    assert "candidate" in told.out + told.err

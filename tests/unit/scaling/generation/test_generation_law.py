@@ -16,8 +16,11 @@ from .world import BOUNDS, SETTINGS, Device, Pool, Replica
 def share_within(pods: list[Replica], name: str, seconds: float) -> float:
     each: list[list[int]] = [getattr(pod, name) for pod in pods]
     counts = [sum(column) for column in zip(*each, strict=True)]
-    within = sum(count for bound, count in zip(BOUNDS, counts, strict=True) if bound <= seconds)
-    return within / max(sum(counts), 1)
+    within: int = sum(
+        count for bound, count in zip(BOUNDS, counts, strict=True) if bound <= seconds
+    )
+    whole: int = max(sum(counts), 1)
+    return within / whole
 
 
 def capacity(pool: Pool, rows: float) -> float:
