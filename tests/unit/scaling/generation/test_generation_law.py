@@ -85,6 +85,16 @@ def test_longer_answers_are_more_work_at_the_same_rate_of_requests() -> None:
     assert long.last.replicas >= short.last.replicas + 2
 
 
+def test_single_steps_that_stall_do_not_shrink_the_batch() -> None:
+    """Every twentieth step takes eight times as long, whatever is in it: fewer rows would only serve fewer."""
+    even, uneven = Pool(rate=3.0, replicas=2), Pool(rate=3.0, replicas=2, stalls=0.05)
+    uneven.settings = even.settings = replace(SETTINGS, output_token_milliseconds=80)
+    even.run(300)
+    uneven.run(300)
+    assert uneven.last.cap >= 0.3 * even.last.cap
+    assert uneven.last.cap >= 10
+
+
 def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
     """20 sequences of 300 tokens fill the cache: more places would be of no use, so more replicas are."""
     roomy = Pool(rate=10.0, replicas=3).run(500)
@@ -103,10 +113,14 @@ def test_without_a_warm_up_nothing_beyond_what_was_seen_is_believed() -> None:
     assert pool.last.cap_term in {CapTerm.MEASURED_RANGE, CapTerm.STEP_INTERVAL}
 
 
-def test_before_answers_have_ended_nothing_moves() -> None:
+def test_before_answers_have_ended_the_count_stays_and_the_warm_up_gives_the_cap() -> None:
     pool = Pool(rate=0.5, replicas=3, answer=4000).run(30)
     assert pool.last.replicas == 3
     assert pool.last.replicas_term == ReplicasTerm.CURVE_UNKNOWN
+    assert 15 <= pool.last.cap <= 64
+    assert "timed at load" in pool.last.message
+    free = Pool(rate=0.5, answer=4000, settings=replace(SETTINGS, output_token_milliseconds=None))
+    assert free.run(30).last.cap == SETTINGS.size_max
 
 
 def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> None:

@@ -196,6 +196,8 @@ class Pool:
     device: Device = field(default_factory=Device)
     cold_start: float = 30.0
     warms_up: bool = True
+    stalls: float = 0.0
+    """Share of steps that take eight times as long."""
     seed: int = 1
     now: float = 10_000.0
     cap: int | None = None
@@ -227,10 +229,14 @@ class Pool:
             self._arrive(until)
             for pod in self.ready:
                 pod.at = max(pod.at, self.now)
-                pod.live(until, lambda: self.random.uniform(0.97, 1.03))
+                pod.live(until, self._noise)
             self.now = until
             self.tick()
         return self
+
+    def _noise(self) -> float:
+        factor = self.random.uniform(0.97, 1.03)
+        return 8 * factor if self.stalls and self.random.random() < self.stalls else factor
 
     def _arrive(self, until: float) -> None:
         serving = self.ready

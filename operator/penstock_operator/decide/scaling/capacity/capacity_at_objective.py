@@ -12,6 +12,7 @@ from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.batch_cap import batch_target_seconds, clamp_cap
 from penstock_operator.decide.scaling.capacity import forecast
 from penstock_operator.decide.scaling.capacity.batch_plan import (
+    SPARE,
     PlanInput,
     cap_move,
     longest_batch,
@@ -48,6 +49,7 @@ from penstock_operator.decide.scaling.capacity.tick import (
     tick,
 )
 from penstock_operator.decide.scaling.capacity.worth import best_count
+from penstock_operator.decide.scaling.generation.pace import first_rows
 from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
 from penstock_operator.decide.scaling.measures import Demand
 from penstock_operator.decide.scaling.replicas import bounds_only
@@ -82,7 +84,7 @@ class CapacityAtObjective:
             state = replace(state, count=replace(state.count, begun=now, needs=()))
             return state, _blind(found)
         if found.model is None:
-            return state, _without_curve(found)
+            return state, _without_curve(state, found)
         return _decided(state, found, found.model, news=news)
 
 
@@ -103,7 +105,7 @@ def _blind(found: Tick) -> Decision:
     return replace(_decision(found, cap, move), metrics_available=False)
 
 
-def _without_curve(found: Tick) -> Decision:
+def _without_curve(state: CapacityState, found: Tick) -> Decision:
     """No batch was ever seen: all stays, but for the queue depth that the user asked for himself."""
     why = "no batch was seen yet, or too few answers"
     settings, waiting = found.observed.settings, found.demand.waiting or 0.0
@@ -113,7 +115,21 @@ def _without_curve(found: Tick) -> Decision:
         text = f"{waiting:.0f} requests wait, over {target} per replica"
         granted = max(min(wanted, settings.max_replicas), move.replicas)
         move = ReplicasMove(granted, ReplicasTerm.QUEUE_DEPTH, text)
-    return _decision(found, _held_cap(found, CapTerm.CURVE_UNKNOWN, why), move)
+    cap = _unproven_cap(state, found) or _held_cap(found, CapTerm.CURVE_UNKNOWN, why)
+    return _decision(found, cap, move)
+
+
+def _unproven_cap(state: CapacityState, found: Tick) -> CapMove | None:
+    """Return the cap by the steps that pods timed at load, until answers have ended; None where no pod generates text."""
+    steps, settings = tuple(state.learnt.pods.values()), found.observed.settings
+    if not steps:
+        return None
+    token = settings.output_token_milliseconds
+    longest = None if token is None else SPARE * token / 1000
+    bound = settings.size_max if found.memory_bound is None else found.memory_bound
+    cap = clamp_cap(first_rows(steps, longest, bound), settings)
+    why = "by the steps timed at load: too few answers have ended yet"
+    return CapMove(cap, CapTerm.CURVE_UNKNOWN, why)
 
 
 def _held_cap(found: Tick, term: CapTerm, why: str) -> CapMove:

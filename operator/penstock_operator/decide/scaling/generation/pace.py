@@ -6,7 +6,7 @@ Little's law b sequences run. Three things bound b: the time of a step (tokens a
 """
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, sqrt
 
 from penstock_operator.decide.scaling.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
 from penstock_operator.decide.scaling.counters import Sums
@@ -35,15 +35,26 @@ def pace(pods: Sequence[PodSteps]) -> Model | None:
     if each <= 0:
         return None
     row = ServiceCurve(plane.a, each, known.d / known.n, plane.slope_error(prompts, context))
+    steps = max(answers.d / answers.ends, 1.0)
     return Model(
         lines=(row,),
         sums=_as_batches(known),
-        p99_ratio=_p99_ratio(plane, known),
+        p99_ratio=_p99_ratio(plane, known, steps),
         largest=max(one.largest for one in pods),
         r_squared=plane.r_squared,
-        steps=answers.d / answers.ends,
+        steps=steps,
         most_rows=_cached_rows(answers),
     )
+
+
+def first_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> int:
+    """Return how many rows may decode before any answer has ended: as many as the warm-up fits into a step of `seconds`."""
+    plane = fit(added((one.known, 1.0) for one in pods))
+    if plane is None or seconds is None:
+        return most
+    known = plane.steps
+    each = plane.d + plane.k * known.k / known.d if known.d > 0 else 0.0
+    return most if each <= 0 else min(max(int((seconds - plane.a) / each), 1), most)
 
 
 def slowness(known: PodSteps | None, together: Plane | None) -> float:
@@ -59,8 +70,13 @@ def _as_batches(steps: Steps) -> Sums:
     return Sums(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
 
 
-def _p99_ratio(plane: Plane, known: Steps) -> float:
-    return min(max(1 + NORMAL_P99 * plane.sigma / (known.t / known.n), 1.0), LARGEST_RATIO)
+def _p99_ratio(plane: Plane, known: Steps, steps: float) -> float:
+    """Return the 99th percentile of an answer's mean step over t(b): chance evens out over the steps of an answer.
+
+    The objective is about that mean. A tail of single steps, which no smaller batch shortens, must not shrink the batch.
+    """
+    spread = plane.sigma / (known.t / known.n) / sqrt(steps)
+    return min(max(1 + NORMAL_P99 * spread, 1.0), LARGEST_RATIO)
 
 
 def _cached_rows(answers: Answers) -> float:
