@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from penstock_api.decided import ScalingStatus
 from penstock_api.live import ScalingMode
+from penstock_api.model import Task
 from penstock_kubectl.subject import Subject
 from penstock_operator.decide.effective import EffectiveSpec, effective
 from penstock_operator.decide.scaling.law import LawSettings
@@ -61,13 +62,15 @@ def demand(subject: Subject) -> Iterator[Fact]:
 def service(subject: Subject) -> Iterator[Fact]:
     """Yield what the pool can do."""
     seen, spec = subject.pool.status.scaling or ScalingStatus(), in_force(subject)
+    generates = subject.pool.spec.model.task is Task.TEXT_GENERATION
+    what = "a step of b sequences" if generates else "a batch of b rows"
     if seen.curve is not None:
         one = seen.curve
         curve = f"{one.intercept_milliseconds} + {one.milliseconds_per_row} b ms"
         fit = f"R2 {one.r_squared or '?'}, mean batch {one.mean_rows}, largest {one.largest_rows or '?'} rows"
-        yield "a batch of b rows", curve, fit
+        yield what, curve, fit
     else:
-        yield "a batch of b rows", UNKNOWN, "too few batches, or all of one size"
+        yield what, UNKNOWN, "too few of them, or all of one size"
     each = _unit(seen.rows_per_second_per_replica, "rows/s")
     planned = f"at batches of {seen.planned_cap}" if seen.planned_cap else ""
     yield "a replica can serve", each, planned
