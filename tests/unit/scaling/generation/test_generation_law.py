@@ -95,6 +95,18 @@ def test_single_steps_that_stall_do_not_shrink_the_batch() -> None:
     assert uneven.last.cap >= 10
 
 
+def test_pauses_between_steps_are_part_of_what_a_replica_can_do() -> None:
+    """The sums tell of steps alone; here half as long again passes between them, and four may run where many wait."""
+    few = replace(
+        SETTINGS, size_max=4, output_token_milliseconds=None, first_token_milliseconds=None
+    )
+    pool = Pool(rate=1.5, settings=few, pause=0.5, cap=4).run(150)
+    model = pace(tuple(pool.state.learnt.pods.values()))
+    assert model is not None
+    assert model.capacity(4) == pytest.approx(capacity(pool, 4) / 1.5, rel=0.25)
+    assert pool.run(100).last.replicas >= 2
+
+
 def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
     """20 sequences of 300 tokens fill the cache: more places would be of no use, so more replicas are."""
     roomy = Pool(rate=10.0, replicas=3).run(500)

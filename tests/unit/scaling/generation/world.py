@@ -79,6 +79,8 @@ class Replica:
     ready_at: float
     cap: int
     device: Device
+    pause: float = 0.0
+    """Between steps, as a share of a step."""
     warm_up: tuple[float, ...] | None = None
     waiting: list[Sequence] = field(default_factory=list)
     running: list[Sequence] = field(default_factory=list)
@@ -135,7 +137,7 @@ class Replica:
                 context += one.fed
         context += sum(one.fed + one.tokens for one in decoding)
         seconds = self.device.seconds(prefill, len(decoding), context) * noise
-        self.at += seconds
+        self.at += seconds * (1 + self.pause)
         told = sums_of(prefill, len(decoding), context, seconds)
         self.sums = [old + new for old, new in zip(self.sums, told, strict=True)]
         for one in [one for one in self.running if one.fed == one.prompt]:
@@ -198,6 +200,7 @@ class Pool:
     warms_up: bool = True
     stalls: float = 0.0
     """Share of steps that take eight times as long."""
+    pause: float = 0.0
     seed: int = 1
     now: float = 10_000.0
     cap: int | None = None
@@ -294,7 +297,7 @@ class Pool:
         for _ in range(number):
             created = self.now - 1000 if ready_at == self.now else self.now
             name = f"pod-{len(self.pods)}-{self.now:.0f}-{self.made}"
-            pod = Replica(name, created, ready_at, self.cap or 1, self.device)
+            pod = Replica(name, created, ready_at, self.cap or 1, self.device, self.pause)
             if self.warms_up:
                 pod.warm(self.settings.size_max)
             self.pods.append(pod)

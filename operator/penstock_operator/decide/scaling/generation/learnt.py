@@ -50,6 +50,8 @@ class PodSteps:
     answers: Answers = NO_ANSWERS
     largest: float = 0.0
     """The most rows that surely decoded in one step."""
+    waited: bool = False
+    """Whether requests waited at that sample."""
     odd: tuple[Steps, ...] = ()
 
     @property
@@ -116,7 +118,13 @@ def _met(point: Point, sums: Steps, epoch: int, pod: LawPod) -> PodSteps:
     prior = added([(one, min(1.0, PRIOR_STEPS / max(one.n, 1.0))) for one in (warm_up, sums)])
     largest = max(surely_seen(warm_up), surely_seen(sums))
     ended = point.counters.get("completed", 0.0)
-    return PodSteps(pod.revision, epoch, sums, ended, point.time, prior, largest=largest)
+    return PodSteps(
+        pod.revision, epoch, sums, ended, point.time, prior, largest=largest, waited=_waits(point)
+    )
+
+
+def _waits(point: Point) -> bool:
+    return point.waiting is not None and point.waiting >= 1
 
 
 def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
@@ -126,6 +134,7 @@ def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
     ends = max(ended - known.ended, 0.0)
     usage = None if point.generation is None else point.generation.cache_usage
     counted = usage is not None and point.running is not None and point.running >= 1
+    saturated = known.waited and _waits(point)
     answers = Answers(
         ends=ends,
         p=fresh.p,
@@ -133,6 +142,8 @@ def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
         k=fresh.k,
         running=point.running or 0.0 if counted else 0.0,
         usage=usage or 0.0 if counted else 0.0,
+        wall=point.time - known.time if saturated else 0.0,
+        stepped=fresh.t if saturated else 0.0,
     )
     faded = 0.5 ** (fresh.t / ANSWERS_SECONDS)
     noted = replace(
@@ -141,6 +152,7 @@ def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
         last=sums,
         ended=ended,
         time=point.time,
+        waited=_waits(point),
         answers=answered([(known.answers, faded), (answers, 1.0)]),
     )
     return _timed(noted, fresh)

@@ -19,6 +19,8 @@ LEAST_ENDS = 8.0
 """Fewer answers do not tell how long answers are."""
 CACHE_SHARE = 0.9
 """Of the cache: more leads to preemption."""
+LEAST_WALL_SECONDS = 10.0
+LARGEST_STRETCH = 10.0
 LEAST_RUNNING = 4.0
 """Fewer counts of running sequences do not tell what one holds."""
 
@@ -34,7 +36,9 @@ def pace(pods: Sequence[PodSteps]) -> Model | None:
     each = plane.d + plane.p * prompts + plane.k * context
     if each <= 0:
         return None
-    row = ServiceCurve(plane.a, each, known.d / known.n, plane.slope_error(prompts, context))
+    pause = stretch(answers)
+    error = plane.slope_error(prompts, context)
+    row = ServiceCurve(pause * plane.a, pause * each, known.d / known.n, pause * error)
     steps = max(answers.d / answers.ends, 1.0)
     return Model(
         lines=(row,),
@@ -55,6 +59,13 @@ def first_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> in
     known = plane.steps
     each = plane.d + plane.k * known.k / known.d if known.d > 0 else 0.0
     return most if each <= 0 else min(max(int((seconds - plane.a) / each), 1), most)
+
+
+def stretch(answers: Answers) -> float:
+    """Return the time from step to step, while requests wait, over the step's own: clients feel pauses as well."""
+    if answers.wall < LEAST_WALL_SECONDS or answers.stepped <= 0:
+        return 1.0
+    return min(max(answers.wall / answers.stepped, 1.0), LARGEST_STRETCH)
 
 
 def slowness(known: PodSteps | None, together: Plane | None) -> float:

@@ -43,6 +43,10 @@ class Answers(NamedTuple):
     """The sum of the sequences that ran, over the samples at which they were counted."""
     usage: float = 0.0
     """The sum of the share of the cache that they held then."""
+    wall: float = 0.0
+    """Seconds in which requests waited all the time, so that one step followed the other."""
+    stepped: float = 0.0
+    """How many of them steps took."""
 
 
 NO_STEPS, NO_ANSWERS = Steps(), Answers()
