@@ -30,6 +30,8 @@ class Book:
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
+        self._live: set[int] = set()
+        """The unfinished choices of those held, by uid: what each token is asked for."""
         self._events: list[Event] = []
         self._uids = count()
 
@@ -39,6 +41,7 @@ class Book:
             raise ValueError(f"request id '{message.id}' is already held: ids must be unique")
         sequences = [self._sequence(message, choice) for choice in range(message.n)]
         self._held[message.id] = _Held(sequences, set(range(message.n)))
+        self._live.update(sequence.uid for sequence in sequences)
         return sequences
 
     def _sequence(self, message: Generate, choice: int) -> Sequence:
@@ -63,8 +66,7 @@ class Book:
 
     def holds(self, sequence: Sequence) -> bool:
         """Return whether this choice has not finished and its request has not ended."""
-        held = self._held.get(sequence.request_id)
-        return held is not None and sequence.choice in held.unfinished
+        return sequence.uid in self._live
 
     def sequence(self, name: str, choice: int) -> Sequence | None:
         """Return a choice that is not finished, or None."""
@@ -87,6 +89,7 @@ class Book:
         name, held = sequence.request_id, self._held[sequence.request_id]
         reason = sequence.finished or FinishReason.STOP
         held.unfinished.discard(sequence.choice)
+        self._live.discard(sequence.uid)
         self._events.append(ChoiceFinished(name, sequence.choice, reason, sequence.stop_id))
         if not held.unfinished:
             del self._held[name]
@@ -98,7 +101,9 @@ class Book:
         if held is None:
             return []
         self._events.append(Ended(name, end))
-        return [held.sequences[choice] for choice in sorted(held.unfinished)]
+        left = [held.sequences[choice] for choice in sorted(held.unfinished)]
+        self._live.difference_update(sequence.uid for sequence in left)
+        return left
 
     def collect(self) -> tuple[Event, ...]:
         """Return the events since the last call."""

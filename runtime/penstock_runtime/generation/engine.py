@@ -161,17 +161,18 @@ class GenerationEngine:
     def settle(self, result: StepResult, now: float, idle_seconds: float = 0.0) -> None:
         """Take in what became of a plan: tokens to their sequences, ends to their requests."""
         plan, ended, failed, scored = result.plan, list[Sequence](), result.failed, result.scored
+        holds, accept, seconds = self._book.holds, self._accept, result.seconds
         for index, (row, token) in enumerate(zip(plan.rows, result.sampled, strict=True)):
             sequence = row.sequence
-            if not self._book.holds(sequence):
+            if not holds(sequence):
                 continue
             if failed and index in failed:
                 self._fail(sequence, failed[index])
                 continue
-            sequence.run_seconds += result.seconds
+            sequence.run_seconds += seconds
             if scored and index in scored and sequence.score(row.start, scored[index]):
                 self._book.tell_scores(sequence)
-            if token is not None and self._accept(sequence, token):
+            if token is not None and accept(sequence, token):
                 ended.append(sequence)
         for sequence in ended:
             self._scheduler.remove(sequence)
@@ -200,11 +201,10 @@ class GenerationEngine:
         self.settle(StepResult(plan, [None for _ in rows], dict.fromkeys(rows, reason), 0.0), now)
 
     def _count(self, result: StepResult, idle_seconds: float) -> None:
-        plan, tokens, decode, kv_tokens = result.plan, 0, 0, 0
-        for row in plan.rows:
-            tokens += row.count
-            kv_tokens += row.start + row.count
-            decode += row.count == 1 and row.samples
+        plan, rows = result.plan, result.plan.rows
+        tokens = sum([row.count for row in rows])
+        kv_tokens = tokens + sum([row.start for row in rows])
+        decode = sum([row.count == 1 and row.samples for row in rows])
         prefill = tokens - decode
         self._busy_seconds += result.seconds
         self._step = StepReport(prefill, decode, kv_tokens, result.seconds, idle_seconds)

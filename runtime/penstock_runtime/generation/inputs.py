@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from penstock_runtime.generation.params import SamplingParams
 
 
-class Draw(Struct, frozen=True):
+class Draw(Struct, frozen=True, gc=False):
     """How one row's token is chosen."""
 
     row: int

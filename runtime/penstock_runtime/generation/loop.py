@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from penstock_runtime.engine.loop import Pulse
@@ -129,6 +130,9 @@ class Loop:
         if self.flights and self._engine.needs_settled(plan):
             waits: Future[SamplingInputs] = Future()
             flight = _Flight(plan, self._runner.submit(plan, waits.result), waits)
+        elif not self._runner.depth:  # in this thread: made when the forward is under way
+            inputs_of = partial(self._engine.sampling_inputs, plan)
+            flight = _Flight(plan, self._runner.submit(plan, inputs_of), None)
         else:
             inputs = Known(self._engine.sampling_inputs(plan))
             flight = _Flight(plan, self._runner.submit(plan, inputs.result), None)

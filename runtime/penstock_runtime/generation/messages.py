@@ -89,7 +89,7 @@ class Logprob(Struct, frozen=True):
     top: tuple[tuple[int, float], ...]
 
 
-class TokensEmitted(Struct, frozen=True):
+class TokensEmitted(Struct, frozen=True, gc=False):
     """New tokens of one choice, in order; a stop id is not among them (`ChoiceFinished.stop_id`)."""
 
     id: str

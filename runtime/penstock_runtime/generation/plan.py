@@ -8,7 +8,7 @@ from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
 
 
-class Row(Struct):
+class Row(Struct, gc=False):
     """Some consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
 
     Positions `start` to `start + count - 1` are fed; their ids are `sequence.ids[start : start + count]`,
@@ -58,7 +58,7 @@ class StepPlan:
     @property
     def tokens(self) -> int:
         """Return how many positions the step feeds."""
-        return sum(row.count for row in self.rows)
+        return sum([row.count for row in self.rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLo
 from penstock_runtime.generation.params import SamplingParams
 
 
-class TokenRef(Struct, frozen=True):
+class TokenRef(Struct, frozen=True, gc=False):
     """A token that a step in flight will sample: known to the device before it is known to the host."""
 
     step: int
@@ -63,6 +63,14 @@ class Sequence:
     """Of the prompt's tokens from the second on, as far as they are known; only where they are wanted."""
     finished: FinishReason | None = None
     stop_id: int | None = None
+    full_length: int = field(init=False)
+    """Of the prompt and the longest answer that it may have."""
+    counted: bool = field(init=False)
+    """`params.needs_counts`, which is asked at every token."""
+
+    def __post_init__(self) -> None:
+        self.full_length = self.prompt_tokens + self.params.max_tokens
+        self.counted = self.params.needs_counts
 
     @property
     def length(self) -> int:
@@ -102,7 +110,7 @@ class Sequence:
     @property
     def at_last_token(self) -> bool:
         """Return whether the token in flight is the last that `max_tokens` allows: plan no more."""
-        return self.length - self.prompt_tokens >= self.params.max_tokens
+        return self.length >= self.full_length
 
     def append(self, token: int) -> FinishReason | None:
         """Take in the sampled `token` and return why the choice ends with it, or None if it goes on.
@@ -110,18 +118,20 @@ class Sequence:
         A stop id is not appended. With a complete grammar the choice ends too. `unknown` is the
         scheduler's: it may by now name a token of the step after this one.
         """
-        params = self.params
+        params, ids = self.params, self.ids
         if token in params.stop_ids and self.output_tokens >= params.min_tokens:
             self.finished, self.stop_id = FinishReason.STOP, token
             return self.finished
-        self.ids.append(token)
-        if params.needs_counts:
+        ids.append(token)
+        if self.counted:
             self.counts[token] += 1
         if self.grammar is not None:
             self.grammar_complete = self.grammar.accept(token)
         if self.grammar_complete:
             self.finished = FinishReason.STOP
-        elif self.output_tokens >= params.max_tokens or self._overruns:
+        elif len(ids) >= self.full_length or (
+            params.max_run_seconds is not None and self._overruns
+        ):
             self.finished = FinishReason.LENGTH
         return self.finished
 
@@ -131,7 +141,7 @@ class Sequence:
         return most is not None and self.run_seconds >= most
 
 
-class SampledToken(Struct, frozen=True):
+class SampledToken(Struct, frozen=True, gc=False):
     """What a step drew for one row."""
 
     token: int

@@ -56,9 +56,14 @@ class Families:
             self._leading[family.leader.sequence.uid] = family
         return [family.leader]
 
+    @property
+    def anyone_held(self) -> bool:
+        """Return whether anybody is held back."""
+        return bool(self._leading)
+
     def released(self, sequence: Sequence) -> list[Slot]:
         """Return who was held for `sequence`, if its prompt is computed by now; they are held no more."""
-        family = self._leading.get(sequence.uid) if self._leading else None
+        family = self._leading.get(sequence.uid)
         if family is None or family.leader.settled < sequence.prompt_tokens:
             return []
         del self._leading[sequence.uid]

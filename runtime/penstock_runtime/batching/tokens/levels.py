@@ -32,6 +32,6 @@ def note(slot: Slot, positions: int) -> None:
     """Count what a sequence was fed, and let it sink when its quantum is used up."""
     slot.ran += positions
     slot.ran_in_level += positions
-    if slot.ran_in_level >= quantum(slot.level) and slot.level < LEVELS - 1:
+    if slot.ran_in_level >= FIRST_QUANTUM << slot.level and slot.level < LEVELS - 1:
         slot.level += 1
         slot.ran_in_level = 0

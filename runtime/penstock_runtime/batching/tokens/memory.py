@@ -172,10 +172,16 @@ class KvMemory:
         flight = self.flights.popleft()
         if flight.plan is not plan:
             raise ValueError(f"plan {plan.number} settles before plan {flight.plan.number}")
+        size = self.ledger.block_tokens
         for index, (row, slot) in enumerate(zip(plan.rows, flight.slots, strict=True)):
-            if index not in failed:
-                end = min(row.start + row.count, len(slot.sequence.ids))
-                self._publish(slot, row.blocks, row.start, end)
+            if index in failed:
+                continue
+            start, blocks = row.start, row.blocks
+            end = min(start + row.count, len(slot.sequence.ids))
+            if slot.blocks is blocks:
+                slot.settled = end
+            if start // size < end // size:
+                self._publish(slot, blocks, start // size, end // size)
         for blocks in flight.released:
             self.ledger.release(blocks)
         for blocks in flight.copied:
@@ -183,15 +189,10 @@ class KvMemory:
         for blocks in flight.host_released:
             self.host.release(blocks)
 
-    def _publish(self, slot: Slot, blocks: list[int], start: int, end: int) -> None:
-        if slot.blocks is blocks:
-            slot.settled = end
-        size = self.ledger.block_tokens
-        first, full = start // size, end // size
-        if first < full:
-            names = slot.chain.upto(slot.sequence.ids, full)
-            for index in range(first, full):
-                self.ledger.publish(blocks[index], names[index])
+    def _publish(self, slot: Slot, blocks: list[int], first: int, full: int) -> None:
+        names = slot.chain.upto(slot.sequence.ids, full)
+        for index in range(first, full):
+            self.ledger.publish(blocks[index], names[index])
 
     def begin(self, plan: StepPlan) -> Flight:
         """Count `plan`, which is being made, as in flight from now on; return what will wait for it."""

@@ -85,12 +85,15 @@ class TokenScheduler:
     def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
         """As `Scheduler.settle`; nothing that the rows with indices `failed` computed is published."""
         self.memory.settle(plan, failed)
+        number = plan.number
         for row in plan.rows:
-            sequence = row.sequence
-            if sequence.unknown is not None and sequence.unknown.step == plan.number:
-                sequence.unknown = None
-            for follower in self._families.released(sequence):
-                self._line.add(follower)
+            unknown = row.sequence.unknown
+            if unknown is not None and unknown.step == number:
+                row.sequence.unknown = None
+        if self._families.anyone_held:
+            for row in plan.rows:
+                for follower in self._families.released(row.sequence):
+                    self._line.add(follower)
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:  # noqa: ARG002  the protocol's
         """As `Scheduler.set_limits`."""
@@ -265,13 +268,13 @@ class TokenScheduler:
         size = self.memory.ledger.block_tokens
         for slot in slots:
             sequence = slot.sequence
-            left = len(sequence.ids) - sequence.computed
-            waits = left == 0 and sequence.unknown is not None
-            if not (left == 1 or waits) or sequence.finished is not None or sequence.at_last_token:
+            known, waits = len(sequence.ids), sequence.unknown is not None
+            left, length = known - sequence.computed, known + waits
+            if not (left == 1 or (waits and left == 0)) or length >= sequence.full_length:
                 continue
-            if sequence.uid not in self._running:
+            if sequence.finished is not None or sequence.uid not in self._running:
                 continue  # it yielded to one before it
-            if len(slot.blocks) * size < sequence.length and not self._make_room(slot, draft):
+            if len(slot.blocks) * size < length and not self._make_room(slot, draft):
                 draft.stalled += 1
             elif draft.left > 0:
                 self._feed(slot, 1, draft)
@@ -301,14 +304,15 @@ class TokenScheduler:
 
     def _feed(self, slot: Slot, count: int, draft: "_Draft") -> None:
         sequence, plan, start = slot.sequence, draft.plan, slot.sequence.computed
-        unknown = sequence.unknown if start == len(sequence.ids) else None
+        known, unknown, rows = len(sequence.ids), sequence.unknown, plan.rows
         end = sequence.computed = start + count
-        samples = end == sequence.length
+        samples = end == known + (unknown is not None)
         if samples:
-            sequence.unknown = TokenRef(plan.number, len(plan.rows))
+            sequence.unknown = TokenRef(plan.number, len(rows))
         wanted = sequence.params.prompt_logprobs is not None
         scores = sequence.scored_within(start, count) if wanted else 0
-        plan.rows.append(Row(sequence, start, count, slot.blocks, samples, unknown, scores))
+        fed = unknown if start == known else None
+        rows.append(Row(sequence, start, count, slot.blocks, samples, fed, scores))
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number
