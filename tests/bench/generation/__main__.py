@@ -20,7 +20,7 @@ from tests.bench.generation.workload import QUICK, WHOLE, Size, work
 
 OUT = Path("build/bench/generation.json")
 MODELS = Path("build/bench/models")
-PEERS = (*environments.OURS, *environments.FOREIGN)
+PEERS = (*environments.OURS, *environments.FOREIGN, *environments.SHARED)
 
 
 def main() -> int:
@@ -30,6 +30,7 @@ def main() -> int:
     console.width = max(console.width, 150)
     machine = calibrate(args.threads)
     console.print(show.calibration(machine, args.threads))
+    console.print(show.dtypes(args.dtypes, has_bfloat16=_has_bfloat16()))
     times = [planning.measure(discipline) for discipline in Discipline]
     console.print(show.planning(times))
     outcomes, streams = [], []
@@ -37,14 +38,14 @@ def main() -> int:
         if shape.name not in args.models:
             continue
         folder = models.write(shape, MODELS)
-        for dtype in _dtypes():
+        for dtype in args.dtypes:
             found = [
                 runs.run(peer, folder, dtype, args.size, threads=args.threads)
                 for peer in args.peers
             ]
             outcomes += found
             console.print(show.rates(found))
-        if args.http:
+        if args.http and found[0].dtype == "float32":
             for one in _http(folder, found[0], args.size):
                 streams.append(one)
                 console.print(one)
@@ -57,6 +58,7 @@ def main() -> int:
                 "commit": _commit(),
                 "size": asdict(args.size),
                 "threads": args.threads,
+                "dtypes": args.dtypes,
                 "calibration": asdict(machine),
                 "planning": [asdict(one) for one in times],
                 "outcomes": [asdict(one) for one in outcomes],
@@ -109,10 +111,13 @@ def _through(server: http.Server, inside: runs.Outcome, size: Size) -> dict[str,
     }
 
 
+def _has_bfloat16() -> bool:
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
 def _dtypes() -> list[str]:
     """Return float32, last, so that what follows compares with it; and bfloat16 where the CPU has it."""
-    has = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return ["bfloat16", "float32"] if has else ["float32"]
+    return ["bfloat16", "float32"] if _has_bfloat16() else ["float32"]
 
 
 def _commit() -> str:
@@ -130,6 +135,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     names = [shape.name for shape in models.SHAPES]
     parser.add_argument("--models", nargs="+", choices=names, default=names)
+    parser.add_argument("--dtypes", nargs="+", choices=_dtypes(), default=_dtypes())
     parser.add_argument("--no-http", dest="http", action="store_false")
     args = parser.parse_args()
     args.size = QUICK if args.quick else WHOLE

