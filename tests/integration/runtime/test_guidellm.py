@@ -19,7 +19,7 @@ SOURCE = {
 
 def guidellm(url: str, tokenizer: Path, report: Path, **backend: str) -> dict[str, Any]:
     """Return the one benchmark of `report`: REQUESTS prompts of 24 tokens, 12 tokens each, STREAMS at a time."""
-    kinds = {
+    kinds: dict[str, dict[str, object]] = {
         "backend": {"kind": "openai_http", "target": url, **backend},
         "profile": {"kind": "concurrent", "streams": STREAMS},
         "constraint": {"kind": "max_requests", "count": REQUESTS},

@@ -33,7 +33,7 @@ class Peer:
     def run(self, work: Work) -> float:
         """Return the seconds of all requests."""
         scheduler = self._engine.llm_engine.engine_core.engine_core.scheduler
-        scheduler.max_num_running_reqs = work.concurrency
+        scheduler.max_num_active_reqs = work.concurrency
         params = [
             vllm.SamplingParams(
                 temperature=0.0, max_tokens=ask.answer, ignore_eos=True, detokenize=False
