@@ -67,8 +67,9 @@ def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
     for number in range(options.rounds):
         rounds.append(_raw(subject, folder, options.seconds / 4))
         for one in contenders(subject, MODELS):
-            takes_part = one.quick or not options.decisive
-            if options.only in one.name and takes_part and one.name not in absent:
+            if options.decisive and not one.decisive:
+                absent[one.name] = "left out of the short form"
+            if options.only in one.name and one.name not in absent:
                 try:
                     _round(subject, one, folder, options, seen)
                 except (NotInstalledError, DoesNotServeError) as error:

@@ -2,10 +2,12 @@
 
 import json
 import struct
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from tests.bench.encoders.raw import _transformers
@@ -19,36 +21,52 @@ OURS: Final = {
     "PENSTOCK_LOG_LEVEL": "WARNING",
 }
 
+PYTRITON: Final = "nvidia-pytriton==0.7.0"
+INFINITY: Final = "infinity-emb[server]==0.0.78 sentence-transformers==3.4.1"
+
 
 def contenders(subject: Subject, root: Path) -> list[Contender]:
     """Return the servers of one subject."""
-    body = "tokens" if subject is ENCODER else "text"
+    return [*_ours(subject, root), *_peers(subject, root)]
+
+
+def _ours(subject: Subject, root: Path) -> list[Contender]:
     ours = OURS | {"PENSTOCK_MODEL_FOLDER": str(root), "PENSTOCK_MODEL": _spec(subject)}
-    path = f"/v2/models/{subject.name}/infer" if body == "tokens" else "/v1/embeddings"
-    found = [Contender("penstock", RUNTIME, path=path, body=body, environment=ours, quick=True)]
-    if body == "tokens":
-        found.append(Contender("penstock, binary", RUNTIME, path=path, body="binary", environment=ours, quick=True))  # fmt: skip
-    for name, package, script, where in (
-        ("Mosec", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
-        ("LitServe", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
-    ):
-        for wait in (1, 10):
-            environment = {
-                "BENCH_WAIT_MS": str(wait),
-                "BENCH_PORT": "{port}",
-                "BENCH_MODEL": str(root / subject.name),
-            }
-            found.append(
-                Contender(
-                    f"{name}, {wait} ms",
-                    ("{python}", script),
-                    package,
-                    where,
-                    body,
-                    environment,
-                    quick=name == "Mosec",
-                )
-            )
+    if subject is not ENCODER:
+        return [Contender("penstock", RUNTIME, path="/v1/embeddings", body="text", environment=ours, decisive=True)]  # fmt: skip
+    path = f"/v2/models/{subject.name}/infer"
+    return [
+        Contender(name, RUNTIME, path=path, body=body, environment=ours, decisive=True)
+        for name, body in (("penstock", "tokens"), ("penstock, binary", "binary"))
+    ]
+
+
+def _peers(subject: Subject, root: Path) -> list[Contender]:
+    """Return each peer in the settings that may be its best; Triton takes texts as tensors, Infinity takes texts alone."""
+    body = "tokens" if subject is ENCODER else "text"
+    tensors = "tokens" if subject is ENCODER else "texts"
+
+    def peer(name: str, package: str, script: str, path: str, speaks: str = body) -> Contender:
+        wait = name.rpartition(", ")[2].removesuffix(" ms")
+        environment = {
+            "BENCH_WAIT_MS": wait if wait.isdecimal() else "0",
+            "BENCH_PORT": "{port}",
+            "BENCH_MODEL": str(root / subject.name),
+            "BENCH_BODY": speaks,
+        }
+        argv = ("{python}", script)
+        return Contender(name, argv, package, path, speaks, environment, decisive="LitServe" not in name)  # fmt: skip
+
+    triton = "/v2/models/texts/infer"
+    found = [
+        peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
+        peer("Mosec, 10 ms", "mosec==0.9.8", "serve_mosec_text.py", "/inference"),
+        peer("Triton (PyTriton), no wait", PYTRITON, "serve_pytriton_text.py", triton, tensors),
+        peer("LitServe, 1 ms", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
+        peer("LitServe, 10 ms", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
+    ]
+    if subject is not ENCODER:
+        found.append(peer("Infinity", INFINITY, "serve_infinity.py", "/embeddings"))
     return found
 
 
@@ -63,16 +81,19 @@ def write(subject: Subject, contender: Contender, folder: Path, file: Path) -> P
 
     Every answer is checked against what the untouched model says of the row alone.
     """
-    run = _transformers(folder, prepacked=False)
     with file.open("wb") as stream:
-        for at, (text, row) in enumerate(zip(subject.texts(), subject.rows(), strict=True)):
-            wanted = np.asarray(run(subject.inputs([at])))[0].astype("<f4")
+        for text, row, wanted in zip(subject.texts(), subject.rows(), _answers(subject, folder), strict=True):  # fmt: skip
             request, kind, marker = _request(contender, text, row)
             stream.write(struct.pack("<I", len(request)) + request)
             stream.write(struct.pack("<I", len(wanted)) + wanted.tobytes())
             stream.write(struct.pack("<II", kind, len(marker)) + marker)
-    assert at == NUMBER - 1
     return file
+
+
+@cache
+def _answers(subject: Subject, folder: Path) -> list[NDArray[np.float32]]:
+    run = _transformers(folder, prepacked=False)
+    return [np.asarray(run(subject.inputs([at])))[0].astype("<f4") for at in range(NUMBER)]
 
 
 def _request(contender: Contender, text: str, row: list[int]) -> tuple[bytes, int, bytes]:
@@ -82,6 +103,9 @@ def _request(contender: Contender, text: str, row: list[int]) -> tuple[bytes, in
         body = json.dumps({"input": text}).encode()
     elif contender.body == "tokens":
         body = json.dumps({"inputs": _tensors(row)}, separators=(",", ":")).encode()
+    elif contender.body == "texts":
+        tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": [text]}
+        body = json.dumps({"inputs": [tensor]}, separators=(",", ":")).encode()
     else:
         head = json.dumps({"inputs": _sizes(row), "parameters": {"binary_data_output": True}})
         headers = f"Inference-Header-Content-Length: {len(head)}\r\n"

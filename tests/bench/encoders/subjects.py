@@ -1,5 +1,6 @@
 """What is encoded: two models of random weights, rows of one length and texts of mixed ones."""
 
+import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ NUMBER: Final = 128
 """Distinct rows, so that no server can answer from memory."""
 BATCH: Final = 32
 """Of the raw limits."""
+FOR_PEERS: Final = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "unk_token": "[UNK]"}  # fmt: skip
+"""What sentence-transformers wants to be told of a tokenizer; ours reads `tokenizer.json`."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Subject:
         folder = root / self.name
         if not (folder / "model.safetensors").exists():
             write(folder, width=self.width, layers=self.layers, heads=self.heads, most_tokens=self.most_tokens)  # fmt: skip
+        tokenizer = {"model_max_length": self.most_tokens} | FOR_PEERS
+        (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
         return folder
 
     def texts(self) -> list[str]:

@@ -1,5 +1,6 @@
 """One virtual environment a peer, beside the cluster's cache; torch is lent from the project's own."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -22,26 +23,30 @@ def python_of(package: str) -> Path:
 
 
 def install(package: str) -> None:
-    """Install `package` where it is not yet, and lend it this project's torch: the cache may outlive the checkout that lent before.
+    """Install `package`, one requirement or several, where it is not yet, and lend it this project's torch.
+
+    It is lent anew each time, for the cache may outlive the checkout that lent before; and before pip looks, so that what
+    wants torch finds it. Of two that want the same peer at once the second waits.
 
     Raises:
         NotInstalledError: pip gave up.
     """
     folder = _folder(package)
-    if (folder / "installed").exists():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / "installed").exists():
+            _lend_torch(folder)
+            return
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         _lend_torch(folder)
-        return
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(folder / "bin" / "python"),
-        "install",
-        "-q",
-        package,
-    ]
+        _pip(folder, package)
+        (folder / "installed").touch()
+
+
+def _pip(folder: Path, package: str) -> None:
+    python = str(folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *package.split()]
     try:
         done = subprocess.run(
             pip, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
@@ -51,8 +56,6 @@ def install(package: str) -> None:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         raise NotInstalledError(f"{package}: {last[:200]}")
-    _lend_torch(folder)
-    (folder / "installed").touch()
 
 
 def _lend_torch(folder: Path) -> None:
@@ -67,4 +70,4 @@ def _lend_torch(folder: Path) -> None:
 
 
 def _folder(package: str) -> Path:
-    return FOLDER / package.replace("[", "-").replace("]", "")
+    return FOLDER / package.split(maxsplit=1)[0].replace("[", "-").replace("]", "")
