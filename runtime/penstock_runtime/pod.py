@@ -81,6 +81,8 @@ class Pod:
         loading = asyncio.ensure_future(self.link.start(self.deliver))
         try:
             self.texts = await asyncio.to_thread(tokenizing, self.config)
+            if self.texts is not None:
+                self.link.expect(self.texts.busy)
             self.scan = await asyncio.to_thread(scanner) if self.has_plain_lane else None
         finally:
             self.model = await loading

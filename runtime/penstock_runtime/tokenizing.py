@@ -38,11 +38,15 @@ class Gathering:
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
 
+    def busy(self) -> bool:
+        """Return whether texts are on their way."""
+        return self._running is not None and not self._running.done()
+
     async def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text; raise whatever the function raises for these texts alone."""
         future: asyncio.Future[list[Ids]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(texts, future))
-        if self._running is None or self._running.done():
+        if not self.busy():
             self._running = asyncio.create_task(self._run())
         return await future
 
@@ -83,6 +87,10 @@ class Tokenizing:
         self.most_tokens = most_tokens
         self.vocabulary = vocabulary
 
+    def busy(self) -> bool:
+        """Return whether texts are being tokenised."""
+        return self._whole.busy() or self._cut.busy()
+
     async def encode(self, texts: Sequence[str], field: str, *, cut: bool = False) -> list[Ids]:
         """Return the ids of each text.
 
@@ -106,7 +114,7 @@ class Tokenizing:
                     " send less, or ask for it to be cut",
                     field=where,
                 )
-            if row.min() < 0 or row.max() >= self.vocabulary:
+            if row.view(np.uint64).max() >= self.vocabulary:  # so seen, what is negative is great
                 raise BadInput(
                     f"`{where}` holds a token id outside the vocabulary of {self.vocabulary}",
                     field=where,
@@ -115,6 +123,9 @@ class Tokenizing:
 
 def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:
     """Return the encoder's inputs: one row a text, zeros behind the shorter ones."""
+    if len(ids) == 1:
+        row = ids[0][None]
+        return {IDS: row, MASK: np.ones_like(row)}
     lengths = np.array([len(one) for one in ids])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     padded = np.zeros_like(mask)

@@ -133,6 +133,11 @@ class Engine:
         delay = 0 if self._draining else self._limits.max_queue_delay_milliseconds
         return FormingLimits(self.cap, delay / 1000)
 
+    def may_hold_for_company(self) -> bool:
+        """Return whether a batch has room for more than what waits, and the limits let it be held."""
+        limits = self._forming_limits()
+        return limits.window_seconds > 0.0 and self._waiting.rows < limits.cap
+
     def _outlook(self, now: float) -> Outlook:
         return Outlook(self._curve.service_time(), self._arrivals.rows_per_second(now))
 

@@ -67,6 +67,9 @@ class ChildLink(Generic[Info]):
         if self._process is not None and not self._dead:
             self._wire.send(message)
 
+    def expect(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.expect`: the engine has cores of its own, so it waits for nobody here."""
+
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
         return self._beat if self._process is None else self._pulse.read(self._beat)

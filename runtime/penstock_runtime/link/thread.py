@@ -24,6 +24,8 @@ from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.models.base import Model, ModelInfo, describe
 from penstock_runtime.request import Request
 
+COMPANY_SHARE = 0.1
+"""Of a batch's time: for so long after it the next one is held for texts that are being tokenised."""
 CLOSE_SECONDS = 30.0
 """How long `close` waits for a running batch; the thread is a daemon, so a stuck one cannot hold the process."""
 
@@ -53,6 +55,10 @@ class ThreadLink:
         """Whether the thread holds a batch."""
         self._awake = False
         """Whether a turn is scheduled."""
+        self._coming: Callable[[], bool] | None = None
+        """None: what is about to be sent is never known."""
+        self._company_until = 0.0
+        """When a batch is held no longer for what is coming."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop
@@ -76,6 +82,10 @@ class ThreadLink:
             self._inbox.append(message)
             if not self._awake:
                 self._wake()
+
+    def expect(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.expect`."""
+        self._coming = coming
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
@@ -123,6 +133,10 @@ class ThreadLink:
             self._expire_meanwhile(engine)
             self._tell(engine)
             return
+        if self._company_comes(engine):
+            self._wake_at(self._company_until)
+            self._tell(engine)
+            return
         placement = engine.plan(self._clock())
         if isinstance(placement, Batch):
             if self._is_brief(engine, placement):
@@ -135,6 +149,15 @@ class ThreadLink:
         elif isinstance(placement, WaitUntil):
             self._wake_at(placement.time)
         self._tell(engine)
+
+    def _company_comes(self, engine: Engine) -> bool:
+        """Return whether to hold what waits: the core that would run it is busy bringing its company."""
+        return (
+            self._coming is not None
+            and self._clock() < self._company_until
+            and self._coming()
+            and engine.may_hold_for_company()
+        )
 
     def _expire_meanwhile(self, engine: Engine) -> None:
         """While a batch runs, tell whose deadline passes without waiting for its end."""
@@ -201,9 +224,20 @@ class ThreadLink:
             self._brevity.note_apart(ran.runs, cpu_seconds)
         if self._engine is not None:
             self._engine.settle(ran)
-            self._step()
+            if self._coming is None:
+                self._step()
+            else:
+                self._company_until = self._clock() + COMPANY_SHARE * ran.seconds
+                self._tell(self._engine)
+                self._step_after_reading()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
+
+    def _step_after_reading(self) -> None:
+        """Take a turn once the loop has read what lies in the sockets: those just told ask again, and share a batch."""
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._loop.call_soon, self._step)
 
     def _die(self, reason: str) -> None:
         self._running, self._engine, self._closed = False, None, True

@@ -83,6 +83,9 @@ class Face:
             case _:
                 raise TypeError(f"{type(message).__name__} is for a one-shot engine")
 
+    def expect(self, coming: Callable[[], bool]) -> None:
+        """As `EngineLink.expect`: prompts join at every step."""
+
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
         return self._link.heartbeat()
