@@ -1,4 +1,4 @@
-"""Infinity, by its own command line: torch, float32, no BetterTransformer (it is for older transformers)."""
+"""Infinity, by its own command line: torch, float32, no BetterTransformer (it would want optimum too)."""
 
 import os
 import sys
