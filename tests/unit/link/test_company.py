@@ -22,6 +22,10 @@ class Company:
         return self.comes
 
 
+async def begun(client: Client) -> None:
+    await client.until(lambda: client.settled[-1].report.running == 1)
+
+
 async def after_one_batch(company: Company, cap: int = 8, delay_milliseconds: int = 5) -> Client:
     """Return a client whose first batch has just ended, while a second request waits."""
     model, bounds = Watched(free=True), limits(cap=cap, delay_milliseconds=delay_milliseconds)
@@ -30,7 +34,7 @@ async def after_one_batch(company: Company, cap: int = 8, delay_milliseconds: in
     client.link.expect(company)
     model.seconds = SLOW_SECONDS
     client.submit(a_request("first"))
-    await client.until(lambda: client.settled[-1].report.running == 1)
+    await begun(client)
     client.submit(a_request("waits"))
     await client.ends_of("first")
     return client
@@ -60,6 +64,6 @@ async def test_what_never_comes_is_not_waited_for_long() -> None:
 async def test_nothing_is_held_where_nobody_comes_or_the_limits_forbid_it() -> None:
     for company, cap, delay in ((False, 8, 5), (True, 8, 0), (True, 1, 5)):
         client = await after_one_batch(Company(comes=company), cap, delay)
-        await client.until(lambda held=client: held.settled[-1].report.running == 1)
+        await begun(client)
         client.submit(a_request("late"))
         assert await sizes_at_the_end(client, "waits", "late") == [1, 1, 1]
