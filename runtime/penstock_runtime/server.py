@@ -1,6 +1,8 @@
 """The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
 
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -37,6 +39,10 @@ from penstock_runtime.traffic import Traffic
 log = logging.getLogger(__name__)
 
 CONTROL_BODY_BYTES: Final = 64 * 2**10
+BACKLOG: Final = 1024
+ACCEPTS_A_ROUND: Final = 16
+"""New clients at once. uvloop accepts one connection of a socket in a round of its loop, and under load a round takes
+milliseconds: clients that come together would wait for as many rounds, so it is given the socket so often."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -83,7 +89,9 @@ class ClientServer:
             self._runner = LaneRunner(self.app(), lane, **settings)
         else:
             self._runner = web.AppRunner(self.app(), **settings)
-        return await listen(self._runner, config.host, config.client_port, self._tls)
+        return await listen(
+            self._runner, config.host, config.client_port, self._tls, ACCEPTS_A_ROUND
+        )
 
     def open_connections(self) -> int:
         """Return how many clients are connected."""
@@ -188,12 +196,20 @@ class ClusterServer:
 
 
 async def listen(
-    runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None = None
+    runner: web.AppRunner,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    accepts_a_round: int = 1,
 ) -> int:
-    """Start `runner` on a port (0: any free one) and return it."""
+    """Start `runner` on a port (0: any free one) and return it; as many clients are accepted in one round of the loop."""
     await runner.setup()
-    site = web.TCPSite(runner, host, port, backlog=1024, ssl_context=tls)
+    site = web.TCPSite(runner, host, port, backlog=BACKLOG, ssl_context=tls)
     await site.start()
+    for own in getattr(site._server, "sockets", ()):  # aiohttp tells nobody what it listens on
+        for _ in range(accepts_a_round - 1):
+            again = socket.socket(fileno=os.dup(own.fileno()))
+            await web.SockSite(runner, again, backlog=BACKLOG, ssl_context=tls).start()
     return site.port
 
 

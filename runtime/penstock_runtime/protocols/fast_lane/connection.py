@@ -51,8 +51,8 @@ class LaneConnection(web.RequestHandler):
         """Reading is paused, because enough is held or because the client rests."""
         self._resting = False
         """Refused, and not heard for a while."""
-        self._rested = False
-        """Whether what is read next may have waited for the end of a rest."""
+        self._rested = True
+        """Whether what is read next may have waited for the end of a rest, or for its connection to be accepted."""
         self._patience: asyncio.TimerHandle | None = None
         self._age: Age
         self.remote = ""
