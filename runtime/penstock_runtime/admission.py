@@ -5,7 +5,6 @@ through the door leaves it exactly once: refused, or ended as Completed, Failed,
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, 
 from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.messages import Cancel, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
-from penstock_runtime.predict import least_wait_seconds, retry_after_seconds
+from penstock_runtime.predict import least_wait_seconds, patience_to_start, retry_after_seconds
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Outcome, Request
 from penstock_runtime.waiting.disciplines import LOWEST_CLASS, priority_class
 
@@ -285,17 +284,19 @@ class Admission:
         """
         if patience_seconds is None:
             return None
-        rows = min(self._live.effective_cap, self._rows_held + 1)
-        seconds = _rounded_up(self._live.service_time.seconds(rows))
-        return patience_seconds - min(seconds, patience_seconds / 2)
+        live = self._live
+        seconds = live.batch_seconds(min(live.effective_cap, self._rows_held + 1))
+        return patience_to_start(patience_seconds, seconds)
 
     def _rows_waiting(self) -> float:
         return self._rows_held * self._waiting() / max(1, len(self._held))
 
     def _check_deadline(self, request: Request, deadline: float) -> None:
-        curve = self._live.service_time
-        wait = least_wait_seconds(curve, self._rows_ahead(request), self._live.effective_cap)
-        left = deadline - self._now()
+        live, left = self._live, deadline - self._now()
+        cap = live.effective_cap
+        if self._rows_held / cap * live.batch_seconds(cap) <= left:
+            return  # even if all that is held went first
+        wait = least_wait_seconds(live.service_time, self._rows_ahead(request), cap)
         if wait > left:
             raise TooLate(
                 f"the predicted wait of {wait:.3f} s exceeds the {max(left, 0):.3f} s that the deadline"
@@ -334,9 +335,3 @@ class Admission:
         if ticket.reading:
             ticket.reading = False
             self._reading -= 1
-
-
-def _rounded_up(seconds: float) -> float:
-    """Return `seconds` in steps of an eighth: deadlines of one patience then stay in the order of arrival."""
-    part, power = math.frexp(seconds)
-    return math.ldexp(math.ceil(8 * part) / 8, power)

@@ -59,6 +59,8 @@ class LiveLimits:
         self.report: EngineReport | None = None
         self._service_time: ServiceTime | None = None
         """As fitted to the report, once somebody asks."""
+        self._effective_cap: int | None = None
+        """As the report has it, once somebody asks."""
 
     def accept(self, update: LimitsUpdate) -> None:
         """Hand `update` to the engine; the same update again changes nothing.
@@ -83,7 +85,7 @@ class LiveLimits:
     def deliver(self, report: EngineReport) -> None:
         """Take the engine's word on what the next batch obeys."""
         self.report = report
-        self._service_time = None
+        self._service_time = self._effective_cap = None
         if report.generation in self._sent and report.generation != self.in_force.generation:
             self.in_force = self._sent[report.generation]
             self._sent = {g: one for g, one in self._sent.items() if g >= report.generation}
@@ -109,7 +111,13 @@ class LiveLimits:
     @property
     def effective_cap(self) -> int:
         """The cap in force, clamped to memory."""
-        return min(self.in_force.max_batch_size, self.cap_bound)
+        if self._effective_cap is None:
+            self._effective_cap = min(self.in_force.max_batch_size, self.cap_bound)
+        return self._effective_cap
+
+    def batch_seconds(self, rows: int) -> float:
+        """Return the predicted time of a batch of `rows`."""
+        return self.service_time.seconds(rows)
 
     @property
     def curve(self) -> CurveSums:

@@ -7,6 +7,7 @@ from penstock_runtime.batching.service_time import ServiceTime
 
 LEAST_RETRY_SECONDS: Final = 1
 MOST_RETRY_SECONDS: Final = 600
+_SHARES: Final = 64
 
 
 def least_wait_seconds(service_time: ServiceTime, rows_ahead: float, cap: int) -> float:
@@ -21,3 +22,13 @@ def retry_after_seconds(service_time: ServiceTime, rows_waiting: float, cap: int
     """Return when the queue of now will be served, in whole seconds of `Retry-After`, at least 1."""
     wait = math.ceil(rows_waiting / cap * service_time.seconds(cap))
     return min(max(wait, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS)
+
+
+def patience_to_start(patience_seconds: float, batch_seconds: float) -> float:
+    """Return how long a request may wait for a batch of such length whose answer is due in `patience_seconds`.
+
+    The batch is rounded up to a share of the patience: deadlines of one patience then stay in the order of arrival,
+    however many share a batch. It takes half of the patience at most.
+    """
+    shares = math.ceil(_SHARES * batch_seconds / patience_seconds)
+    return patience_seconds * (1.0 - min(shares, _SHARES / 2) / _SHARES)

@@ -17,13 +17,15 @@ from penstock_runtime.protocols.replies import Reply
 
 REFRESH_SECONDS: Final = 0.1
 """How long a written refusal is told: its `Retry-After` is in whole seconds."""
-FREE_REFUSALS: Final = 2000.0
-"""Refusals a second that are told without rest: a few percent of one core."""
+FREE_REFUSALS: Final = 1000.0
+"""Refusals a second that are told without rest: two percent of one core."""
 LEAST_REST_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.005
+REMEMBERED_STRETCHES: Final = 4
+"""Over which the rate of refusals is averaged: a rest shows in the rate only when it ends."""
 MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
-MOST_OF_PATIENCE: Final = 0.2
+MOST_OF_PATIENCE: Final = 0.4
 """Of a client that says its deadline: what comes during a rest is old when it is read."""
 
 
@@ -80,12 +82,13 @@ class Refusals:
         self._written_at = float("-inf")
         self._told = 0
         self._rate = 0.0
-        """Of refusals a second, in the last whole stretch of REFRESH_SECONDS."""
+        """Of refusals a second, over the last few stretches of REFRESH_SECONDS."""
 
     def refusal(self, now: float) -> QueueFull:
         """Return the refusal of now."""
         if self._refusal is None or now - self._written_at >= REFRESH_SECONDS:
-            self._rate = self._told / max(REFRESH_SECONDS, now - self._written_at)
+            lately = self._told / max(REFRESH_SECONDS, now - self._written_at)
+            self._rate += (lately - self._rate) / REMEMBERED_STRETCHES
             self._told, self._written_at = 0, now
             self._refusal = self._admission.queue_full()
             self._parts.clear()
@@ -103,12 +106,13 @@ class Refusals:
     def rest_seconds(self, patience_seconds: float | None = None) -> float:
         """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS.
 
+        It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
         `patience_seconds` is what its client allows for an answer: its next request has most of it left.
         """
         excess = self._rate / FREE_REFUSALS
         if excess <= 1.0:
             return 0.0
-        rest = min(LEAST_REST_SECONDS * excess, MOST_REST_SECONDS)
+        rest = min(LEAST_REST_SECONDS * excess**2, MOST_REST_SECONDS)
         if patience_seconds is not None:
             rest = min(rest, MOST_OF_PATIENCE * patience_seconds)
         return rest * (0.5 + self._draw())
