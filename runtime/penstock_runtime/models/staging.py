@@ -29,7 +29,7 @@ class HostStaging:
 
     def run(self, call: Named, arrays: Sequence[Tensor]) -> dict[str, Tensor]:
         """As `Staging`."""
-        tensors = [to_torch(array, torch.device("cpu")) for array in arrays]
+        tensors = [to_torch(array) for array in arrays]
         return {name: to_numpy(one) for name, one in call(tensors).items()}
 
 
@@ -74,7 +74,7 @@ class DeviceStaging:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _sent(self, use: str, array: Tensor) -> torch.Tensor:
-        source = to_torch(array, torch.device("cpu"))
+        source = to_torch(array)
         host = self._buffers.like(use, source.shape, source.dtype)
         host.copy_(source)
         return host.to(self._device, non_blocking=True, copy=True)

@@ -31,18 +31,17 @@ def datatype_of_torch(dtype: torch.dtype) -> str:
     return datatype
 
 
-def to_torch(array: Tensor, device: torch.device) -> torch.Tensor:
-    """Return a tensor on `device`; on a CPU it shares the array's memory unless that is read-only.
+def to_torch(array: Tensor) -> torch.Tensor:
+    """Return a tensor in host memory, the array's own unless that is read-only.
 
     Arrays that lie in a received body are read-only, and torch has no read-only tensors.
     """
-    usable = (
-        array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
-    )
-    return torch.from_numpy(usable).to(device)
+    flags = array.flags
+    usable = array if flags.writeable and flags.c_contiguous else np.array(array, order="C")
+    return torch.from_numpy(usable)
 
 
 def to_numpy(tensor: torch.Tensor) -> Tensor:
     """Return the tensor's values in host memory, shared where they lie there already."""
-    array: Tensor = tensor.detach().cpu().numpy()
+    array: Tensor = tensor.numpy(force=True)
     return array

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.models.device import device_errors
+from penstock_runtime.models.device import raise_as_device_error
 from penstock_runtime.models.graphs import Call, CudaRecorder, Graphs, Named
 from penstock_runtime.models.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.sample import find_sample
@@ -31,9 +31,13 @@ class TorchModel:
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """As `Model.run`."""
-        with device_errors(), torch.inference_mode():
-            arrays = [inputs[spec.name] for spec in self.info.inputs]
-            return self._staging.run(self._run, arrays)
+        try:
+            with torch.inference_mode():
+                arrays = [inputs[spec.name] for spec in self.info.inputs]
+                return self._staging.run(self._run, arrays)
+        except (MemoryError, RuntimeError) as error:
+            raise_as_device_error(error)
+            raise
 
     def compile(self) -> None:
         """Let torch compile it at its first batches, which are the warm-up's; sizes stay dynamic."""

@@ -119,8 +119,11 @@ class WaitingRequests:
 
     def expire(self, now: float) -> list[Request]:
         """Remove and return those whose deadline is not after `now`, earliest first."""
-        expired = self._plain.expire(now)
-        self.rows -= sum([request.rows for request in expired])
+        if len(self._plain):  # then there are no groups
+            alike = self._plain.expire(now)
+            self.rows = self._plain.rows
+            return alike
+        expired: list[Request] = []
         while (first := self._first_to_expire()) is not None and first[0] <= now:
             expired.append(self._take(first[1], self._groups[first[1]].first_to_expire()))
         return expired

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock_runtime.predict import patience_to_start
 from penstock_runtime.protocols.fast_lane.freshness import BEAT_SECONDS, STALL_SECONDS, Freshness
 from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, MOST_OF_PATIENCE
 from penstock_runtime.sockets import lain_seconds
@@ -128,3 +129,9 @@ def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:
     assert 1.0 - 0.2 * 1.125 <= starts_within <= 1.0 - 0.2
     door.report(batch_seconds=30.0)
     assert door.desk.seconds_to_start(1.0) == 0.5, "a prediction never refuses all"
+
+
+def test_deadlines_of_one_patience_stay_in_order_however_many_share_a_batch() -> None:
+    starts = {patience_to_start(1.0, 1e-4 + rows * 2e-6) for rows in range(1, 65)}
+    assert len(starts) == 1
+    assert 1.0 - 0.0157 < starts.pop() < 1.0
