@@ -45,12 +45,12 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 
 .PHONY: test
 test: lint cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) --numprocesses $(WORKERS) tests/unit tests/integration
+	$(PYTEST) $(SHORT) --numprocesses $(WORKERS) --max-worker-restart 0 tests/unit tests/integration
 	$(PYTEST) $(SHORT) tests/e2e
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
-	$(PYTEST) $(SHORT) --numprocesses auto tests/unit
+	$(PYTEST) $(SHORT) --numprocesses auto --max-worker-restart 0 tests/unit
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each

@@ -138,7 +138,7 @@ async def move_limits(pod: Any, seed: int, stop: asyncio.Event) -> int:
         async with asyncio.timeout(60):  # an answer waits for the next step, but not for ever
             while state["generation"] != generation:
                 state = json.loads((await asyncio.to_thread(pod.get, "/control/v1/state"))[1])
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.05)
     return generation
 
 

@@ -128,6 +128,7 @@ def serving(hub: Hub) -> Iterator[Hub]:
         async with listening(hub.app(), shutdown_seconds=1) as hub.url:
             started.set()
             await ended.wait()
+        await asyncio.sleep(0.1)  # transports that were closed end in the loop's next rounds
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
