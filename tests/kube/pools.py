@@ -1,5 +1,6 @@
 """An InferencePool as a test or the demo handles it: apply, edit, watch, reach."""
 
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from typing import Any
 
 from tests.kube.api import POOLS, Api, Object
 
+ROUTED_SECONDS = 10.0
 LABEL_POOL_UID = "penstock.dev/pool-uid"
 DEPLOYMENTS = "/apis/apps/v1"
 
@@ -154,9 +156,24 @@ class Pool:
         return {pod["metadata"]["name"] for pod in self.pods()}
 
     def url(self) -> str:
-        """Return the Service's address inside the cluster: kube-proxy routes it from the node too."""
+        """Return the Service's address inside the cluster: kube-proxy routes it from the node too.
+
+        It hears of Ready pods a moment after the pool does, so a little is waited for that.
+        """
         service = self.api.request("GET", self.children["Service"])["spec"]
-        return f"http://{service['clusterIP']}:{service['ports'][0]['port']}"
+        host, port = service["clusterIP"], service["ports"][0]["port"]
+        deadline = time.monotonic() + ROUTED_SECONDS
+        while not _accepts(host, port) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return f"http://{host}:{port}"
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def condition_of(pool: Mapping[str, Any], kind: str) -> Object:
