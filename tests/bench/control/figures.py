@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import exp, log, nan
 
 from tests.bench.control import plan
-from tests.bench.control.jobs import Result, attained
+from tests.bench.control.jobs import CLAIRVOYANT, Result, attained
 
 Case = tuple[str, int, float]
 """Trace, seed, cold start's median."""
@@ -62,10 +62,11 @@ def _row(trace: str, law: str, group: list[Result]) -> Row:
 
 
 def clairvoyant_costs(results: Sequence[Result]) -> dict[Case, float]:
-    """Return per case the cheapest run of all that attains, the clairvoyant's schedules among them."""
+    """Return per case the cheapest run of all that attains, the clairvoyant's schedules among them; none where none was searched."""
+    searched = {case(one) for one in results if one.job.law == CLAIRVOYANT}
     found: dict[Case, float] = {}
     for one in results:
-        if one.outcome is not None and one.outcome.attainment >= plan.ATTAINED:
+        if one.outcome is not None and attained(one) and case(one) in searched:
             found[case(one)] = min(one.outcome.gpu_hours, found.get(case(one), float("inf")))
     return found
 

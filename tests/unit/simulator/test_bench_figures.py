@@ -46,6 +46,7 @@ def test_the_bound_is_the_cheapest_run_that_attains_whoever_made_it() -> None:
         result("mooncake", "hpa-70", 3.0, 0.98),
     ]
     assert clairvoyant_costs(runs) == {("mooncake", 1, 60.0): 4.0}
+    assert clairvoyant_costs(runs[1:]) == {}, "without a search there is no bound to be near to"
 
 
 def test_a_setting_is_tuned_on_the_other_traces_and_must_attain_on_its_own() -> None:
