@@ -285,7 +285,7 @@ class Admission:
         if patience_seconds is None:
             return None
         live = self._live
-        seconds = live.batch_seconds(min(live.effective_cap, self._rows_held + 1))
+        seconds = live.service_time.seconds(min(live.effective_cap, self._rows_held + 1))
         return patience_to_start(patience_seconds, seconds)
 
     def _rows_waiting(self) -> float:
@@ -294,7 +294,7 @@ class Admission:
     def _check_deadline(self, request: Request, deadline: float) -> None:
         live, left = self._live, deadline - self._now()
         cap = live.effective_cap
-        if self._rows_held / cap * live.batch_seconds(cap) <= left:
+        if self._rows_held / cap * live.service_time.seconds(cap) <= left:
             return  # even if all that is held went first
         wait = least_wait_seconds(live.service_time, self._rows_ahead(request), cap)
         if wait > left:

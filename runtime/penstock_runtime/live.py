@@ -115,10 +115,6 @@ class LiveLimits:
             self._effective_cap = min(self.in_force.max_batch_size, self.cap_bound)
         return self._effective_cap
 
-    def batch_seconds(self, rows: int) -> float:
-        """Return the predicted time of a batch of `rows`."""
-        return self.service_time.seconds(rows)
-
     @property
     def curve(self) -> CurveSums:
         """The service-curve sums as last reported."""

@@ -30,5 +30,5 @@ def patience_to_start(patience_seconds: float, batch_seconds: float) -> float:
     The batch is rounded up to a share of the patience: deadlines of one patience then stay in the order of arrival,
     however many share a batch. It takes half of the patience at most.
     """
-    shares = math.ceil(_SHARES * batch_seconds / patience_seconds)
-    return patience_seconds * (1.0 - min(shares, _SHARES / 2) / _SHARES)
+    share = min(batch_seconds / patience_seconds, 0.5)
+    return patience_seconds * (1.0 - math.ceil(_SHARES * share) / _SHARES)

@@ -7,13 +7,12 @@ what only a first run pays, so that no request does.
 import time
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from penstock_runtime.generation.limits import KVSpec
 from penstock_runtime.generation.step.generic import Decoder
-from penstock_runtime.generation.step.packed import Packed, positions_of
 from penstock_runtime.generation.step.store import Store
+from penstock_runtime.generation.step.warm_up import fed
 
 _PROMPT = 256
 _COPIES = 4
@@ -31,7 +30,7 @@ class Costs:
 def measure(decoder: Decoder, store: Store, kv: KVSpec, longest: int) -> Costs:
     """Run a prompt twice and copy a block; what lies in the cache is overwritten."""
     tokens = min(_PROMPT, longest, kv.tokens)
-    packed = _prompt(tokens, kv.block_tokens)
+    packed = fed(1, tokens, 0, kv)
     decoder.forward(packed)
     began = time.perf_counter()
     decoder.forward(packed).sum().item()  # waits for a device
@@ -42,9 +41,3 @@ def measure(decoder: Decoder, store: Store, kv: KVSpec, longest: int) -> Costs:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return Costs(prefill, (time.perf_counter() - began) / _COPIES)
-
-
-def _prompt(tokens: int, block_tokens: int) -> Packed:
-    tables = np.arange(-(-tokens // block_tokens), dtype=np.int32)[None]
-    starts, first = np.array([0, tokens]), np.zeros(1, np.int64)
-    return positions_of(np.zeros(tokens, np.int64), tables, first, starts, block_tokens)

@@ -34,7 +34,7 @@ def timed_steps(
     for rows, tokens, context in _shapes(kv, longest, most_rows):
         if clock() - began > MOST_SECONDS:
             break
-        packed = _packed(rows, tokens, context, kv)
+        packed = fed(rows, tokens, context, kv)
         _run(decoder, packed)
         start = clock()
         _run(decoder, packed)
@@ -60,7 +60,8 @@ def _shapes(kv: KVSpec, longest: int, most_rows: int) -> Iterator[tuple[int, int
         rows = min(2 * rows, most_rows)
 
 
-def _packed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
+def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
+    """Return a step of `rows` sequences, each of which feeds so many tokens behind a context, over the cache's first blocks."""
     each = -(-(context + tokens) // kv.block_tokens)
     tables = np.arange(rows * each, dtype=np.int32).reshape(rows, each)
     starts, first = np.arange(rows + 1) * tokens, np.full(rows, context, np.int64)

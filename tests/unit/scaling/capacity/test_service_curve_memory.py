@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity.curves import Curves, learn, of_revision
+from penstock_operator.decide.scaling.capacity.curves import Curves, learn
 from penstock_operator.decide.scaling.capacity.model import Model, model
 from penstock_operator.decide.scaling.counters import Point, point
 from penstock_operator.decide.scaling.law import LawPod
@@ -38,7 +38,7 @@ class Pod:
         sample = point(PodSample(self.uid, self.now, curve=sums))
         pod = LawPod(self.uid, True, False, True, None, revision="one")
         self.curves = learn(self.curves, {self.uid: window(sample)}, (pod,))
-        found = model(of_revision(self.curves, "one"))
+        found = model(self.curves.of_revision("one"))
         assert found is not None
         return found
 
@@ -115,11 +115,11 @@ def test_what_a_pod_taught_outlives_it_while_its_revision_lives() -> None:
     pod.scrape()
     sibling = LawPod("other", True, False, True, None, revision="one")
     after = learn(pod.curves, {}, (sibling,))
-    found = model(of_revision(after, "one"))
+    found = model(after.of_revision("one"))
     assert found is not None
     assert found.seconds(20) == pytest.approx(0.3, rel=0.05)
     stranger = LawPod("third", True, False, True, None, revision="two")
-    assert of_revision(learn(after, {}, (stranger,)), "one") == ()
+    assert learn(after, {}, (stranger,)).of_revision("one") == ()
 
 
 def test_q_is_the_noise_around_the_curve() -> None:

@@ -6,12 +6,11 @@ one) and whatever came after this version. Whoever may write ConfigMaps in the p
 number is judged again, and the bounds on replicas hold whatever it says.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve, add, of_revision
+from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve, add
 from penstock_operator.decide.scaling.capacity.forecast import (
     FIRST_LEVEL,
     LARGEST_LEVEL,
@@ -93,11 +92,9 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
 
 def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
     """Return what is known of the revision that most pods run, added up."""
-    known = Counter(one.revision for one in curves.pods.values())
-    if not known:
+    revision, pods = curves.of_most()
+    if not pods:
         return None, None
-    revision = max(known, key=lambda one: (known[one], one or ""))
-    pods = of_revision(curves, revision)
     whole = replace(pods[0], data=add(one.data for one in pods))
     return revision, replace(whole, largest=max(one.largest for one in pods))
 

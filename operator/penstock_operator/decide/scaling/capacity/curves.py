@@ -5,11 +5,12 @@ with a half-life of busy time. So a cap that never moves does not hide the curve
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import sqrt
 from operator import lt
 
 from penstock_operator.decide.scaling.counters import SUMS, Point, Sums
+from penstock_operator.decide.scaling.knowledge import Knowledge
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.windows import Window
@@ -46,36 +47,14 @@ class PodCurve:
     odd_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """All pods' curves, and what pods that are gone had taught."""
-
-    pods: Mapping[str, PodCurve] = field(default_factory=dict)
-    gone: Mapping[str | None, PodCurve] = field(default_factory=dict)
-    """By revision; only while pods of that revision live."""
+Curves = Knowledge[PodCurve]
 
 
 def learn(curves: Curves, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Curves:
     """Return the curves with each pod's new samples."""
-    live = {pod.uid: pod for pod in pods}
-    known = {
-        uid: found
-        for uid, pod in live.items()
-        if (found := _learn(curves.pods.get(uid), windows.get(uid, ()), pod)) is not None
-    }
-    gone = {key: one for key, one in curves.gone.items() if key in {p.revision for p in pods}}
-    for uid, curve in curves.pods.items():
-        if uid not in live and curve.revision in {p.revision for p in pods}:
-            before = gone.get(curve.revision)
-            gone[curve.revision] = curve if before is None else _merged(before, curve)
-    return Curves(known, gone)
-
-
-def of_revision(curves: Curves, revision: str | None) -> tuple[PodCurve, ...]:
-    """Return all that is known of pods of one revision."""
-    found = [one for one in curves.pods.values() if one.revision == revision]
-    past = curves.gone.get(revision)
-    return tuple(found if past is None else [*found, past])
+    return curves.learnt(
+        pods, lambda known, pod: _learn(known, windows.get(pod.uid, ()), pod), _merged
+    )
 
 
 def add(sums: Iterable[Sums]) -> Sums:
@@ -171,9 +150,13 @@ def _is_odd(curve: PodCurve, fresh: Sums) -> bool:
     foretold = fitted.seconds(rows)
     if foretold is None:
         return False
-    off = abs(fresh.seconds / fresh.batches - foretold)
-    chance = max(sigma / sqrt(fresh.batches), LEAST_NOISE * foretold)
-    return off > ODD_SIGMAS * chance
+    return too_far(fresh.seconds / fresh.batches, foretold, sigma, fresh.batches)
+
+
+def too_far(mean: float, foretold: float, sigma: float, count: float) -> bool:
+    """Return whether the mean time of so many batches is further from the one foretold than chance explains."""
+    chance = max(sigma / sqrt(count), LEAST_NOISE * foretold)
+    return abs(mean - foretold) > ODD_SIGMAS * chance
 
 
 def _surely_seen(sums: Sums) -> float:

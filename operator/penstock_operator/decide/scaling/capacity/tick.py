@@ -8,7 +8,7 @@ from math import inf
 from penstock_operator.decide.scaling import windows as kept
 from penstock_operator.decide.scaling.capacity import predicted
 from penstock_operator.decide.scaling.capacity.batch_plan import spare_seconds
-from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES, of_revision
+from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES
 from penstock_operator.decide.scaling.capacity.load import Load, load
 from penstock_operator.decide.scaling.capacity.model import Model, model
 from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, LateShares, Traffic
@@ -65,7 +65,7 @@ def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         demand=demand(observed.pods, windows, state.windows.gone, asked),
         load=load(observed.pods, windows, state.windows.gone, asked, float(observed.cap or 1)),
         settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
-        model=pace(steps) if steps else model(of_revision(state.curves, revision)),
+        model=pace(steps) if steps else model(state.curves.of_revision(revision)),
         startup_seconds=p90_seconds(state.startup, now),
     )
 

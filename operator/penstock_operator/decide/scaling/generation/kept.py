@@ -1,6 +1,5 @@
 """What was learnt of steps and answers, as bounded plain data and back: a part of the law's checkpoint. Pure."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +21,9 @@ DIGITS = 10
 
 def saved(learnt: Learnt) -> dict[str, Any]:
     """Return what is known of the revision that most pods run; nothing where no pod generates."""
-    revisions = Counter(one.revision for one in learnt.pods.values())
-    if not revisions:
+    revision, pods = learnt.of_most()
+    if not pods:
         return {}
-    revision = max(revisions, key=lambda one: (revisions[one], one or ""))
-    pods = learnt.of_revision(revision)
     return {
         "stepsRevision": revision,
         "steps": _told(added((one.known, 1.0) for one in pods)),

@@ -5,9 +5,15 @@ data, forgotten with a half-life of busy time. What answers need changes with th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import sqrt
+from dataclasses import dataclass, replace
 
+from penstock_operator.decide.scaling.capacity.curves import (
+    FEW_BATCHES,
+    HALF_LIFE_SECONDS,
+    ODD_INTERVALS,
+    PRIOR_BATCHES,
+    too_far,
+)
 from penstock_operator.decide.scaling.counters import Point
 from penstock_operator.decide.scaling.generation.plane import fit
 from penstock_operator.decide.scaling.generation.steps import (
@@ -19,19 +25,12 @@ from penstock_operator.decide.scaling.generation.steps import (
     answered,
     steps_of,
 )
+from penstock_operator.decide.scaling.knowledge import Knowledge
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.windows import Window
 
-HALF_LIFE_SECONDS = 600.0
 ANSWERS_SECONDS = 120.0
-"""Of busy time, both."""
-PRIOR_STEPS = 64.0
-"""A prior weighs at most as much as so many steps."""
-ODD_SIGMAS = 4.0
-ODD_INTERVALS = 3
-LEAST_NOISE = 0.02
-FEW_STEPS = 32.0
-"""As of batches: an interval so far off is dropped, three in a row are a real change."""
+"""The half-life of what answers need, in busy time. All else is forgotten, doubted and bounded as of batches, a step being one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +59,14 @@ class PodSteps:
         return added([(self.data, 1.0), (self.prior, 1.0)])
 
 
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """All pods' steps, and what pods that are gone had taught."""
-
-    pods: Mapping[str, PodSteps] = field(default_factory=dict)
-    gone: Mapping[str | None, PodSteps] = field(default_factory=dict)
-    """By revision; only while pods of that revision live."""
-
-    def of_revision(self, revision: str | None) -> tuple[PodSteps, ...]:
-        """Return all that is known of pods of one revision."""
-        found = [one for one in self.pods.values() if one.revision == revision]
-        past = self.gone.get(revision)
-        return tuple(found if past is None else [*found, past])
+Learnt = Knowledge[PodSteps]
 
 
 def learn(before: Learnt, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Learnt:
     """Return what is known with each pod's new samples."""
-    live = {pod.uid: pod for pod in pods}
-    known = {
-        uid: found
-        for uid, pod in live.items()
-        if (found := _learn(before.pods.get(uid), windows.get(uid, ()), pod)) is not None
-    }
-    revisions = {pod.revision for pod in pods}
-    gone = {key: one for key, one in before.gone.items() if key in revisions}
-    for uid, one in before.pods.items():
-        if uid not in live and one.revision in revisions:
-            held = gone.get(one.revision)
-            gone[one.revision] = one if held is None else _merged(held, one)
-    return Learnt(known, gone)
+    return before.learnt(
+        pods, lambda known, pod: _learn(known, windows.get(pod.uid, ()), pod), _merged
+    )
 
 
 def _learn(known: PodSteps | None, window: Window, pod: LawPod) -> PodSteps | None:
@@ -115,7 +92,7 @@ def _fell(known: PodSteps, epoch: int, sums: Steps) -> bool:
 def _met(point: Point, sums: Steps, epoch: int, pod: LawPod) -> PodSteps:
     told = point.generation
     warm_up = (steps_of(told.warm_up) if told is not None else None) or NO_STEPS
-    prior = added([(one, min(1.0, PRIOR_STEPS / max(one.n, 1.0))) for one in (warm_up, sums)])
+    prior = added([(one, min(1.0, PRIOR_BATCHES / max(one.n, 1.0))) for one in (warm_up, sums)])
     largest = max(surely_seen(warm_up), surely_seen(sums))
     ended = point.counters.get("completed", 0.0)
     return PodSteps(
@@ -178,12 +155,10 @@ def _with(known: PodSteps, prior: Steps, data: Steps, fresh: Steps) -> PodSteps:
 
 def _is_odd(known: PodSteps, fresh: Steps) -> bool:
     """Return whether an interval's time is too far from what the plane foretells of its steps."""
-    plane = fit(known.known) if known.data.n >= FEW_STEPS else None
+    plane = fit(known.known) if known.data.n >= FEW_BATCHES else None
     if plane is None:
         return False
-    foretold = plane.foretold(fresh)
-    chance = max(plane.sigma * sqrt(fresh.n), LEAST_NOISE * foretold)
-    return abs(fresh.t - foretold) > ODD_SIGMAS * chance
+    return too_far(fresh.t / fresh.n, plane.foretold(fresh) / fresh.n, plane.sigma, fresh.n)
 
 
 def surely_seen(steps: Steps) -> float:

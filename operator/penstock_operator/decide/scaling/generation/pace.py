@@ -8,6 +8,7 @@ Little's law b sequences run. Three things bound b: the time of a step (tokens a
 from collections.abc import Sequence
 from math import inf, sqrt
 
+from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES
 from penstock_operator.decide.scaling.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
 from penstock_operator.decide.scaling.counters import Sums
 from penstock_operator.decide.scaling.generation.learnt import PodSteps
@@ -70,7 +71,7 @@ def stretch(answers: Answers) -> float:
 
 def slowness(known: PodSteps | None, together: Plane | None) -> float:
     """Return how much longer this pod's steps took than such steps take in its pool; 1 while few were seen."""
-    if known is None or together is None or known.data.n < LEAST_ENDS:
+    if known is None or together is None or known.data.n < FEW_BATCHES:
         return 1.0
     foretold = together.foretold(known.data)
     return max(known.data.t / foretold, 0.1) if foretold > 0 else 1.0
