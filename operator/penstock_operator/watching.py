@@ -7,8 +7,8 @@ signals; so its tasks are waited for here, and the signals are ours.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import kopf
@@ -33,29 +33,30 @@ class Watches:
     wake: Wake
     identity: str
     """Said where kopf would ask the password file for a user: the image's 65532 has no entry there."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, by a signal too: the watches end."""
 
     async def run(self) -> None:
-        """Watch until a signal ends it.
+        """Watch until told to stop.
 
         Raises:
             Exception: whatever ended a watch; none ends of itself.
         """
-        stopping = asyncio.Event()
         parts = [
-            asyncio.create_task(self._watch(place, stopping.set), name=f"watch {place}")
+            asyncio.create_task(self._watch(place), name=f"watch {place}")
             for place in self.scope.places
         ]
-        parts.append(asyncio.create_task(_until(stopping), name="signals"))
+        parts.append(asyncio.create_task(_until(self.stopping), name="signals"))
         await _first_of(parts)
 
-    async def _watch(self, place: Place, stop: Callable[[], None]) -> None:
+    async def _watch(self, place: Place) -> None:
         """Watch a place; begin anew where a list took longer than the API server keeps its continuation.
 
         What was seen until then stays in the store.
         """
         while True:
             try:
-                await self._watch_once(place, stop)
+                await self._watch_once(place)
             except APIError as error:
                 if error.status != HTTPStatus.GONE:
                     raise
@@ -67,7 +68,7 @@ class Watches:
             else:
                 return
 
-    async def _watch_once(self, place: Place, stop: Callable[[], None]) -> None:
+    async def _watch_once(self, place: Place) -> None:
         within = [place.namespace] if place.namespace is not None else []
         tasks = await kopf.spawn_tasks(
             registry=handlers.registry(self.store, self.resync, self.wake, place),
@@ -78,7 +79,7 @@ class Watches:
             identity=Identity(self.identity),
         )
         for number in (signal.SIGINT, signal.SIGTERM):  # after kopf, which took them
-            asyncio.get_running_loop().add_signal_handler(number, stop)
+            asyncio.get_running_loop().add_signal_handler(number, self.stopping.set)
         await _first_of(tasks)
 
 

@@ -88,8 +88,8 @@ class Operator:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Stop it for a while."""
-        self.stop()
+        """Stop it for a while, as Kubernetes does."""
+        assert self.stop() == 0, f"its log:\n{self.log()[-2000:]}"
         yield
         self.start()
 

@@ -19,6 +19,7 @@ from penstock_runtime.engine.execution import Ran
 from penstock_runtime.engine.warm_up import WarmUp, warm_up
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.link.brevity import Brevity
+from penstock_runtime.link.deference import Deference
 from penstock_runtime.link.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
 from penstock_runtime.link.pulse import ThreadPulse
 from penstock_runtime.models.base import Model, ModelInfo, describe
@@ -45,6 +46,7 @@ class ThreadLink:
         self._clock = clock
         self._brevity = Brevity(brief_seconds) if brief_seconds > 0.0 else None
         """None: every batch is the thread's."""
+        self._deference = Deference()
         self._pulse = ThreadPulse(clock)
         self._thread = threading.Thread(target=self._live, name="penstock-engine", daemon=True)
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
@@ -103,6 +105,7 @@ class ThreadLink:
             self._take_in(self._engine)
             self._engine.fail_all("the engine was closed", retry_after_seconds=1.0)
             self._tell(self._engine)
+        self._deference.end()
         self._work.put(None)
         if self._thread.ident is not None and self._ready.done():  # nobody waits for a load
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -143,7 +146,9 @@ class ThreadLink:
                 self._run_here(engine, placement)
             else:
                 self._running = True
-                self._pulse.begin(engine.predicted_seconds(placement))
+                seconds = engine.predicted_seconds(placement)
+                self._deference.before(seconds)
+                self._pulse.begin(seconds)
                 self._work.put(placement)
                 self._expire_meanwhile(engine)
         elif isinstance(placement, WaitUntil):

@@ -1,8 +1,6 @@
-"""Watches, one set a place, against an HTTP server: one that is refused hinders no other, and a signal ends them all."""
+"""Watches, one set a place, against an HTTP server: one that is refused hinders no other, and one word ends them all."""
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -44,12 +42,6 @@ async def soon(what: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def tell_to_stop() -> None:
-    """Send this process the signal once somebody takes it: it would end the tests otherwise."""
-    await soon(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 async def test_a_forbidden_namespace_is_tried_again_while_the_others_are_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +56,7 @@ async def test_a_forbidden_namespace_is_tried_again_while_the_others_are_watched
         await soon(lambda: "uid-team-b" in seen.store.pools)
         assert not running.done()
 
-        await tell_to_stop()
+        seen.stopping.set()
         async with asyncio.timeout(30):
             await running
 
@@ -83,6 +75,6 @@ async def test_a_list_whose_continuation_is_forgotten_begins_anew(
         assert not running.done()
         assert "begins anew" in caplog.text
 
-        await tell_to_stop()
+        seen.stopping.set()
         async with asyncio.timeout(30):
             await running

@@ -1,0 +1,48 @@
+"""While long batches run, waking the event loop does not interrupt them; short ones change nothing."""
+
+import asyncio
+import os
+
+import pytest
+
+from penstock_runtime.link.deference import LONG_SECONDS, Deference
+from penstock_runtime.link.thread import ThreadLink
+from tests.unit.engine.builders import a_request, limits
+from tests.unit.link.conftest import Client
+from tests.unit.link.test_brevity import Watched
+
+
+async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> None:
+    model = Watched()
+    model.seconds = 2 * LONG_SECONDS
+    client = Client(ThreadLink(lambda: model, limits(cap=8)))
+    await client.start()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    client.submit(a_request("long"))
+    await client.ends_of("long")
+    assert os.sched_getscheduler(0) == os.SCHED_BATCH | os.SCHED_RESET_ON_FORK
+    assert await asyncio.to_thread(os.sched_getscheduler, 0) == os.SCHED_OTHER
+    await client.link.close()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+async def test_short_batches_change_nothing() -> None:
+    model = Watched()
+    client = Client(ThreadLink(lambda: model, limits(cap=8)))
+    await client.start()
+    client.submit(a_request("short"))
+    await client.ends_of("short")
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    await client.link.close()
+
+
+def test_where_it_is_forbidden_nothing_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError("not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    deference = Deference()
+    deference.before(1.0)
+    deference.before(1.0)
+    deference.end()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
