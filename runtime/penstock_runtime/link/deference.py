@@ -3,6 +3,7 @@
 Every request that comes while a batch runs wakes the event loop, and a thread that wakes takes the core at once: 1,300
 times a second under overload, each time with what the batch had in its caches. Under `SCHED_BATCH` a thread that wakes
 waits for the end of the running one's slice, some 3 ms, and then does all that has come. It gets no less of the core.
+Threads that it starts from then on do as it does.
 """
 
 import logging
@@ -30,8 +31,7 @@ class Deference:
         try:
             policy = os.sched_getscheduler(0)
             if policy == os.SCHED_OTHER:  # else an administrator chose
-                # threads that this one starts get the former policy
-                _set(os.SCHED_BATCH | os.SCHED_RESET_ON_FORK)
+                _set(os.SCHED_BATCH)
                 self._former = policy
         except OSError as error:
             log.debug("the event loop interrupts batches: %s", error)
