@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.scaling.capacity.batch_plan import (
+    BRIDGE_SECONDS,
     BatchPlan,
     PlanInput,
     cap_move,
@@ -146,6 +147,31 @@ def test_a_bridge_fits_one_batch_into_the_objective_and_memory() -> None:
     assert next_plan(planned(settings=wide), deep, 1005.0).bridge == 89, "(0.99 - 0.1) / 0.01"
     tight = replace(deep, memory_bound=40)
     assert next_plan(planned(settings=wide), tight, 1005.0).bridge == 40
+
+
+def test_a_bridge_follows_the_limits_that_hold_now() -> None:
+    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    plan = next_plan(planned(), busy, 1010.0)
+    assert plan.bridge == 64
+    calm = replace(busy, backlog_per_pod=0.0)
+    shrunk = next_plan(plan, replace(calm, memory_bound=50), 1015.0)
+    assert cap_move(shrunk, calm).cap == 50, "memory ran out meanwhile"
+    edited = replace(calm, settings=replace(SETTINGS, size_max=16))
+    assert cap_move(next_plan(plan, edited, 1015.0), edited).cap == 16
+    sooner = replace(calm, settings=replace(SETTINGS, objective_milliseconds=600))
+    within = cap_move(next_plan(plan, sooner, 1015.0), sooner).cap
+    assert within < 64, "one batch of 64 takes 740 ms"
+
+
+def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts() -> None:
+    busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
+    plan = next_plan(planned(), busy, 1010.0)
+    calm = replace(busy, backlog_per_pod=10.0)
+    for seconds in (5.0, 29.0):
+        assert next_plan(plan, calm, 1010.0 + seconds).bridge == 64
+    plan = next_plan(plan, calm, 1010.0 + BRIDGE_SECONDS)
+    assert plan.bridge is None
+    assert next_plan(plan, busy, 1045.0).bridge == 64, "and comes again with the next backlog"
 
 
 def test_the_bridge_is_no_reason_to_back_off() -> None:

@@ -10,6 +10,7 @@ from penstock_operator.decide.scaling.capacity.count import (
     most_needed,
     next_count,
     noted,
+    utilization,
 )
 from penstock_operator.decide.scaling.capacity.load import Load
 from penstock_operator.decide.scaling.law import Guards
@@ -55,6 +56,17 @@ def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
 def test_the_forecast_is_served_at_the_utilisation_that_meets_the_objective() -> None:
     need = most_needed(replace(SEEN, forecast=500.0, utilization_target=0.5))
     assert (need.replicas, need.term) == (10, ReplicasTerm.FORECAST)
+
+
+def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() -> None:
+    even = replace(SEEN, load=load(200.0), forecast=200.0, utilization_target=0.85)
+    assert most_needed(even).replicas == 3
+    uneven = replace(even, uneven=2.0)
+    need = most_needed(uneven)
+    assert (need.replicas, need.term) == (5, ReplicasTerm.FORECAST)
+    assert "the busiest of which has 2.00 times the mean" in need.why
+    assert utilization(uneven) == 2 * utilization(even) == 1.0
+    assert settled(replace(uneven, replicas=6)).term is ReplicasTerm.STEADY, "no pod too many"
 
 
 def test_what_comes_now_is_never_over_85_percent() -> None:

@@ -26,6 +26,8 @@ DEAD_BAND = 0.05
 """A fit breathes: the plan follows b* only beyond this share."""
 BACK_OFF = 0.9
 LEAST_TRUST = 0.1
+BRIDGE_SECONDS = 30.0
+"""A bridge without a backlog is given back after this long: a replica may never start."""
 BRIDGE_STEP = 1.1
 """A bridge is raised only for at least this factor: every change is told to every pod."""
 
@@ -47,6 +49,8 @@ class BatchPlan:
     """When batch time was last judged."""
     bridge: int | None = None
     """The cap while replicas start; None: not bridging."""
+    bridged: float = 0.0
+    """When a backlog was last worth more than the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
         plan = _lowered(plan, best, term, now)
     else:
         plan = replace(plan, term=term)
-    return replace(plan, bridge=_bridge(plan, seen))
+    return _bridged(plan, seen, now)
 
 
 def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
@@ -206,23 +210,35 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     return replace(plan, trust=trust, judged=now)
 
 
-def _bridge(plan: BatchPlan, seen: PlanInput) -> int | None:
-    """Return the cap while replicas start: kept once raised, given back when they are Ready."""
+def _bridged(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
+    """Return the plan with its bridge: kept while replicas start and a backlog is worth it, inside what holds now."""
     if not seen.starting or plan.cap is None:
-        return None
+        return replace(plan, bridge=None)
+    top = max(_longest_bridge(seen), plan.cap)
+    wanted, held = _worth(plan.cap, seen, top), min(plan.bridge or plan.cap, top)
+    bridged = now if wanted > plan.cap else plan.bridged
+    if wanted >= BRIDGE_STEP * held:
+        held = wanted
+    over = held <= plan.cap or now - bridged >= BRIDGE_SECONDS
+    return replace(plan, bridge=None if over else held, bridged=bridged)
+
+
+def _longest_bridge(seen: PlanInput) -> int:
+    """Return the largest batch of which one fits the objective, memory and envelope."""
     top, _ = _top(seen)
     longest = longest_batch(seen.settings, seen.model.steps)
-    if longest is not None:
-        whole = longest if seen.model.steps is not None else 2 * longest
-        top = seen.model.largest_within(whole, top)
-    one = seen.model.seconds(1)
-    a = seen.model.intercept(plan.cap) * (seen.model.seconds(plan.cap) or 0.0)
+    if longest is None:
+        return top
+    whole = longest if seen.model.steps is not None else 2 * longest
+    return seen.model.largest_within(whole, top)
+
+
+def _worth(cap: int, seen: PlanInput, top: int) -> int:
+    """Return the batch that serves the backlog soonest, at most `top`; `cap` where longer batches are no cheaper a row."""
+    one, a = seen.model.seconds(1), seen.model.intercept(cap) * (seen.model.seconds(cap) or 0.0)
     if one is None or a <= 0 or one <= a:
-        return plan.bridge
-    wanted = max(plan.cap, ceil(sqrt(seen.backlog_per_pod * a / (one - a))))
-    wanted = min(wanted, max(top, plan.cap))
-    held = plan.bridge or plan.cap
-    return wanted if wanted >= BRIDGE_STEP * held else plan.bridge
+        return cap
+    return min(max(cap, ceil(sqrt(seen.backlog_per_pod * a / (one - a)))), top)
 
 
 def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:

@@ -214,6 +214,7 @@ def _count_input(
         started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
         next_batch=curve.ended(cap) * found.demand.ready,
         spare_seconds=longest_wait(settings, curve.steps),
+        uneven=1.0 if late_share(state, found, curve, cap) else max(state.imbalance, 1.0),
     )
     if news:
         busy = utilization(seen)

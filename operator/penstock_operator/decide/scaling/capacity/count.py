@@ -1,7 +1,8 @@
 """The second valve: the replica count. Pure.
 
 Up at once, to the most that any need asks for; down only to what no need asked for during the whole hold.
-All needs see mu(b_plan), never the live or bridged cap, and demand times the imbalance.
+All needs see mu(b_plan), never the live or bridged cap. Where no lateness is predicted, which counts how unequally
+pods are busy, they see demand as if all pods were as busy as the busiest.
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ class CountInput:
     """Requests."""
     load: Load
     imbalance: float
-    """k, smoothed."""
+    """k = busiest pod's rate / mean, smoothed."""
     forecast: float
     """Rows a second when a replica asked for now would serve, with headroom."""
     capacity_each: float
@@ -53,6 +54,8 @@ class CountInput:
     next_batch: float
     """Rows that the Ready pods' next batches take together."""
     spare_seconds: float | None
+    uneven: float = 1.0
+    """What demand is taken times: k; 1 where `utilization_target` is predicted, which counts it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,8 @@ def hold_seconds(settings: LawSettings, startup_seconds: float) -> float:
 
 
 def utilization(seen: CountInput) -> float:
-    """Return rho: demand times imbalance over the Ready pods' capacity; a pod unmeasured is busy."""
-    demand = (seen.load.recent or 0.0) + seen.unmeasured * seen.capacity_each
+    """Return rho: demand, times `uneven`, over the Ready pods' capacity; a pod unmeasured is busy."""
+    demand = seen.uneven * (seen.load.recent or 0.0) + seen.unmeasured * seen.capacity_each
     return demand / seen.capacity_ready if seen.capacity_ready > 0 else float(demand > 0)
 
 
@@ -175,17 +178,20 @@ def needs(seen: CountInput) -> list[Need]:
     """Return what each term asks for."""
     guards, recent = seen.settings.guards, seen.load.recent or 0.0
     share = min(UTILIZATION, seen.utilization_target)
+    uneven = (
+        f", the busiest of which has {seen.uneven:.2f} times the mean" if seen.uneven > 1 else ""
+    )
     asked = [
         _need(
-            seen.forecast / (share * seen.capacity_each),
+            seen.uneven * seen.forecast / (share * seen.capacity_each),
             ReplicasTerm.FORECAST,
             f"{seen.forecast:.1f} rows/s are expected in {seen.startup_seconds:.0f} s,"
-            f" {100 * share:.0f} % of {seen.capacity_each:.1f} a replica",
+            f" {100 * share:.0f} % of {seen.capacity_each:.1f} a replica{uneven}",
         ),
         _need(
-            recent / (UTILIZATION * seen.capacity_each),
+            seen.uneven * recent / (UTILIZATION * seen.capacity_each),
             ReplicasTerm.DEMAND,
-            f"{recent:.1f} rows/s come now, {100 * UTILIZATION:.0f} % of {seen.capacity_each:.1f} a replica",
+            f"{recent:.1f} rows/s come now, {100 * UTILIZATION:.0f} % of {seen.capacity_each:.1f} a replica{uneven}",
         ),
         _backlog(seen, recent),
     ]
