@@ -25,17 +25,18 @@ class Caller:
     """Who asks, and what is granted."""
 
     tenant: str = ""
-    best_priority: int = 1
+    best_priority: int | None = None
+    """The highest class granted, and what is had unasked; None: any, and none unasked."""
     priority: int = 0
     """Asked for by a header that is believed; 0: not."""
     max_tokens: int | None = None
 
     def granted_priority(self, asked: int | None) -> int:
-        """Return the class of a request whose body asks for `asked` (0 or None: it does not)."""
-        wanted = max(self.priority, asked or 0)
-        if not wanted:
-            return self.best_priority if self.best_priority > 1 else 0
-        return max(wanted, self.best_priority)
+        """Return the class of a request whose body asks for `asked` (0 or None: it does not).
+
+        Classes count from 1, the highest; 0 is none, which disciplines rank as the lowest.
+        """
+        return max(self.priority, asked or 0, self.best_priority or 0)
 
     def grant(self, request: Request) -> Request:
         """Return `request` with the class that is granted to it, as its tenant's."""

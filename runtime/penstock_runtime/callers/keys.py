@@ -19,8 +19,11 @@ class ApiKey(WireModel):
     key: Annotated[str, Field(min_length=8, max_length=512, repr=False)]
     tenant: Annotated[str, Field(min_length=1, max_length=128)]
     """Who pays; several keys may have one tenant."""
-    best_priority: Annotated[int, Field(ge=1, le=10)] = 1
-    """The highest class (1 is the highest) that a request with this key can have, and what it has unasked."""
+    best_priority: Annotated[int, Field(ge=1, le=10)] | None = None
+    """The highest class (1 is the highest) that a request with this key can have, and what it has unasked.
+
+    None: it can have any, and has none unasked, which ranks as the lowest.
+    """
     requests_per_minute: Annotated[float, Field(gt=0)] | None = None
     """None: as many as the pool bears."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -10,6 +10,7 @@ from penstock_runtime.callers.callers import ANYBODY, Callers
 from penstock_runtime.callers.keys import KeyRing
 from penstock_runtime.callers.rate import Bucket
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
+from penstock_runtime.waiting.disciplines import priority_class
 
 KEY = {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 100}
 
@@ -42,6 +43,30 @@ def test_a_key_names_its_tenant_and_grants_its_best_priority(tmp_path: Path) -> 
     assert caller.granted_priority(None) == 3
     assert caller.granted_priority(7) == 7
     assert caller.granted_priority(1) == 3
+
+
+@pytest.mark.parametrize(("best", "unasked"), [(1, 1), (2, 2), (10, 10), (None, 0)])
+def test_who_asks_for_nothing_has_the_key_s_best_class_and_without_one_none(
+    tmp_path: Path, best: int | None, unasked: int
+) -> None:
+    named = {name: one for name, one in KEY.items() if name != "bestPriority"}
+    given = {} if best is None else {"bestPriority": best}
+    callers = Callers(ring(tmp_path, {**named, **given}), (), Clock())
+    caller = callers.identify(bearer("secret-of-a"), None)
+    assert [caller.granted_priority(asked) for asked in (None, 0)] == [unasked, unasked]
+    assert caller.granted_priority(1) == (best or 1)
+
+
+def test_the_key_with_the_highest_class_is_served_before_all_others_unasked(
+    tmp_path: Path,
+) -> None:
+    keys: list[dict[str, object]] = [
+        {"key": f"secret-of-{best}", "tenant": "a", "bestPriority": best} for best in (3, 1, 10)
+    ]
+    callers = Callers(ring(tmp_path, *keys), (), Clock())
+    held = {best: callers.identify(bearer(f"secret-of-{best}"), None) for best in (10, 3, 1)}
+    classes = {best: priority_class(one.granted_priority(0)) for best, one in held.items()}
+    assert sorted(classes, key=classes.__getitem__) == [1, 3, 10]
 
 
 def test_a_header_lowers_and_never_raises(tmp_path: Path) -> None:
