@@ -8,6 +8,13 @@ import pytest
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
+GENERATE, STREAMED = "/v2/models/tiny/generate", "/v2/models/tiny/generate_stream"
+
+
+def asking(**parameters: Any) -> dict[str, Any]:
+    """Return a body of Triton's generate extension."""
+    return {"text_input": "a", "parameters": parameters}
+
 
 REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("no-messages", CHAT, {"messages": []}, "messages", "at least 1"),
@@ -61,6 +68,20 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ),
     ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "list them"),
     ("bad-timeout", PLAIN, {"prompt": "a", "timeout": 0}, "timeout", "greater than 0"),
+    ("g-no-text", GENERATE, {"parameters": {}}, "text_input", "required"),
+    ("g-hot-min-p", GENERATE, asking(min_p="hot"), "parameters.min_p", "got 'hot'"),
+    ("g-prompt-too-long", GENERATE, {"text_input": "word " * 2000}, "text_input", "shorten it"),
+    ("g-choices", GENERATE, asking(n=3), "parameters.n", "got 3"),
+    ("g-best-of", GENERATE, asking(best_of=4), "parameters.best_of", "not supported"),
+    ("g-logprobs", GENERATE, asking(logprobs=2), "parameters.logprobs", "not supported"),
+    ("g-ids", GENERATE, asking(return_token_ids=True), "parameters.return_token_ids", "got True"),
+    ("g-scores", GENERATE, asking(prompt_logprobs=1), "parameters.prompt_logprobs", "got 1"),
+    ("g-empty-stop", GENERATE, asking(stop=""), "parameters.stop", "empty stop string"),
+    ("g-min-above-max", GENERATE, asking(min_tokens=17), "parameters.min_tokens", "at most the 16"),
+    ("g-odd-bias", GENERATE, asking(logit_bias={"5000": 1}), "parameters.logit_bias", "token 5000"),
+    ("g-bad-regex", GENERATE, asking(guided_regex="(("), "parameters.guided_regex", "cannot be enforced"),
+    ("g-bad-timeout", GENERATE, asking(timeout=-1), "parameters.timeout", "got -1"),
+    ("g-streamed", STREAMED, asking(min_p="hot"), "parameters.min_p", "got 'hot'"),
 ]  # fmt: skip
 
 
@@ -129,6 +150,27 @@ def test_triton_s_generate_answers_whole_and_in_pieces(http: httpx2.Client) -> N
     told = [json.loads(one.removeprefix("data: "))["text_output"] for one in events]
     assert "".join(told) == whole["text_output"]
     assert http.post("/v2/models/other/generate", json=body).status_code == 404
+
+
+def test_triton_s_generate_takes_the_options_of_completions(http: httpx2.Client) -> None:
+    digits = {"structured_outputs": {"regex": "[0-9]{4}"}, "stream": False, "n": 1, "best_of": 1}
+    told = http.post(GENERATE, json=asking(**digits)).json()
+    assert len(told["text_output"]) == 4
+    assert told["text_output"].isdigit()
+    logit_bias = {"0": 100}  # the end of the answer
+    ended = http.post(GENERATE, json=asking(logit_bias=logit_bias, temperature=0)).json()
+    assert ended["text_output"] == ""
+
+
+def test_a_parameter_that_nobody_knows_is_ignored_and_logged(
+    http: httpx2.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        answer = http.post(GENERATE, json=asking(max_tokens=1, prompt="b", no_such_parameter=3))
+    assert answer.status_code == 200
+    told = " ".join(one.getMessage() for one in caplog.records)
+    assert "'parameters.no_such_parameter' is not known here" in told
+    assert "'parameters.prompt' is not known here" in told
 
 
 def test_min_tokens_and_ignore_eos_hold(http: httpx2.Client) -> None:

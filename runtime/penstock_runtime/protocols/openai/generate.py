@@ -8,10 +8,13 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.answers import Object
 from penstock_runtime.protocols.openai.calls import Terms
-from penstock_runtime.protocols.openai.completions import completion_answer
+from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
 from penstock_runtime.protocols.openai.door import Door
-from penstock_runtime.protocols.openai.wire.completion import CompletionBody
-from penstock_runtime.protocols.openai.wire.generate import GenerateBody, StreamedGenerateBody
+from penstock_runtime.protocols.openai.wire.generate import (
+    GenerateBody,
+    StreamedGenerateBody,
+    parameter,
+)
 from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Piece
@@ -57,15 +60,19 @@ class GenerateExtension:
                     f" {metadata.MODEL_VERSION!r} or none",
                     field="version",
                 )
-            plain = await completion_answer(_completion(body), model, terms)
+            plain = await _completion(body, model, terms)
             return GenerateAnswer(plain.call, body.id, model)
 
         return prepare
 
 
-def _completion(body: GenerateBody) -> CompletionBody:
-    options = body.parameters.model_dump(exclude_none=True, exclude={"timeout"})
-    return CompletionBody(prompt=body.text_input, **options)
+async def _completion(body: GenerateBody, model: str, terms: Terms) -> CompletionAnswer:
+    try:
+        return await completion_answer(body.as_completion(), model, terms)
+    except BadInput as refused:
+        named = refused.field or ""
+        refused.field = "text_input" if named == "prompt" else parameter(named)
+        raise
 
 
 class GenerateAnswer:

@@ -28,6 +28,15 @@ class WireBody(Part):
         extra = self.model_extra or {}
         return sorted(extra.keys() - self.unsupported.keys() - self.ignored)
 
+    def asked_in_vain(self) -> list[str]:
+        """Return the names of fields that ask for what nothing here does."""
+        extra, harmless = self.model_extra or {}, self.unsupported
+        return [
+            name
+            for name, value in extra.items()
+            if name in harmless and value not in (None, *harmless[name])
+        ]
+
 
 class AskingBody(WireBody):
     """A body that asks for a generation, as far as the way there cares."""
@@ -58,10 +67,8 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
         found = kind.model_validate_json(body)
     except ValidationError as error:
         raise _bad_input(error) from error
-    for name, value in (found.model_extra or {}).items():
-        harmless = (None, *kind.unsupported.get(name, ()))
-        if name in kind.unsupported and value not in harmless:
-            raise BadInput(f"`{name}` is not supported here: leave it out", field=name)
+    for name in found.asked_in_vain():
+        raise BadInput(f"`{name}` is not supported here: leave it out", field=name)
     return found
 
 

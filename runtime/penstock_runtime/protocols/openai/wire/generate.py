@@ -1,27 +1,33 @@
 """`POST /v2/models/{m}/generate` and `/generate_stream` (Triton's generate extension)."""
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from penstock_runtime.protocols.openai.wire.base import AskingBody, Part
+from penstock_runtime.protocols.openai.wire.base import AskingBody
+from penstock_runtime.protocols.openai.wire.completion import CompletionBody
+from penstock_runtime.protocols.openai.wire.options import Options
 
+PARAMETERS = "parameters"
 _MICROSECONDS = 1e-6
 
 
-class GenerateParameters(Part):
-    """What Triton's back ends for language models take."""
+class GenerateParameters(Options):
+    """The options of completions, but for what one text alone cannot tell; the route says whether it is streamed."""
 
-    max_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
-    temperature: Annotated[float | None, Field(ge=0, le=100, allow_inf_nan=False)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
-    top_k: Annotated[int | None, Field(ge=-1, le=2**31)] = None
-    seed: Annotated[int | None, Field(ge=-(2**63), lt=2**64)] = None
-    stop: str | Annotated[list[str], Field(max_length=32)] | None = None
-    ignore_eos: bool = False
-    priority: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **Options.unsupported,
+        "suffix": ("",),
+        "echo": (False,),
+        "logprobs": (),
+    }
+
+    n: Literal[1] | None = None
+    return_token_ids: Literal[False] = False
+    prompt_logprobs: None = None
+    add_special_tokens: bool = True
     timeout: Annotated[int | None, Field(ge=0, lt=2**63)] = None
-    """Microseconds; 0 is none."""
+    """Microseconds, as everywhere in KServe v2; 0 is none."""
 
 
 class GenerateBody(AskingBody):
@@ -31,10 +37,32 @@ class GenerateBody(AskingBody):
     text_input: str
     parameters: GenerateParameters = GenerateParameters()
 
+    def unknown(self) -> list[str]:
+        """As `WireBody.unknown`, and of the parameters."""
+        return super().unknown() + [parameter(name) for name in self.parameters.unknown()]
+
+    def asked_in_vain(self) -> list[str]:
+        """As `WireBody.asked_in_vain`, and of the parameters."""
+        inside = self.parameters.asked_in_vain()
+        return super().asked_in_vain() + [parameter(name) for name in inside]
+
+    @property
+    def asked_model(self) -> str | None:
+        """As `AskingBody.asked_model`; the path names one too."""
+        return self.parameters.model
+
     @property
     def asked_seconds(self) -> float | None:
         """As `AskingBody.asked_seconds`."""
         return (self.parameters.timeout or 0) * _MICROSECONDS or None
+
+    def as_completion(self) -> CompletionBody:
+        """Return the same as a completion: every value was judged under that type when this body was read."""
+        shared = CompletionBody.model_fields.keys() & GenerateParameters.model_fields.keys()
+        options = {name: getattr(self.parameters, name) for name in shared - {"stream", "timeout"}}
+        return CompletionBody.model_construct(
+            prompt=self.text_input, timeout=self.asked_seconds, stream=self.streams, **options
+        )
 
 
 class StreamedGenerateBody(GenerateBody):
@@ -44,3 +72,8 @@ class StreamedGenerateBody(GenerateBody):
     def streams(self) -> bool:
         """As `AskingBody.streams`."""
         return True
+
+
+def parameter(name: str) -> str:
+    """Return how an error names a parameter."""
+    return f"{PARAMETERS}.{name}"
