@@ -117,6 +117,7 @@ def in_force(spec: EffectiveSpec, values: Fields, guarded: frozenset[str]) -> Ef
         algorithm=ScalingAlgorithm(str(values[fields.ALGORITHM])),
         max_queue_depth=int(values[fields.MAX_QUEUE_DEPTH]),
         discipline=Discipline(str(values[fields.DISCIPLINE])),
+        preemption=Preemption(str(values[fields.PREEMPTION])),
     )
 
 
