@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
+from penstock_operator.decide import fields
+from penstock_operator.decide.effective import GUARDS, EffectiveSpec, in_force
+from penstock_operator.decide.rollback.pinning import OWN
 from penstock_operator.decide.rollback.record import Record, Settings, read
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
-from tests.unit.decide.world import World, known, message, policy, pool, reason, settled
+from tests.unit.decide.world import World, known, message, of, policy, pool, reason, settled
 
 WINDOW = 60
+REQUEST_LATENCY = fields.OBJECTIVE + "RequestLatency"
+GOOD = {"batching": {"mode": "Fixed", "size": {"max": 16}}}
 BAD = {"batching": {"mode": "Fixed", "size": {"max": 2}}}
+WORSE = {"batching": {"mode": "Fixed", "size": {"max": 3}}}
 
 
 def watching(name: str = "prod", **more: Any) -> PolicyObject:
@@ -140,6 +146,55 @@ def test_a_new_edit_is_tried_anew_against_the_same_good_settings() -> None:
     assert (found.cap, found.says()) == (16, "True/Applied")
 
 
+@pytest.mark.parametrize("wait", [0, 20, 45, 120, 600])
+def test_a_second_harmful_edit_is_set_aside_however_soon_it_follows(wait: float) -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW + 15)
+    assert found.says() == "False/SetAside"
+    edited(found, 1.0).live(wait)
+    edited(found, 0.7, **WORSE).live(WINDOW + 30)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+    assert "from 100.0 % to 70.0 %" in message(found.world.run(), "PolicyApplied")
+
+
+def test_a_harmful_edit_is_set_aside_though_one_was_just_taken_back() -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW - 10)
+    edited(found, 0.7, **GOOD).live(10)
+    edited(found, 0.7, **BAD).live(WINDOW + 30)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+
+
+def test_a_second_harmful_edit_is_set_aside_over_a_restart_of_the_operator() -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW + 15).restart()
+    edited(found, 0.7, **WORSE).live(WINDOW + 30)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+
+
+def test_an_edit_right_after_a_good_one_is_compared_with_that() -> None:
+    found = edited(story(), 0.995, **BAD).live(WINDOW + 15)
+    assert "on trial" not in message(found.world.run(), "PolicyApplied")
+    edited(found, 0.9, **WORSE).live(WINDOW + 30)
+    assert (found.cap, found.says()) == (2, "False/SetAside")
+    assert "from 99.5 % to 90.0 %" in message(found.world.run(), "PolicyApplied")
+
+
+def test_an_old_window_is_forgotten_once_the_good_settings_were_seen_for_one() -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW + 15)
+    assert known(read(found.world.kept)).before is not None
+    edited(found, 0.9).live(2 * WINDOW)
+    assert known(read(found.world.kept)).before is None
+    edited(found, 0.9, **WORSE).live(WINDOW + 30)
+    assert (found.cap, found.says()) == (3, "True/Applied")
+
+
+def test_a_trial_whose_window_before_is_not_known_is_over() -> None:
+    found = edited(story(), 0.7, **BAD).live(20).restart()
+    record = replace(known(read(found.world.kept)), before=None)
+    found.world.kept = record.as_json()
+    found.live(20)
+    assert found.cap == 2
+    assert "on trial" not in message(found.world.run(), "PolicyApplied")
+
+
 def test_an_edit_of_a_policy_is_judged_like_the_pools_own() -> None:
     found = story(
         watching(defaults={"batching": {"size": {"max": 16}}}), batching={"mode": "Fixed"}
@@ -165,9 +220,70 @@ def test_an_edit_of_the_objective_is_never_judged_by_it() -> None:
     assert (found.cap, found.says()) == (2, "True/Applied")
 
 
+def objective(milliseconds: int) -> dict[str, Any]:
+    return {"objectives": [{"metric": "RequestLatency", "milliseconds": milliseconds}]}
+
+
+@pytest.mark.parametrize("milliseconds", [400, 510])
+def test_a_moved_objective_brings_no_edit_that_was_set_aside_into_force(milliseconds: int) -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW + 30)
+    edited(found, 1.0, **objective(milliseconds)).live(3 * WINDOW)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+    assert known(read(found.world.kept)).accepted.fields[REQUEST_LATENCY] == milliseconds
+    assert "batching.size.max 16 -> 2 set aside" in message(found.world.run(), "PolicyApplied")
+    edited(found, 1.0, **GOOD).live(5)
+    assert (found.cap, found.says()) == (16, "True/Applied")
+
+
+def test_no_objective_any_more_brings_no_edit_that_was_set_aside_into_force() -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW + 30)
+    edited(found, 1.0, objectives=[]).live(30)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+    assert REQUEST_LATENCY not in known(read(found.world.kept)).accepted.fields
+
+
+def test_a_trial_goes_on_over_a_looser_objective_in_a_window_of_its_own() -> None:
+    found = edited(story(), 0.7, **BAD).live(WINDOW - 10)
+    edited(found, 0.7, **objective(510)).live(30)
+    assert (found.cap, found.says()) == (2, "True/Applied")
+    assert "on trial" in message(found.world.run(), "PolicyApplied")
+    found.live(WINDOW)
+    assert (found.cap, found.says()) == (16, "False/SetAside")
+
+
+def test_a_trial_over_which_the_objective_tightens_cannot_be_compared_and_ends() -> None:
+    found = edited(story(), 0.7, **BAD).live(30)
+    edited(found, 0.2, **objective(100)).live(3 * WINDOW)
+    assert (found.cap, found.says()) == (2, "True/Applied")
+    assert "on trial" not in message(found.world.run(), "PolicyApplied")
+
+
 def test_a_replica_count_and_a_weight_are_nobodys_revision() -> None:
     found = edited(story(), 0.5, replicas=1, weight=3).live(3 * WINDOW)
     assert found.says() == "True/Applied"
+
+
+OTHERS = {
+    fields.ALGORITHM: "UtilizationBand",
+    fields.DISCIPLINE: "FirstInFirstOut",
+    fields.PREEMPTION: "Never",
+}
+
+
+@pytest.mark.parametrize("path", sorted(fields.BUILT_IN.keys() - set(OWN)))
+def test_every_setting_of_a_revision_is_brought_back(path: str) -> None:
+    plain = of(pool())
+    value = fields.BUILT_IN[path]
+    other = OTHERS[path] if isinstance(value, str) else value + 1
+    guards = frozenset({path}) & GUARDS
+
+    def serving(found: EffectiveSpec) -> tuple[object, ...]:
+        batching = (found.max_queue_depth, found.discipline, found.preemption)
+        return (found.law, found.algorithm, *batching)
+
+    moved = in_force(plain, {**plain.fields, path: other}, guards)
+    assert serving(moved) != serving(plain)
+    assert serving(in_force(moved, plain.fields, plain.guarded)) == serving(plain)
 
 
 def test_the_window_after_begins_when_every_pod_obeys() -> None:

@@ -5,13 +5,14 @@ Kept as JSON in a ConfigMap of the operator's own namespace. One that cannot be 
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from penstock_operator.decide.fields import Value, plausible
+from penstock_operator.decide.fields import OBJECTIVE, Value, plausible
 
 DIGITS = 12
 
@@ -42,6 +43,16 @@ class Settings:
     fields: dict[str, Value]
     guarded: tuple[str, ...] = ()
 
+    @property
+    def objectives(self) -> dict[str, int]:
+        """Return the objectives by path, in milliseconds."""
+        return {key: int(value) for key, value in self.fields.items() if key.startswith(OBJECTIVE)}
+
+    def aimed_at(self, objectives: Mapping[str, int]) -> "Settings":
+        """Return these settings with other objectives."""
+        own = {key: value for key, value in self.fields.items() if not key.startswith(OBJECTIVE)}
+        return Settings({**own, **objectives}, self.guarded)
+
     def digest(self) -> str:
         """Return a short hash."""
         text = json.dumps([self.fields, sorted(self.guarded)], sort_keys=True)
@@ -56,7 +67,7 @@ class Record:
     trial: str = ""
     """Digest of the settings that are being tried."""
     before: Score | None = None
-    """Of the window before the trial."""
+    """Of the accepted settings, what trials are compared with; None once they were in force for a window since."""
     set_aside: str = ""
     """Digest of the settings that did harm."""
     why: str = ""

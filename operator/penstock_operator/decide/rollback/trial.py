@@ -1,13 +1,13 @@
 """The life of an edit under `OnObjectiveMiss`: tried, measured, kept or set aside. Pure.
 
-The window after begins when every Ready pod obeys the settings. It is compared with the window before the first of
-the edits under trial, at demand within 20 %; more than one point lower is a miss. Where demand differs the next window
-is waited for, three in all; what cannot be compared by then is kept, and so is what only moves the objective.
+The window after begins when every Ready pod obeys the settings. It is compared with the last window in which the
+accepted ones were in force, at demand within 20 %; more than one point lower is a miss. Where demand differs the next
+window is waited for, three in all; what cannot be compared by then is kept. So is an edit that comes with a tighter
+objective, or over which it tightens: attainment before says nothing of it.
 """
 
 from dataclasses import dataclass, replace
 
-from penstock_operator.decide.fields import OBJECTIVE
 from penstock_operator.decide.rollback.marks import Mark, marked, score
 from penstock_operator.decide.rollback.record import Record, Score, Settings
 
@@ -25,8 +25,9 @@ class Watch:
     """What is remembered of a pool between ticks, beside its record; lost with the process."""
 
     marks: tuple[Mark, ...] = ()
+    """Of the accepted settings, while they are in force."""
     begun: float | None = None
-    """When the settings on trial came into force."""
+    """When the settings in force were published; None: before this process looked."""
     since: Mark | None = None
     """Where the window after begins."""
     windows: int = 0
@@ -46,20 +47,23 @@ class Look:
 
 def begun(record: Record | None, watch: Watch, asked: Settings, look: Look) -> tuple[Record, Watch]:
     """Return record and watch with the settings that are asked for now: old, set aside, or on trial."""
-    watch = replace(watch, marks=marked(watch.marks, look.now, look.window))
+    if record is None:
+        return Record(asked), _marked(Watch(), look)
+    record, watch = _aimed(record, watch, asked)
     digest = asked.digest()
-    if record is None or _same_but_objective(record.accepted, asked):
-        return Record(asked), _idle(watch)
+    if asked == record.accepted:
+        resting = replace(record, trial="", set_aside="", why="")
+        return _rested(resting, Watch(begun=look.now.time) if record.trial else watch, look)
     if digest == record.set_aside:
-        return record, _idle(watch)
+        return _rested(record, watch, look)
+    before = record.before or _before(watch.marks, look)
+    if before is None:
+        return Record(asked), Watch()
     if digest == record.trial:
         started = look.now.time if watch.begun is None else watch.begun
         return record, replace(watch, begun=started)
-    before = record.before if record.trial else _before(watch.marks, look)
-    if before is None:
-        return Record(asked), _idle(watch)
     trial = replace(record, trial=digest, before=before, set_aside="", why="")
-    return trial, replace(_idle(watch), begun=look.now.time)
+    return trial, Watch(begun=look.now.time)
 
 
 def judged(record: Record, watch: Watch, asked: Settings, look: Look) -> tuple[Record, Watch]:
@@ -67,36 +71,58 @@ def judged(record: Record, watch: Watch, asked: Settings, look: Look) -> tuple[R
     if not record.trial or record.before is None or watch.begun is None:
         return record, watch
     if watch.since is None:
-        ready = look.obeyed and look.now.time - watch.begun >= FIRST_SECONDS
-        return record, replace(watch, since=look.now) if ready else watch
+        return record, replace(watch, since=look.now) if _in_force(watch, look) else watch
     after = score(watch.since, look.now)
     if after.seconds < look.window:
         return record, watch
     if not _comparable(record.before, after) and watch.windows + 1 < WINDOWS:
         return record, replace(watch, since=look.now, windows=watch.windows + 1)
-    return _verdict(record, record.before, after, asked), _idle(watch)
+    return _verdict(record, record.before, after, asked), Watch(begun=look.now.time)
 
 
 def _verdict(record: Record, before: Score, after: Score, asked: Settings) -> Record:
     if not _comparable(before, after) or after.attainment >= before.attainment - MISS:
-        return Record(asked)
-    why = _why(before, after)
-    return replace(record, trial="", before=None, set_aside=record.trial, why=why)
+        return Record(asked, before=after if after.total >= LEAST_REQUESTS else None)
+    return replace(record, trial="", set_aside=record.trial, why=_why(before, after))
 
 
-def _idle(watch: Watch) -> Watch:
-    return Watch(marks=watch.marks)
+def _aimed(record: Record, watch: Watch, asked: Settings) -> tuple[Record, Watch]:
+    """Return record and watch with the objectives that are asked for, which are never on trial.
+
+    What else is on trial or set aside stays so. Attainment before a tighter objective is no measure for after it;
+    before a looser one it was no higher than it would have been, so what falls below it does harm all the more.
+    """
+    objectives, held = asked.objectives, record.accepted.objectives
+    if objectives == held:
+        return record, watch
+    then, now = asked.aimed_at(held).digest(), asked.digest()
+    moved = replace(
+        record,
+        accepted=record.accepted.aimed_at(objectives),
+        trial=now if record.trial == then else record.trial,
+        set_aside=now if record.set_aside == then else record.set_aside,
+    )
+    if all(metric in held and held[metric] <= objectives[metric] for metric in objectives):
+        return moved, replace(watch, since=None)
+    return replace(moved, before=None), Watch()
 
 
-def _same_but_objective(accepted: Settings, asked: Settings) -> bool:
-    """A moved objective moves attainment by definition: no edit that moves it is judged by it."""
-    if accepted == asked:
-        return True
-    return _objectives(accepted) != _objectives(asked)
+def _rested(record: Record, watch: Watch, look: Look) -> tuple[Record, Watch]:
+    """Return record and watch while the accepted settings are in force."""
+    watch = _marked(watch, look)
+    seen = look.now.time - watch.marks[0].time if watch.marks else 0.0
+    return (replace(record, before=None) if seen >= look.window else record), watch
 
 
-def _objectives(settings: Settings) -> dict[str, int | str]:
-    return {key: value for key, value in settings.fields.items() if key.startswith(OBJECTIVE)}
+def _marked(watch: Watch, look: Look) -> Watch:
+    """Return the watch with a new mark; the first waits until the pods obey, lest it tell of the settings before."""
+    if not watch.marks and not _in_force(watch, look):
+        return watch
+    return replace(watch, marks=marked(watch.marks, look.now, look.window))
+
+
+def _in_force(watch: Watch, look: Look) -> bool:
+    return look.obeyed and (watch.begun is None or look.now.time - watch.begun >= FIRST_SECONDS)
 
 
 def _before(marks: tuple[Mark, ...], look: Look) -> Score | None:
