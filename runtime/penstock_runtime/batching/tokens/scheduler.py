@@ -188,13 +188,17 @@ class TokenScheduler:
             self._preempt(victims.last(self._line, self._running.values()), draft.plan)
 
     def _admit(self, draft: "_Draft", now: float) -> None:
-        """Give places to the head of the line, and to the next, as long as each gets what it needs."""
-        free = draft.left - len(self._running) + len(self._filling)
-        room = free - sum(slot.known_left for slot in self._filling.values())
-        while free > 0 and (head := self._line.head()) is not None:
-            if room <= 0 and not self._beaten(head):
-                return
-            if len(self._running) >= self.cap and not self._take_a_place(head, draft):
+        """Give places to the head of the line, and to the next, as long as each gets what it needs.
+
+        A newcomer needs a token of this step that no one who decodes will have, or that of one who yields to it.
+        """
+        asked, promised = sum(slot.known_left for slot in self._filling.values()), 0
+        while (head := self._line.head()) is not None:
+            free = draft.left - (len(self._running) - len(self._filling)) - promised
+            if len(self._running) >= self.cap:
+                if free < 0 or not self._take_a_place(head, draft):
+                    return
+            elif free <= 0 or (free <= asked and not self._beaten(head)):
                 return
             spare = self._spare(head)
             if not self.memory.admit(head, draft.plan, self._families.sibling(head), spare):
@@ -202,8 +206,8 @@ class TokenScheduler:
                     return
                 continue
             self._start(head, now)
-            room -= head.known_left
-            free -= head.known_left
+            if head.fills:
+                promised += head.known_left
 
     def _spare(self, arrival: Slot) -> int:
         """Return the blocks that running sequences will soon need: a newcomer must leave them."""

@@ -1,12 +1,17 @@
 """A better arrival gets its first token at once, from whom it costs least, and nobody is preempted for ever."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.victims import MOST_PREEMPTIONS, PreemptionCosts
-from penstock_runtime.generation.limits import Preemption
+from penstock_runtime.batching.tokens.victims import (
+    MOST_PREEMPTIONS,
+    MOST_SLICES,
+    PreemptionCosts,
+)
+from penstock_runtime.generation.limits import GenerationLimits, Preemption
 from tests.unit.batching.tokens.device import (
     RECOMPUTE,
     SWAP,
@@ -16,23 +21,29 @@ from tests.unit.batching.tokens.device import (
     limits,
 )
 
+CAP = 4
 URGENT = limits(
-    cap=4,
+    cap=CAP,
     tokens=32,
     discipline=Discipline.PRIORITY,
     preemption=Preemption.LOWER_PRIORITY,
 )
+SLICED = replace(URGENT, preemption=Preemption.TIME_SLICE)
+BUDGETS = [CAP, CAP + 1, 32]
+"""Tokens a step: the least that the API allows, the next, and plenty."""
 
 
 def full_machine(
     costs: PreemptionCosts = RECOMPUTE,
     depth: int = 1,
+    *,
     blocks: int = 1000,
     host: int = 1000,
     answer: int = 200,
+    obey: GenerationLimits = URGENT,
 ) -> Machine:
     """Return a machine all of whose places are held by long generations of low priority."""
-    machine = a_machine(blocks=blocks, host_blocks=host, costs=costs, depth=depth, obey=URGENT)
+    machine = a_machine(blocks=blocks, host_blocks=host, costs=costs, depth=depth, obey=obey)
     machine.add(*(a_sequence(uid, 8, answer, priority=9) for uid in range(4)))
     for _ in range(90):
         machine.step()
@@ -40,35 +51,54 @@ def full_machine(
     return machine
 
 
+def steps_to_first_token(machine: Machine, uid: int) -> int:
+    """Return how many steps it took; the one planned before the arrival is the pipeline's, not the scheduler's."""
+    before = machine.steps
+    while uid not in machine.first_token:
+        machine.step()
+    return machine.steps - before - machine.depth
+
+
+def in_time(prompt: int, tokens: int) -> int:
+    """Return the most steps to the first token of one arrival at a full house.
+
+    Decoding comes first, so a prompt's budget is what the others leave: one place is the arrival's, and the
+    rest have a token a step each.
+    """
+    return math.ceil(prompt / (tokens - (CAP - 1))) + 1
+
+
 @pytest.mark.parametrize("costs", [SWAP, RECOMPUTE])
 @pytest.mark.parametrize("depth", [0, 1])
-@pytest.mark.parametrize("prompt", [1, 31, 100])
+@pytest.mark.parametrize("tokens", BUDGETS)
+@pytest.mark.parametrize("prompt", [1, 8, 31, 100])
 def test_a_first_token_comes_within_the_prompts_chunks_and_one_step(
-    costs: PreemptionCosts, depth: int, prompt: int
+    costs: PreemptionCosts, depth: int, tokens: int, prompt: int
 ) -> None:
-    machine = full_machine(costs, depth)
+    obey = replace(URGENT, max_batched_tokens=tokens)
+    machine = full_machine(costs, depth, answer=512, obey=obey)
     machine.add(a_sequence(9, prompt, 4, priority=1, arrived=machine.now))
-    before = machine.steps
-    while 9 not in machine.first_token:
-        machine.step()
-    budget = URGENT.max_batched_tokens - 3  # the other three go on decoding
-    # a step that was planned before the arrival is the pipeline's, not the scheduler's
-    assert machine.steps - before - depth <= math.ceil(prompt / budget) + 1
-    machine.run()
+    assert steps_to_first_token(machine, 9) <= in_time(prompt, tokens)
+    assert machine.scheduler.report().preemptions == 1
+
+
+@pytest.mark.parametrize("tokens", BUDGETS)
+def test_where_time_is_sliced_it_comes_as_soon(tokens: int) -> None:
+    machine = full_machine(answer=512, obey=replace(SLICED, max_batched_tokens=tokens))
+    machine.add(a_sequence(9, 8, 4, priority=9, arrived=machine.now))
+    assert steps_to_first_token(machine, 9) <= in_time(8, tokens)
 
 
 def test_it_comes_as_soon_when_there_is_no_free_block_either() -> None:
     machine = full_machine(blocks=105, host=0, answer=300)
     machine.add(a_sequence(9, 60, 4, priority=1, arrived=machine.now))
-    before = machine.steps
-    while 9 not in machine.first_token:
-        machine.step()
-    assert machine.steps - before - 1 <= math.ceil(60 / 29) + 1
+    assert steps_to_first_token(machine, 9) <= in_time(60, 32)
     machine.run()
 
 
-def test_the_preempted_go_on_where_they_were_and_finish_exactly() -> None:
-    machine = full_machine()
+@pytest.mark.parametrize("tokens", BUDGETS)
+def test_the_preempted_go_on_where_they_were_and_finish_exactly(tokens: int) -> None:
+    machine = full_machine(obey=replace(URGENT, max_batched_tokens=tokens))
     machine.add(*(a_sequence(20 + n, 8, 8, priority=1, arrived=machine.now) for n in range(4)))
     machine.run()
     assert machine.scheduler.report().preemptions == 4
@@ -141,14 +171,17 @@ def test_who_has_just_begun_is_left_its_quantum() -> None:
     assert machine.scheduler.report().preemptions == 1
 
 
-def test_after_three_times_nobody_takes_its_place_again() -> None:
-    machine = full_machine()
+@pytest.mark.parametrize(("obey", "most"), [(URGENT, MOST_PREEMPTIONS), (SLICED, MOST_SLICES)])
+def test_after_three_times_or_six_slices_nobody_takes_its_place_again(
+    obey: GenerationLimits, most: int
+) -> None:
+    machine = full_machine(answer=512, obey=obey)
     low = list(machine.live.values())
     for uid in range(100, 130):
         machine.add(a_sequence(uid, 4, 2, priority=1, arrived=machine.now))
         for _ in range(20):
             machine.step()
-    assert max(one.preemptions for one in low) == MOST_PREEMPTIONS
+    assert max(one.preemptions for one in low) == most
     machine.run()
 
 
