@@ -1,13 +1,14 @@
 """The book of generations: as `admission.Admission`, but an answer comes in many pieces."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_api.limits import Load
 from penstock_runtime.admission import Admission, Ticket
 from penstock_runtime.counters import Counters
-from penstock_runtime.errors import NotServing
+from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.generation import messages
 from penstock_runtime.generation.messages import (
     ChoiceFinished,
@@ -63,6 +64,39 @@ class GenerationAdmission(Admission):
         self._begun = 0
         self._ended_at: float | None = None
         self._interval_seconds = 0.0
+
+    @contextmanager
+    def receive_prompts(self, first: Ticket, count: int) -> Iterator[Sequence[Ticket]]:
+        """Hold a ticket a prompt of the body that came as `first`; what has not ended at the block's end is cancelled.
+
+        Raises:
+            QueueFull: together they are more than the queue bears, so none of them begins.
+        """
+        self.count_rows(first, count)
+        if count > 1:
+            self._check_places(count)
+        lain_seconds = self._now() - first.arrived
+        with ExitStack() as stack:
+            more = [stack.enter_context(self.receive(lain_seconds)) for _ in range(count - 1)]
+            for one in more:
+                one.rows_counted = True
+            try:
+                yield [first, *more]
+            finally:
+                for one in (first, *more):
+                    self.abandon(one)
+
+    def _check_places(self, prompts: int) -> None:
+        depth = self._live.accepted.max_queue_depth
+        own = 1  # the body's, held while it was read
+        free = max(depth - self._waiting() - self._reading + own, 0)
+        if prompts > free:
+            raise QueueFull(
+                f"of the {depth} places that maxQueueDepth allows {free} are free, and {prompts} prompts"
+                " need one each: send fewer together, or try again later",
+                field="prompt",
+                retry_after_seconds=self.retry_after_seconds(),
+            )
 
     def begin(self, ticket: Ticket, generate: Generate, mailbox: Mailbox) -> None:
         """Hand `generate` to the engine; all that it says of it goes to `mailbox`, `Ended` as the last.

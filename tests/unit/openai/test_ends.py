@@ -109,6 +109,42 @@ def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
         first.close()
 
 
+def test_more_prompts_than_the_queue_bears_are_a_429_and_none_of_them_begins(
+    serve: Serve,
+) -> None:
+    served = serve(limits={"max_queue_depth": 2})
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        answer = http.post(PATH, json={"prompt": ["a", "b", "c", "d"], "max_tokens": 1})
+        told = answer.json()["error"]
+        assert (answer.status_code, told["code"], told["param"]) == (429, "QueueFull", "prompt")
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert "2 are free, and 4 prompts" in told["message"]
+        assert served.ask(served.pod.admission.empty)
+        fits = http.post(PATH, json={"prompt": ["a", "b"], "max_tokens": 1})
+        assert len(fits.json()["choices"]) == 2
+        with served.held_still():
+            waiting = open_request(served, LONG)
+            served.until(lambda: served.pod.admission.load().waiting == 1)
+            assert http.post(PATH, json={"prompt": ["a", "b"]}).status_code == 429
+            waiting.close()
+    served.until(engine_is_empty(served))
+    counters = served.pod.counters
+    assert served.ask(lambda: (counters.received, counters.settled())) == (5, 5)
+
+
+def test_the_demand_at_the_door_counts_prompts(serve: Serve) -> None:
+    served = serve(limits={"max_queue_depth": 3})
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        http.post(PATH, json={"prompt": ["a", "b", "c"], "max_tokens": 1})
+        assert served.ask(lambda: served.pod.counters.rows_received) == 3
+        http.post(PATH, json={"prompt": ["a"] * 4})
+        assert served.ask(lambda: served.pod.counters.rows_received) == 7
+        served.ask(lambda: setattr(served.pod.health, "stage", Stage.DRAINING))
+        assert http.post(PATH, json={"prompt": "a"}).status_code == 503
+        unread = 3.5  # the mean of those that were read
+        assert served.ask(lambda: served.pod.counters.rows_received) == 7 + unread
+
+
 def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
     serve: Serve,
 ) -> None:

@@ -1,7 +1,6 @@
 """The way of every generation through this pod: door, body, judgement, engine, answer."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aiohttp import web
@@ -56,25 +55,13 @@ class Door:
         pod, call = self._pod, answer.call
         serving = pod.serving_or_refuse()
         pod.tokens.prompt_tokens_received += sum(len(one.ids) for one in call.prompts)
-        with self._tickets(ticket, len(call.prompts)) as tickets:
+        with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = Answering(call, tickets, pod.admission, vocabulary, serving.own_ends)
             answering.begin()
             if stream:
                 return await reply_stream(request, answer, answering, pod)
             return await reply_whole(request, answer, answering)
-
-    @contextmanager
-    def _tickets(self, first: Ticket, count: int) -> Iterator[Sequence[Ticket]]:
-        """Hold a ticket a prompt; what has not ended when the block is left is cancelled."""
-        with ExitStack() as stack:
-            more = [stack.enter_context(self._pod.admission.receive()) for _ in range(count - 1)]
-            tickets = [first, *more]
-            try:
-                yield tickets
-            finally:
-                for one in tickets:
-                    self._pod.admission.abandon(one)
 
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
         pod = self._pod
@@ -83,7 +70,6 @@ class Door:
         pod.admission.hold_bytes(ticket, request.content_length or bodies.UNKNOWN_BYTES)
         raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
         pod.admission.hold_bytes(ticket, len(raw))
-        pod.admission.count_rows(ticket, 1)
         body = read(kind, raw)
         pod.check_model(body.asked_model)
         self._unknown.note(request, body)
