@@ -22,9 +22,9 @@ class ArrivalRate:
             self._time = now
         self._counted += rows
 
-    def rows_per_second(self, now: float) -> float:
-        """Return the rate as of `now`."""
-        return self._faded(now) / MEMORY_SECONDS
+    def rows_per_second(self, now: float, *, besides: int = 0) -> float:
+        """Return the rate as of `now`, of all but `besides` rows that came lately."""
+        return max(0.0, self._faded(now) - besides) / MEMORY_SECONDS
 
     def _faded(self, now: float) -> float:
         return self._counted * math.exp(-max(0.0, now - self._time) / MEMORY_SECONDS)

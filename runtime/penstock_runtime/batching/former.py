@@ -35,6 +35,7 @@ class Outlook(Struct, frozen=True):
 
     service_time: ServiceTime
     rows_per_second: float
+    """Of newcomers; who waits already is none."""
 
 
 class Batch(Struct, frozen=True):

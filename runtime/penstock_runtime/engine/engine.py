@@ -139,7 +139,9 @@ class Engine:
         return limits.window_seconds > 0.0 and self._waiting.rows < limits.cap
 
     def _outlook(self, now: float) -> Outlook:
-        return Outlook(self._curve.service_time(), self._arrivals.rows_per_second(now))
+        """Expect newcomers: who waits has come, and a client that waits for its answer sends no more."""
+        newcomers = self._arrivals.rows_per_second(now, besides=self._waiting.rows)
+        return Outlook(self._curve.service_time(), newcomers)
 
     @property
     def waiting(self) -> int:

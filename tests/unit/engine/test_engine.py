@@ -194,6 +194,37 @@ def test_without_a_window_a_lone_request_runs_at_once() -> None:
     assert step(engine, model) == Idle()
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("batch_seconds", [0.2, 0.5, 1.5])
+def test_a_lone_client_that_asks_again_when_it_is_answered_never_waits_for_company(
+    batch_seconds: float, rows: int
+) -> None:
+    model = Doubling(fixed_seconds=batch_seconds)
+    engine = an_engine(model, limits(delay_milliseconds=50))
+    for n in range(60):
+        submit(engine, str(n), now=model.clock.now, rows=rows)
+        assert isinstance(step(engine, model), Batch), n
+
+
+def test_clients_that_all_wait_are_not_held_for_more_of_them() -> None:
+    model = Doubling(fixed_seconds=0.5)
+    engine = an_engine(model, limits(delay_milliseconds=50))
+    for n in range(20):
+        submit(engine, f"{n}-one", now=model.clock.now)
+        submit(engine, f"{n}-other", now=model.clock.now)
+        assert isinstance(step(engine, model), Batch), n
+
+
+def test_a_batch_is_held_for_clients_that_come_more_often_than_it_would_take() -> None:
+    model = Doubling(fixed_seconds=0.2)
+    engine = an_engine(model, limits(delay_milliseconds=50))
+    for n in range(20):
+        submit(engine, *(f"{n}-{one}" for one in range(6)), now=model.clock.now)
+        step(engine, model)
+    submit(engine, "first", now=model.clock.now)
+    assert step(engine, model) == WaitUntil(model.clock.now + 0.05)
+
+
 def test_an_id_that_is_held_already_is_refused_loudly() -> None:
     engine = an_engine(Doubling())
     submit(engine, "a")
