@@ -42,6 +42,8 @@ class Engine:
         self._draining: Draining | None = None
         self._running: Batch | None = None
         self._running_generation = limits.generation
+        self._began: tuple[str, ...] = ()
+        """Of the running batch, who had a deadline; until it is told."""
         self._settled_batch: BatchReport | None = None
         self._busy_seconds = 0.0
         self._told: tuple[int, int] | None = None
@@ -117,6 +119,7 @@ class Engine:
         if isinstance(placement, Batch):
             self._running = placement
             self._running_generation = self._limits.generation
+            self._began = tuple(one.id for one in placement.requests if one.deadline is not None)
         return placement
 
     def expire(self, now: float) -> None:
@@ -180,8 +183,9 @@ class Engine:
         state = (self._limits.generation, self._running_requests)
         if not ends and batch is None and state == self._told:
             return None
+        began, self._began = self._began, ()
         self._told, self._settled_batch = state, None
-        return Settled(ends, batch, self.report())
+        return Settled(ends, batch, self.report(), began)
 
     def report(self) -> EngineReport:
         """Return the engine as it stands."""

@@ -69,6 +69,8 @@ class Settled(Struct, frozen=True):
     ends: tuple[tuple[str, End], ...]
     batch: BatchReport | None
     report: EngineReport
+    began: tuple[str, ...] = ()
+    """Ids of those with a deadline in the batch that now begins: it can pass them no more."""
 
 
 class EngineDied(Struct, frozen=True):

@@ -19,13 +19,23 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.link import lending
 from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.link.deadlines import Deadlines
 from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.messages import EngineDied
+from penstock_runtime.link.messages import (
+    Cancel,
+    EngineDied,
+    EngineReport,
+    FromEngine,
+    Settled,
+    Submit,
+)
 from penstock_runtime.link.opening import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
 from penstock_runtime.link.shared_pulse import SharedPulse
 from penstock_runtime.link.wire import Wire
 from penstock_runtime.models.base import Model, ModelInfo
 
+LATE_SECONDS = 0.005
+"""How long after a deadline it is told here: an engine that is free tells it itself, or that the request began."""
 CLOSE_SECONDS = 30.0
 """How long `close` waits for a running batch before it kills the process."""
 Info = TypeVar("Info")
@@ -152,6 +162,70 @@ class ProcessLink(ChildLink[ModelInfo]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(Begin(load, limits), clock)
+        self._deadlines = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the earliest deadline when it was set, or of an earlier one."""
+        self._report: EngineReport
+        """The engine's last word of itself."""
+        self._hear: Callable[[FromEngine], None]
+
+    async def start(self, deliver: Callable[[FromEngine], None]) -> ModelInfo:
+        """As `EngineLink.start`."""
+        self._hear = deliver
+        return await super().start(self._pass_on)
+
+    def send(self, message: object) -> None:
+        """As `EngineLink.send`."""
+        super().send(message)
+        if self._dead or self._process is None:
+            return
+        if isinstance(message, Submit):
+            self._deadlines.note(message.requests)
+            self._watch()
+        elif isinstance(message, Cancel):
+            self._deadlines.forget(message.ids)
+
+    async def close(self) -> None:
+        """As `EngineLink.close`."""
+        await super().close()
+        self._look_away()
+
+    def _pass_on(self, message: FromEngine) -> None:
+        if isinstance(message, EngineDied):
+            self._look_away()
+            self._hear(message)
+            return
+        self._report = message.report
+        self._hear(self._deadlines.news(message))
+
+    # -- deadlines that pass while a batch runs, which the child's one thread cannot tell
+
+    def _watch(self) -> None:
+        """Look again when the earliest deadline has passed."""
+        deadline = self._deadlines.next()
+        if deadline is None:
+            return
+        wait = max(0.0, deadline + LATE_SECONDS - self._clock())
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + wait:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(wait, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._wire.read()  # who has begun or ended meanwhile
+        ends = self._deadlines.expire(self._clock())
+        if ends and not self._dead:
+            self._wire.send(Cancel(tuple(name for name, _ in ends)))
+            self._hear(Settled(ends, None, self._report))
+        self._watch()
+
+    def _look_away(self) -> None:
+        self._deadlines = Deadlines()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _ending(code: int) -> str:

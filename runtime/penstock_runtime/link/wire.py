@@ -35,7 +35,7 @@ class Wire:
         self._unsent = bytearray()
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(connection, self._read)
+        self._loop.add_reader(connection, self.read)
 
     def send(self, message: object) -> None:
         """Send `message` with what else is sent in this turn of the loop."""
@@ -83,7 +83,10 @@ class Wire:
         self._loop.remove_writer(self._connection)
         return True
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Deliver what has come."""
+        if self._connection.fileno() < 0:
+            return
         try:
             data = self._connection.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):

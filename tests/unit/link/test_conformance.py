@@ -124,7 +124,7 @@ async def test_a_request_cancelled_while_running_ends_cancelled(
     assert answer(mate) == 2.0
 
 
-async def test_a_deadline_that_passes_behind_a_long_batch_expires(
+async def test_a_deadline_that_passes_behind_a_long_batch_is_told_while_the_batch_runs(
     connect: Connect, gate: Gate
 ) -> None:
     client = await connect(partial(Gated, gate), limits())
@@ -132,13 +132,34 @@ async def test_a_deadline_that_passes_behind_a_long_batch_expires(
     client.submit(a_request("running"))
     await entered(gate)
     now = time.monotonic()
-    client.submit(a_request("hasty", arrived=now, deadline=now + 0.01))
-    await asyncio.sleep(0.02)
+    client.submit(
+        a_request("patient", arrived=now, deadline=now + 60),
+        a_request("hasty", arrived=now, deadline=now + 0.05),
+        a_request("hastier", arrived=now, deadline=now + 0.01),
+    )
+    hasty, hastier = await client.ends_of("hasty", "hastier")
+    assert list(client.ends) == ["hastier", "hasty"], "the batch has not ended"
+    assert isinstance(hasty, Expired)
+    assert isinstance(hastier, Expired)
+    assert hasty.waited_seconds >= 0.05 > hastier.waited_seconds >= 0.01
     gate.open()
-    (end,) = await client.ends_of("hasty")
-    assert isinstance(end, Expired)
-    assert end.waited_seconds >= 0.01
-    assert gate.batches == [1]
+    assert answer((await client.ends_of("patient"))[0]) == 2.0
+    client.submit(a_request("next"))
+    await client.ends_of("next")  # by now nothing has ended twice
+    assert gate.batches == [1, 1, 1]
+
+
+async def test_a_deadline_that_passes_while_its_batch_runs_expires_nobody(
+    connect: Connect, gate: Gate
+) -> None:
+    client = await connect(partial(Gated, gate), limits())
+    gate.shut()
+    now = time.monotonic()
+    client.submit(a_request("begun", arrived=now, deadline=now + 0.5))
+    await entered(gate)
+    await asyncio.sleep(now + 0.6 - time.monotonic())
+    gate.open()
+    assert answer((await client.ends_of("begun"))[0]) == 2.0
 
 
 async def test_new_limits_are_acknowledged_by_an_idle_engine(connect: Connect) -> None:
