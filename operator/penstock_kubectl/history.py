@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
+import numpy as np
+
 from penstock_api import names
 
 LEAST_STEP_SECONDS = 15.0
@@ -33,6 +35,18 @@ class History:
     def of(self, name: str) -> tuple[float, ...]:
         """Return one series; empty where there is none."""
         return self.series.get(name, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What arrived, from the first step that is known."""
+
+    rates: list[tuple[float, float]]
+    """(rows a second, seconds) one after another."""
+    began: float
+    """Unix seconds."""
+    unknown: float
+    """The share of the steps, 0 to 1, of which nothing is known."""
 
 
 def span(now: float, seconds: float, points: int = POINTS) -> Span:
@@ -83,16 +97,15 @@ def value(answer: Mapping[str, Any]) -> float | None:
     return found if isfinite(found) else None
 
 
-def beginning(demand: Sequence[float], over: Span) -> float:
-    """Return when the first step that is known begins, in Unix seconds."""
-    first = next((index for index, one in enumerate(demand) if isfinite(one)), 0)
-    return over.start + first * over.step
-
-
-def rates(demand: Sequence[float], step: float) -> list[tuple[float, float]]:
-    """Return (rows a second, seconds) one after another, from the first step that is known; gaps carry nothing."""
-    first = next((index for index, one in enumerate(demand) if isfinite(one)), len(demand))
-    return [(one if isfinite(one) else 0.0, step) for one in demand[first:]]
+def demand(values: Sequence[float], over: Span) -> Demand:
+    """Return demand from the first step that is known; over gaps it goes in a line, after the last known step it stays."""
+    at = [index for index, one in enumerate(values) if isfinite(one)]
+    if not at:
+        return Demand([], over.start, 0.0)
+    steps = range(at[0], len(values))
+    filled = np.interp(steps, at, [values[index] for index in at]).tolist()
+    rates = [(one, over.step) for one in filled]
+    return Demand(rates, over.start + at[0] * over.step, 1 - len(at) / len(steps))
 
 
 def _quoted(text: str) -> str:

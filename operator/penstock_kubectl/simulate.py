@@ -18,7 +18,7 @@ from penstock_kubectl import past, shown
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble, Unfit
 from penstock_kubectl.explain import read
-from penstock_kubectl.history import beginning, rates, span
+from penstock_kubectl.history import Demand, Span, demand, span
 from penstock_kubectl.settings import (
     Asked,
     Case,
@@ -44,6 +44,8 @@ NO_TOKENS = (
 )
 WARM_UP_SHARE = 0.1
 """Of the length: not all of a short history is to be left out of attainment."""
+MOST_UNKNOWN = 0.2
+"""Of the history: what is bridged over more than that says more of the bridge than of the demand."""
 MOST_ARRIVALS = 20_000_000
 """Of which a run takes minutes."""
 
@@ -99,9 +101,9 @@ def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> Worl
     else:
         if url is None:
             raise Unfit(f"{past.WHERE}, or --trace FILE")
-        demand = past.read(cluster, url, subject, over).of("demand")
-        arrivals, began = steps(rates(demand, over.step), args.seed), beginning(demand, over)
-        source = f"Poisson at the rates of the last {args.last / 3600:.3g} h"
+        known = _demand(cluster, url, subject, over)
+        arrivals, began = steps(known.rates, args.seed), known.began
+        source = f"Poisson at the rates of the last {args.last / 3600:.3g} h{_gaps(known)}"
     if not 2 <= len(arrivals) <= MOST_ARRIVALS:
         raise Unfit(
             f"{source}: {len(arrivals)} rows, wants 2 to {MOST_ARRIVALS}: change --last or --trace"
@@ -113,6 +115,28 @@ def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> Worl
         subject, arrivals, source, service_of(subject, args.curve, sums),
         startup_p90(subject, args.startup_p90), max(start, 1), began, args.seed,
     )  # fmt: skip
+
+
+def _demand(cluster: Cluster, url: str, subject: Subject, over: Span) -> Demand:
+    """Return the pool's demand over the span.
+
+    Raises:
+        Unfit: too much of it is not known.
+        Unreachable: Prometheus does not answer.
+    """
+    found = demand(past.read(cluster, url, subject, over).of("demand"), over)
+    if found.unknown > MOST_UNKNOWN:
+        raise Unfit(
+            f"{100 * found.unknown:.0f} % of the demand is not known to Prometheus, wants at most"
+            f" {100 * MOST_UNKNOWN:.0f} %: change --last, or give --trace FILE"
+        )
+    return found
+
+
+def _gaps(found: Demand) -> str:
+    if not found.unknown:
+        return ""
+    return f", {100 * found.unknown:.0f} % of it unknown, bridged between what is known"
 
 
 def _sums(

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_kubectl.chart import chart, extent, shrunk
 from penstock_kubectl.cluster import proxied
-from penstock_kubectl.history import questions, rates, series, span
+from penstock_kubectl.history import Demand, Span, demand, questions, series, span
 from penstock_kubectl.options import duration, pair
 
 
@@ -38,9 +38,17 @@ def test_a_series_has_a_value_a_step_and_nan_where_nothing_is_known() -> None:
     assert [isnan(one) for one in found] == [False, True, False, True, True]
 
 
-def test_rates_begin_where_they_are_known() -> None:
-    assert rates([nan, nan, 5.0, nan, 6.0], 15.0) == [(5.0, 15.0), (0.0, 15.0), (6.0, 15.0)]
-    assert rates([nan], 15.0) == []
+def test_demand_begins_where_it_is_known_and_gaps_are_bridged() -> None:
+    over = Span(1000.0, 1105.0, 15.0)
+    found = demand((nan, nan, 5.0, nan, nan, 8.0, 6.0, nan), over)
+    assert found.began == 1030.0
+    assert found.rates == [(one, 15.0) for one in (5.0, 6.0, 7.0, 8.0, 6.0, 6.0)]
+    assert found.unknown == 0.5
+
+
+def test_a_demand_of_which_nothing_is_known_has_no_rates() -> None:
+    assert demand((nan, nan), Span(1000.0, 1015.0, 15.0)) == Demand([], 1000.0, 0.0)
+    assert demand((), Span(1000.0, 1015.0, 15.0)).rates == []
 
 
 def test_names_are_quoted_in_promql() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,27 @@ def test_a_bound_on_replicas_is_cheaper_and_attains_less(
     assert "with proposed.yaml" in said
     assert "Poisson at the rates of the last 0.167 h" in said
     assert "t(b) = 100 + 10 b ms" in said
+
+
+def test_an_outage_of_the_history_is_bridged_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--last", "10m", "--json", str(tmp_path / "out.json")]
+    assert run(known([40.0] * 20 + [nan] * 6 + [40.0] * 15), tmp_path, *words) == 0
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert rows == pytest.approx(40 * 41 * 15, rel=0.02)
+    assert "15 % of it unknown, bridged between what is known" in capsys.readouterr().out
+
+
+def test_a_history_of_which_too_much_is_unknown_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(known([40.0] * 20 + [nan] * 11 + [40.0] * 10), tmp_path, "--last", "10m") == 1
+    error = capsys.readouterr().err.replace("\n", " ")
+    assert "27 % of the demand is not known" in error
+    assert "at most 20 %" in error
+    assert "--last" in error
+    assert "--trace" in error
 
 
 def test_gpu_hours_count_every_device_of_a_replica(tmp_path: Path) -> None:
@@ -117,7 +139,7 @@ def test_a_file_that_holds_no_policy_is_refused_by_its_name_and_field(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = proposed(tmp_path, bounds={"replicas": {"max": 0}})
-    assert run(known(), tmp_path, "--policy", wrong) == 1
+    assert run(known(), tmp_path, "--policy", wrong, "--last", "10m") == 1
     assert "bounds.replicas.max" in capsys.readouterr().err.replace("\n", "")
 
 
