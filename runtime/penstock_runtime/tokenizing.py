@@ -5,11 +5,13 @@ tokenised at once, under load the cost of crossing threads is shared.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from penstock_api.model import Task
@@ -24,18 +26,61 @@ Ids = NDArray[np.int64]
 Encode = Callable[[list[str]], list[Ids]]
 
 
-class _Waiting(NamedTuple):
+MOST_CHARACTERS: Final = 2**18
+"""Of one call, but for its last text: a tenth of a second of the thread that all texts share."""
+CHARACTERS_A_TOKEN: Final = 64
+SPARE_CHARACTERS: Final = 4096
+"""Of any text: white space, and words that are no tokens of the vocabulary, may be long."""
+
+
+class _Waiting(Struct, eq=False):
+    """A request's texts."""
+
     texts: Sequence[str]
     ids: asyncio.Future[list[Ids]]
+    found: list[Ids] = []
+    """Of the first of its texts."""
+
+    def next(self, room: int) -> "_Piece":
+        """Return the next of its texts, as many as begin within `room` characters."""
+        start = stop = len(self.found)
+        while stop < len(self.texts) and room > 0:
+            room -= len(self.texts[stop])
+            stop += 1
+        return _Piece(self, self.texts[start:stop], room)
+
+    def unfinished(self) -> bool:
+        """Return whether texts are left that somebody waits for."""
+        return not self.ids.done()
+
+
+class _Piece(NamedTuple):
+    """What one call takes of a request."""
+
+    of: _Waiting
+    texts: Sequence[str]
+    room: int
+    """Characters that are left for others in the same call; what is no more than 0 is none."""
+
+    def settle(self, ids: list[Ids]) -> None:
+        """Note the ids of these texts; its request has them when it has all."""
+        found = self.of.found
+        found += ids
+        if len(found) == len(self.of.texts) and self.of.unfinished():
+            self.of.ids.set_result(found)
 
 
 class Gathering:
-    """Texts on their way through one function, in as few calls of it as may be."""
+    """Texts on their way through one function, in as few calls of it as may be.
+
+    A call takes so many characters. A request with more has the rest of them done after those behind it, so
+    nobody waits for all of a large one; and none is done for a request that was cancelled.
+    """
 
     def __init__(self, encode: Encode, executor: ThreadPoolExecutor) -> None:
         self._encode = encode
         self._executor = executor
-        self._waiting: list[_Waiting] = []
+        self._waiting: deque[_Waiting] = deque()
         self._running: asyncio.Task[None] | None = None
 
     def busy(self) -> bool:
@@ -45,36 +90,56 @@ class Gathering:
     async def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text; raise whatever the function raises for these texts alone."""
         future: asyncio.Future[list[Ids]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(texts, future))
+        one = _Waiting(texts, future)
+        self._waiting.append(one)
         if not self.busy():
             self._running = asyncio.create_task(self._run())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._drop(one)
+            raise
+
+    def _drop(self, one: _Waiting) -> None:
+        if one in self._waiting:
+            self._waiting.remove(one)
 
     async def _run(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting, []
+            pieces = self._take()
             try:
-                await self._serve(batch)
+                await self._serve(pieces)
             except Exception:  # noqa: BLE001  one bad text must not spoil its batch mates
-                for one in batch:
-                    await self._serve_alone(one)
+                for piece in pieces:
+                    await self._serve_alone(piece)
+            self._waiting.extend(piece.of for piece in pieces if piece.of.unfinished())
 
-    async def _serve(self, batch: Sequence[_Waiting]) -> None:
-        texts = [text for one in batch for text in one.texts]
+    def _take(self) -> list[_Piece]:
+        """Return what the next call takes; a request with more than fits comes again behind the others."""
+        pieces, room = list[_Piece](), MOST_CHARACTERS
+        while self._waiting and room > 0:
+            piece = self._waiting.popleft().next(room)
+            pieces.append(piece)
+            room = piece.room
+        return pieces
+
+    async def _serve(self, pieces: Sequence[_Piece]) -> None:
+        texts = [text for piece in pieces for text in piece.texts]
         loop = asyncio.get_running_loop()
         ids = await loop.run_in_executor(self._executor, self._encode, texts)
         start = 0
-        for one in batch:
-            if not one.ids.done():
-                one.ids.set_result(ids[start : start + len(one.texts)])
-            start += len(one.texts)
+        for piece in pieces:
+            piece.settle(ids[start : start + len(piece.texts)])
+            start += len(piece.texts)
 
-    async def _serve_alone(self, one: _Waiting) -> None:
+    async def _serve_alone(self, piece: _Piece) -> None:
+        if not piece.of.unfinished():
+            return
         try:
-            await self._serve((one,))
+            await self._serve((piece,))
         except Exception as error:  # noqa: BLE001  told to its own request
-            if not one.ids.done():
-                one.ids.set_exception(error)
+            if piece.of.unfinished():
+                piece.of.ids.set_exception(error)
 
 
 class Tokenizing:
@@ -85,6 +150,8 @@ class Tokenizing:
         executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-tokenizer")
         self._whole, self._cut = Gathering(whole, executor), Gathering(cut, executor)
         self.most_tokens = most_tokens
+        self.most_characters: Final = most_tokens * CHARACTERS_A_TOKEN + SPARE_CHARACTERS
+        """Of one text: what is longer would hold up the others, and is refused or cut unread."""
         self.vocabulary = vocabulary
 
     def busy(self) -> bool:
@@ -95,14 +162,29 @@ class Tokenizing:
         """Return the ids of each text.
 
         Raises:
-            BadInput: a text is no text, or has more tokens than the model takes and is not to be cut.
+            BadInput: a text is no text, or has more tokens (or by far more characters) than the model takes and
+                is not to be cut.
         """
+        if cut:
+            texts = [text[: self.most_characters] for text in texts]
+        else:
+            self._check_characters(texts, field)
         try:
             ids = await (self._cut if cut else self._whole).ids(texts)
         except (TypeError, ValueError) as error:
             raise BadInput(f"`{field}` cannot be tokenised: {error}", field=field) from error
         self.check(ids, field)
         return ids
+
+    def _check_characters(self, texts: Sequence[str], field: str) -> None:
+        for index, text in enumerate(texts):
+            if len(text) > self.most_characters:
+                where = f"{field}[{index}]"
+                raise BadInput(
+                    f"`{where}` has {len(text)} characters, more than the {self.most_characters} that are read for a"
+                    f" model of {self.most_tokens} tokens: send less, or ask for it to be cut",
+                    field=where,
+                )
 
     def check(self, ids: Sequence[Ids], field: str) -> None:
         """Raise BadInput unless every row has 1 to `most_tokens` ids of the vocabulary."""

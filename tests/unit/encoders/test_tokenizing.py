@@ -1,14 +1,23 @@
 """Texts to rows: many at once, off the loop, and one bad text is its own request's affair."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from penstock_runtime import tokenizing
 from penstock_runtime.errors import BadInput
 from penstock_runtime.tokenizing import Ids, Tokenizing, rows_of
+
+
+class Text(str):
+    """A text that can be watched."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Letters:
@@ -78,13 +87,94 @@ async def test_a_request_that_is_cancelled_while_it_waits_disturbs_nobody() -> N
     letters = Letters()
     texts = letters.tokenizing()
     letters.open.clear()
-    first, gone, last = (
-        asyncio.create_task(texts.encode([word], "input")) for word in ("a", "b", "c")
-    )
+    first = asyncio.create_task(texts.encode(["a"], "input"))
     await soon(lambda: len(letters.calls) == 1)
+    gone, last = (asyncio.create_task(texts.encode([word], "input")) for word in ("b", "c"))
+    await asyncio.sleep(0)
     gone.cancel()
     letters.open.set()
     assert [(await task)[0].tolist() for task in (first, last)] == [[0], [2]]
+    assert letters.calls == [["a"], ["c"]]
+
+
+async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one() -> None:
+    letters = Letters()
+    texts = letters.tokenizing()
+    letters.open.clear()
+    first = asyncio.create_task(texts.encode(["a"], "input"))
+    await soon(lambda: len(letters.calls) == 1)
+    gone = Text("b" * 1000)
+    kept = weakref.ref(gone)
+    task = asyncio.create_task(texts.encode([gone], "input"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    del gone, task
+    gc.collect()
+    assert kept() is None
+    letters.open.set()
+    await first
+
+
+async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 4)
+    letters = Letters()
+    texts = letters.tokenizing()
+    letters.open.clear()
+    many = asyncio.create_task(texts.encode(["aa", "bb", "cc", "dd", "ee"], "input"))
+    await soon(lambda: len(letters.calls) == 1)
+    one = asyncio.create_task(texts.encode(["z"], "input"))
+    await asyncio.sleep(0)
+    letters.open.set()
+    assert [ids.tolist() for ids in await one] == [[25]]
+    assert [ids[0] for ids in await many] == [0, 1, 2, 3, 4]
+    assert letters.calls == [["aa", "bb"], ["z", "cc", "dd"], ["ee"]]
+
+
+async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 1)
+    letters = Letters()
+    texts = letters.tokenizing()
+    letters.open.clear()
+    gone = asyncio.create_task(texts.encode(["a", "b", "c"], "input"))
+    await soon(lambda: len(letters.calls) == 1)
+    bad = asyncio.create_task(texts.encode(["?", "d"], "input"))
+    last = asyncio.create_task(texts.encode(["e"], "input"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    letters.open.set()
+    assert (await last)[0].tolist() == [4]
+    with pytest.raises(BadInput):
+        await bad
+    assert {text for texts in letters.calls for text in texts} == {"a", "?", "e"}
+
+
+async def test_a_text_far_beyond_what_the_model_takes_is_not_tokenised() -> None:
+    letters = Letters()
+    texts = letters.tokenizing(most=4)
+    most = texts.most_characters
+    assert most == 64 * 4 + 4096
+    with pytest.raises(BadInput) as raised:
+        await texts.encode(["ab", "a" * (most + 1)], "input")
+    assert raised.value.field == "input[1]"
+    assert f"has {most + 1} characters, more than the {most}" in raised.value.message
+    assert letters.calls == []
+
+
+async def test_such_a_text_is_cut_before_it_is_tokenised_where_it_is_to_be_cut() -> None:
+    given = list[int]()
+
+    def cut(texts: list[str]) -> list[Ids]:
+        given.extend(map(len, texts))
+        return [np.zeros(4, np.int64) for _ in texts]
+
+    texts = tokenizing.Tokenizing(cut, cut, 4, 26)
+    await texts.encode(["a" * 10**6, "ab"], "input", cut=True)
+    assert given == [texts.most_characters, 2]
 
 
 async def test_a_text_that_is_too_long_is_named_or_cut() -> None:

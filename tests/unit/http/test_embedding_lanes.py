@@ -1,5 +1,6 @@
 """Both lanes answer the same bytes to a call of `/v1/embeddings`, and plain calls never meet aiohttp."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -125,6 +126,78 @@ async def test_an_engine_that_dies_ends_the_call_in_openais_words(
     assert said[0] == said[1]
     assert said[0].startswith(b"HTTP/1.1 500 ")
     assert b'"type":"server_error"' in said[0]
+
+
+class Shut:
+    """Holds what a pod's tokeniser is given until it is opened."""
+
+    def __init__(self, pod: Texts, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert pod.pod.texts is not None
+        self.pod, self.texts = pod, pod.pod.texts
+        self.open = asyncio.Event()
+        self.begun = 0
+        self.left = 0
+        self._encode = self.texts.encode
+        monkeypatch.setattr(self.texts, "encode", self._held)
+
+    async def _held(self, *given: Any, **more: Any) -> Any:
+        self.begun += 1
+        try:
+            await self.open.wait()
+            return await self._encode(*given, **more)
+        finally:
+            self.left += 1
+
+
+async def test_texts_that_are_being_tokenised_fill_the_queue_as_others_do(
+    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    bytes_call = post(json.dumps({"inputs": [words(FIVE)]}).encode(), path="/v2/models/texts/infer")
+    for asked in (PLAIN, bytes_call):
+        said = []
+        for pod in lanes:
+            one_only = pod.pod.live.accepted.model_copy(update={"max_queue_depth": 1})
+            monkeypatch.setattr(pod.pod.live, "accepted", one_only)
+            shut = Shut(pod, monkeypatch)
+            before = pod.pod.counters.refused["QueueFull"]
+            first, *others = (
+                asyncio.create_task(converse(pod.url, Case((asked,)))) for _ in range(3)
+            )
+            await until(lambda b=before, p=pod: p.pod.counters.refused["QueueFull"] == b + 2)
+            said.append([VARYING.sub(b"~", await one) for one in others])
+            assert shut.begun == 1
+            shut.open.set()
+            assert (await first).startswith(b"HTTP/1.1 200 ")
+            assert pod.pod.admission.empty()
+            monkeypatch.undo()
+        assert said[0] == said[1]
+        assert said[0][0].startswith(b"HTTP/1.1 429 ")
+
+
+async def test_the_texts_of_a_client_that_goes_away_are_let_go(
+    lanes: tuple[Texts, Texts], monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    for pod in lanes:
+        shut = Shut(pod, monkeypatch)
+        _, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+        writer.write(PLAIN)
+        await until(lambda s=shut: s.begun == 1)
+        assert not pod.pod.admission.empty()
+        writer.close()
+        await until(lambda s=shut: s.left == 1)
+        await until(pod.pod.admission.empty)
+        assert pod.pod.counters.ended[Outcome.CANCELLED] == pod.pod.counters.settled() == 1
+
+
+async def test_a_client_that_goes_at_once_leaves_nothing_behind(
+    lanes: tuple[Texts, Texts], until: Any
+) -> None:
+    for pod in lanes:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+        writer.write(PLAIN)
+        writer.transport.abort()
+        await until(lambda p=pod: p.pod.counters.settled() == p.pod.counters.received)
+        assert pod.pod.admission.empty()
 
 
 class FromTexts:

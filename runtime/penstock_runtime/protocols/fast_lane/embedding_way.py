@@ -1,5 +1,7 @@
 """OpenAI's `embeddings` in the fast lane."""
 
+from functools import partial
+
 from penstock_runtime.admission import Ticket
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
@@ -22,7 +24,7 @@ class EmbeddingWay:
 
     def read(self, body: bytes, _head: Head) -> Later:
         """As `Way.read`: token ids are rare here, and take the way of texts."""
-        return Later(embedding_ends.read(body, self._pod))
+        return Later(partial(embedding_ends.read, body, self._pod))
 
     def to_request(self, ticket: Ticket, asked: Asked, head: Head) -> Request:
         """As `Way.to_request`."""

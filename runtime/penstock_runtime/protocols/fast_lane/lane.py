@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
@@ -125,7 +124,7 @@ class Exchange:
         self._last = last
         self._way = lane.way_of(head)
         self._call: Any
-        self._reading: asyncio.Future[None]
+        self._reading: asyncio.Task[None] | None = None
         self._request_id = head.request_id or lane.ids.new()
         self._ticket = lane.pod.admission.open(came)
         lane.traffic.heard = came
@@ -148,16 +147,18 @@ class Exchange:
             admission.hold_bytes(ticket, len(body))
             call = self._way.read(body, self._head)
             if type(call) is Later:
-                self._reading = asyncio.ensure_future(self._begin_later(call.call))
+                if not ticket.reading:
+                    admission.check_door(ticket)
+                self._reading = asyncio.create_task(self._begin_later(call))
             else:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
 
-    async def _begin_later(self, reading: Coroutine[Any, Any, Any]) -> None:
-        """As `begin`, once the call is known; unless its client has gone meanwhile."""
+    async def _begin_later(self, later: Later) -> None:
+        """As `begin`, once the call is known, of a request that holds a credit; unless its client has gone meanwhile."""
         try:
-            call = await reading
+            call = await later.call()
             if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above
@@ -182,6 +183,8 @@ class Exchange:
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
         self._client = None
+        if self._reading is not None:
+            self._reading.cancel()
         lane = self._lane
         lane.pod.admission.cancel(self._ticket)
         lane.pod.admission.depart(self._ticket)

@@ -3,7 +3,8 @@
 A way hands bodies and ends to the room whose protocol it is; aiohttp's lane calls the same functions there.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -28,7 +29,7 @@ from penstock_runtime.request import Completed, End, Request
 class Later(Struct, frozen=True):
     """A call that is known later: its texts are tokenised off the loop first."""
 
-    call: Coroutine[Any, Any, Any]
+    call: Callable[[], Coroutine[Any, Any, Any]]
 
 
 class Way(Protocol):
@@ -61,7 +62,7 @@ class InferWay:
         """As `Way.read`."""
         texts = self._pod.texts
         if texts is not None and MAY_BE_TEXT in body:
-            return Later(read_call(body, head.header_length, self._pod.model, texts))
+            return Later(partial(read_call, body, head.header_length, self._pod.model, texts))
         reader = self._reader
         if reader is None:
             reader = self._reader = self._new_reader()
