@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from tests.bench.control import figures, plan, recovery, show, store, units
+from tests.bench.control import commits, figures, plan, recovery, show, store, units
 from tests.bench.control.jobs import Result, Unit, attained, carry_out_all
 
 OUT = Path("build/bench/control.json")
@@ -29,7 +28,10 @@ def main() -> int:
     if missing:
         console.print(f"no {', '.join(missing)} in {args.traces}: say where by TRACES=folder")
         return 1
-    console.print(f"commit {_commit()}; {'quick' if args.quick else 'whole'} form: {size.budget}")
+    console.print(
+        f"commit {commits.head()}; {'quick' if args.quick else 'whole'} form: {size.budget}"
+    )
+    console.print(commits.frozen().sentence())
     worlds = units.worlds(args.traces, size)
     changes = units.changes(args.traces, size) if size.changes else {}
     asked = units.laws(args.traces, size)
@@ -107,7 +109,7 @@ def _report(
         console.print(show.changes(changes))
     console.print(show.targets(targets))
     _write({
-        "commit": _commit(), "defaults_frozen_at": _frozen(), "code": store.digest(own=True), "size": asdict(size),
+        "commit": commits.head(), "defaults_frozen_at": asdict(commits.frozen()), "code": store.digest(own=True), "size": asdict(size),
         "split": {"parts": plan.PARTS, "without_target": plan.WITHOUT_TARGET},
         "targets": [asdict(one) | {"met": one.met} for one in targets], "score": asdict(score),
         "best_single_setting": best, "oracle_setting": oracle, "rows": [asdict(row) for row in rows],
@@ -120,20 +122,6 @@ def _report(
 def _write(found: dict[str, object]) -> None:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(found, indent=1, default=str) + "\n", encoding="utf-8")
-
-
-def _commit() -> str:
-    return _git("describe", "--always", "--dirty", "--abbrev=12")
-
-
-def _frozen() -> str:
-    """Return the last commit that touched the law: its defaults were frozen with it."""
-    return _git("log", "-1", "--format=%h %cI", "--", "operator/penstock_operator/decide/scaling")
-
-
-def _git(*command: str) -> str:
-    done = subprocess.run(("git", *command), capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":
