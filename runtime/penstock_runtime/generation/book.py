@@ -1,5 +1,6 @@
 """Who is held, and what is to be told: every request that is opened gets exactly one end."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -63,6 +64,11 @@ class Book:
     def held(self) -> list[str]:
         """Return the ids of all that has not ended."""
         return list(self._held)
+
+    def choices(self) -> Iterator[Sequence]:
+        """Yield every choice, finished or not, of all that has not ended."""
+        for held in self._held.values():
+            yield from held.sequences
 
     def holds(self, sequence: Sequence) -> bool:
         """Return whether this choice has not finished and its request has not ended."""

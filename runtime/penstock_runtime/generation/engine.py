@@ -4,12 +4,15 @@ Knows no thread, no clock of its own, no socket and no tensor: messages, results
 `Stepped` values go out. Who runs is the scheduler's to say; what a token means is said here.
 """
 
+import math
+from collections.abc import Iterable
 from typing import Any, assert_never
 
 from msgspec.structs import astuple
 
 from penstock_runtime.generation.book import Book
 from penstock_runtime.generation.curve import GenerationCurve
+from penstock_runtime.generation.draining import beyond
 from penstock_runtime.generation.drawing import sampling_inputs
 from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.inputs import SamplingInputs
@@ -75,7 +78,7 @@ class GenerationEngine:
     def _admit(self, message: Generate, now: float) -> None:
         sequences = self._book.open(message)
         draining = self._draining
-        if draining is not None and not self._reaches(sequences[0], draining.deadline, now):
+        if draining is not None and message.id in self._beyond(draining, sequences, now):
             self._end(message.id, self._refusal(draining))
             return
         try:
@@ -107,27 +110,20 @@ class GenerationEngine:
             self._scheduler.remove(sequence)
 
     def _shed(self, now: float) -> None:
-        """While draining: what waits and never ran is refused, what is left at the deadline fails."""
+        """While draining: what cannot finish in time and has not begun is refused; at the deadline all that is left fails."""
         if self._draining is None:
             return
         refusal = self._refusal(self._draining)
         overdue = now >= self._draining.deadline
-        names = (
-            self._book.held()
-            if overdue
-            else [
-                sequence.request_id
-                for sequence in self._scheduler.waiting_in_order()
-                if not self._reaches(sequence, self._draining.deadline, now)
-            ]
-        )
-        for name in names:
+        for name in self._book.held() if overdue else self._beyond(self._draining, (), now):
             self._end(name, refusal)
 
-    def _reaches(self, sequence: Sequence, deadline: float, now: float) -> bool:
-        """Whether a waiting sequence, once it runs, is predicted to finish: at the pace of recent steps."""
-        left = sequence.params.max_tokens - sequence.output_tokens
-        return now + left * self._curve.mean_seconds() < deadline
+    def _beyond(self, drain: Drain, newcomers: Iterable[Sequence], now: float) -> list[str]:
+        """Return whom the drain refuses of those that wait and, behind them, of `newcomers`."""
+        pace = self._curve.mean_seconds()
+        steps = (drain.deadline - now) / pace if pace else math.inf
+        waiting = [*self._scheduler.waiting_in_order(), *newcomers]
+        return beyond(self._book.choices(), waiting, self._scheduler.cap, steps)
 
     @staticmethod
     def _refusal(drain: Drain) -> Failed:

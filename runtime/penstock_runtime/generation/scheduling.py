@@ -13,6 +13,10 @@ from penstock_runtime.generation.sequence import Sequence
 class Scheduler(Protocol):
     """Who runs in the next step, on which blocks. Knows nothing of tokens' meaning nor of ends."""
 
+    @property
+    def cap(self) -> int:
+        """Return how many sequences may run."""
+
     def add(self, sequence: Sequence, now: float) -> None:
         """Let a new sequence wait."""
 

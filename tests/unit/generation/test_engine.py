@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from penstock_runtime.generation.limits import (
     GenerationInfo,
     GenerationLimits,
     KVSpec,
+    Lowering,
     Preemption,
 )
 from penstock_runtime.generation.messages import (
@@ -24,6 +26,7 @@ from penstock_runtime.generation.messages import (
     Drain,
     FinishReason,
     Generated,
+    SetLimits,
     Stop,
 )
 from penstock_runtime.generation.params import SamplingParams
@@ -247,6 +250,78 @@ def test_a_drain_refuses_what_cannot_finish_and_fails_what_is_left(driver: Any) 
     assert isinstance(driver.ends["short"], Generated)
     assert driver.ends["long"] == Failed("draining", 2.0)
     assert driver.ends["late"] == Failed("draining", 2.0)
+
+
+STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
+"""May take 60 s, at 0.25 s a step, and ends after 24 tokens."""
+
+
+def obey(driver: Any, **changes: Any) -> None:
+    driver.engine.take(SetLimits(replace(LIMITS, generation=2, **changes)), driver.now)
+
+
+def evicted(driver: Any) -> None:
+    """Two stream; then there is a place for one."""
+    driver.engine.take(ask("a", [1], params=STOPS_SOON), 0.0)
+    driver.engine.take(ask("b", [1], params=STOPS_SOON), 0.0)
+    for _ in range(4):
+        driver.turn()
+    obey(driver, max_batch_size=1, lowering=Lowering.EVICT)
+    driver.turn()
+
+
+def preempted(driver: Any) -> None:
+    """One streams; then a better one takes its place."""
+    obey(
+        driver,
+        max_batch_size=1,
+        discipline=Discipline.PRIORITY,
+        preemption=Preemption.LOWER_PRIORITY,
+    )
+    driver.engine.take(ask("a", [1], params=STOPS_SOON, priority=9), 0.0)
+    for _ in range(20):
+        driver.turn()
+    driver.engine.take(ask("b", [1], params=STOPS_SOON, priority=1), 0.0)
+    for _ in range(2):
+        driver.turn()
+
+
+def half_begun(driver: Any) -> None:
+    """One of two choices streams."""
+    obey(driver, max_batch_size=1)
+    driver.engine.take(ask("a", [1], params=STOPS_SOON, n=2), 0.0)
+    for _ in range(4):
+        driver.turn()
+
+
+def half_finished(driver: Any) -> None:
+    """One of two choices has been told, the other has yet to begin."""
+    half_begun(driver)
+    driver.engine.take(Stop((("a", 0),)), driver.now)
+
+
+@pytest.mark.parametrize("streaming", [evicted, preempted, half_begun, half_finished])
+def test_a_drain_ends_no_stream_before_its_deadline(
+    driver: Any, streaming: Callable[[Any], None]
+) -> None:
+    streaming(driver)
+    driver.engine.take(Drain(deadline=driver.now + 50.0, retry_after_seconds=2.0), driver.now)
+    assert driver.engine.report().waiting == 1
+    driver.run()
+    assert all(isinstance(end, Generated) for end in driver.ends.values()), driver.ends
+
+
+def test_a_drain_refuses_at_once_what_the_queue_before_it_leaves_no_time_for(driver: Any) -> None:
+    obey(driver, max_batch_size=1)
+    for n in range(40):
+        driver.engine.take(ask(f"{n}", [1], tokens=50), 0.0)  # 12.5 s each
+    for _ in range(4):
+        driver.turn()
+    driver.engine.take(Drain(deadline=driver.now + 100.0, retry_after_seconds=2.0), driver.now)
+    driver.engine.take(ask("late", [1], tokens=4), driver.now)
+    driver.turn()
+    refused = [*map(str, range(8, 40)), "late"]
+    assert driver.ends == dict.fromkeys(refused, Failed("draining", 2.0))
 
 
 def test_a_lost_device_is_the_engines_death(driver: Any) -> None:

@@ -1,0 +1,56 @@
+"""A drain refuses who cannot finish in time behind everybody before it, and nobody who has begun."""
+
+from penstock_runtime.generation.draining import beyond
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.sequence import Sequence
+
+
+def choices(name: str, steps: int, count: int = 1, *, begun: bool = False) -> list[Sequence]:
+    return [
+        Sequence(
+            uid=100 * ord(name[0]) + choice,
+            request_id=name,
+            choice=choice,
+            ids=[1],
+            prompt_tokens=1,
+            params=SamplingParams(max_tokens=steps),
+            seed=0,
+            arrived=0.0,
+            first_step_at=0.0 if begun and choice == 0 else None,
+        )
+        for choice in range(count)
+    ]
+
+
+def refused(
+    running: list[Sequence], waiting: list[Sequence], cap: int, within_steps: float
+) -> list[str]:
+    return beyond([*running, *waiting], waiting, cap, within_steps)
+
+
+def test_who_waits_begins_where_a_place_is_free_first() -> None:
+    running = choices("a", 30, begun=True) + choices("b", 10, begun=True)
+    waiting = choices("c", 15) + choices("d", 15) + choices("e", 4)
+    assert refused(running, waiting, cap=2, within_steps=30) == ["d"]
+
+
+def test_above_a_lowered_cap_some_must_leave_before_anybody_begins() -> None:
+    running = [one for name in "abc" for one in choices(name, 10 * ord(name) - 960, begun=True)]
+    assert refused(running, choices("d", 5), cap=1, within_steps=35) == ["d"]
+    assert refused(running, choices("d", 5), cap=1, within_steps=36) == []
+
+
+def test_all_choices_of_a_request_must_finish_and_a_refused_one_takes_no_place() -> None:
+    waiting = choices("three", 10, count=3) + choices("one", 12)
+    assert refused([], waiting, cap=2, within_steps=15) == ["three"]
+    assert refused([], waiting, cap=3, within_steps=15) == ["one"]
+
+
+def test_who_has_begun_goes_first_and_is_never_refused() -> None:
+    waiting = choices("new", 10) + choices("evicted", 90, begun=True)
+    assert refused([], waiting, cap=1, within_steps=50) == ["new"]
+    assert refused([], waiting, cap=1, within_steps=101) == []
+
+
+def test_nobody_is_refused_while_no_step_has_shown_the_pace() -> None:
+    assert refused([], choices("a", 10**6), cap=1, within_steps=float("inf")) == []
