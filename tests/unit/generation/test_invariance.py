@@ -9,8 +9,9 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.batching.tokens.victims import PreemptionCosts
 from penstock_runtime.generation.limits import GenerationLimits, Preemption
-from penstock_runtime.generation.messages import TokensEmitted
+from penstock_runtime.generation.messages import SchedulerReport, TokensEmitted
 from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
@@ -19,11 +20,15 @@ from penstock_runtime.generation.step.torch_step import TorchStep
 
 from .driver import Driver, ask
 from .models import CONFIGS, VOCABULARY, save
+from .scenarios import RECOMPUTE, SWAP
 
-PROMPTS = [
+OWN = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
     for seed, length in enumerate([30, 3, 17, 61, 8, 1])
 ]
+STEM = OWN[3][:16]
+"""Two blocks."""
+PROMPTS = [STEM + OWN[0], *OWN[1:]]
 PARAMS = SamplingParams(max_tokens=24, temperature=0.9, top_p=0.95, seed=11, logprobs=0)
 LIMITS = GenerationLimits(
     generation=1,
@@ -49,12 +54,20 @@ def step(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 Told = dict[str, list[tuple[int, float]]]
+"""By request: every token with the bits of its log-probability."""
 
 
-def run(step: TorchStep, blocks: int, limits: GenerationLimits, names: list[int]) -> Told:
-    """Every token with the bits of its log-probability."""
-    info = replace(step.info, kv=replace(step.info.kv, blocks=blocks))
-    driver = Driver(step, TokenScheduler(info, limits))
+def run(
+    step: TorchStep,
+    names: list[int],
+    limits: GenerationLimits = LIMITS,
+    blocks: int | None = None,
+    costs: PreemptionCosts | None = None,
+) -> tuple[Told, SchedulerReport]:
+    """Return what was told, and what the scheduler did meanwhile."""
+    info = replace(step.info, kv=replace(step.info.kv, blocks=blocks or step.info.kv.blocks))
+    scheduler = TokenScheduler(info, limits, costs)
+    driver = Driver(step, scheduler)
     for name in names:
         message = ask(str(name), PROMPTS[name], params=PARAMS, priority=9 - name)
         driver.engine.take(message, driver.now)
@@ -66,18 +79,43 @@ def run(step: TorchStep, blocks: int, limits: GenerationLimits, names: list[int]
             if isinstance(event, TokensEmitted):
                 bits = [one.chosen for one in event.logprobs]
                 told.setdefault(event.id, []).extend(zip(event.tokens, bits, strict=True))
+    return told, scheduler.report()
+
+
+EVERYONE = list(range(len(PROMPTS)))
+CRAMPED = 14
+"""Blocks: of 8 positions, less than half of what everyone needs."""
+
+
+@pytest.fixture(scope="module")
+def alone(step: TorchStep) -> Told:
+    told: Told = {}
+    for name in EVERYONE:
+        one, report = run(step, [name])
+        assert (report.prefix_hit_tokens, report.preemptions) == (0, 0)
+        told |= one
     return told
 
 
-def test_the_bits_of_an_answer_are_its_own(step: TorchStep) -> None:
+def test_batch_mates_and_prefix_hits_do_not_show(step: TorchStep, alone: Told) -> None:
     assert isinstance(step._decoder, NativeDecoder)
-    everyone = list(range(len(PROMPTS)))
-    alone: Told = {}
-    for name in everyone:
-        alone |= run(step, step.info.kv.blocks, LIMITS, [name])
-    together = run(step, step.info.kv.blocks, LIMITS, everyone)
-    chunked = run(step, step.info.kv.blocks, replace(LIMITS, max_batched_tokens=7), everyone)
-    cramped = run(step, 14, LIMITS, everyone)
-    assert together == alone
-    assert chunked == alone
-    assert cramped == alone
+    told, report = run(step, EVERYONE)
+    assert told == alone
+    assert (report.prefix_hit_tokens, report.preemptions) == (len(STEM), 0)
+
+
+def test_chunks_do_not_show(step: TorchStep, alone: Told) -> None:
+    told, _ = run(step, EVERYONE, replace(LIMITS, max_batched_tokens=7))
+    assert told == alone
+
+
+def test_preemption_by_swap_does_not_show(step: TorchStep, alone: Told) -> None:
+    told, report = run(step, EVERYONE, blocks=CRAMPED, costs=SWAP)
+    assert told == alone
+    assert report.swapped_blocks > 0
+
+
+def test_preemption_by_recompute_does_not_show(step: TorchStep, alone: Told) -> None:
+    told, report = run(step, EVERYONE, blocks=CRAMPED, costs=RECOMPUTE)
+    assert told == alone
+    assert (report.swapped_blocks, report.recomputed_tokens > 0) == (0, True)
