@@ -1,5 +1,6 @@
 """The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -34,7 +35,8 @@ from penstock_runtime.protocols.request_ids import (
     trace_of,
 )
 from penstock_runtime.protocols.tokens import TokenVerifier
-from penstock_runtime.traffic import Traffic
+from penstock_runtime.request import Outcome
+from penstock_runtime.traffic import CLIENT_GONE, Traffic
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,9 @@ class ClientServer:
         self.traffic.began(began)
         try:
             reply = await answer(request, handler)
+        except (asyncio.CancelledError, ConnectionError):
+            self._log(request, began, CLIENT_GONE, outcome=Outcome.CANCELLED)
+            raise
         finally:
             self.traffic.ended()
         reply.headers[HEADER_REQUEST_ID] = request_id
@@ -120,18 +125,21 @@ class ClientServer:
         # a stream that has begun has said what becomes of its connection: no client expects another end
         if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
-        if self._pod.config.access_log:
-            self.traffic.log(
-                request.method,
-                request.path,
-                status=reply.status,
-                seconds=round(self._pod.now() - began, 6),
-                request_id=request_id,
-                remote=request.remote,
-                **trace_of(request.headers.get(HEADER_TRACE_PARENT)),
-                **request.get(LOGGED, {}),
-            )
+        self._log(request, began, reply.status)
         return reply
+
+    def _log(self, request: web.Request, began: float, status: int, **more: object) -> None:
+        if not self._pod.config.access_log:
+            return
+        known = {
+            "status": status,
+            "seconds": round(self._pod.now() - began, 6),
+            "request_id": request[REQUEST_ID],
+            "remote": request.remote,
+            **trace_of(request.headers.get(HEADER_TRACE_PARENT)),
+            **request.get(LOGGED, {}),
+        }
+        self.traffic.log(request.method, request.path, **known | more)
 
 
 class ClusterServer:
@@ -241,4 +249,5 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise
     except Exception:  # the last line of defence: the client is told, the log has the trace
         log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
+        request[LOGGED] = {**request.get(LOGGED, {}), "outcome": Outcome.FAILED}
         return response_of(of_defect())

@@ -1,6 +1,10 @@
 """What is under way on the client port, whichever lane answers it: drain.py and the access log read it."""
 
 import logging
+from typing import Final
+
+CLIENT_GONE: Final = 499
+"""The status in the log of a request whose client left before its answer (nginx's)."""
 
 access_log = logging.getLogger("penstock_runtime.access")
 

@@ -10,7 +10,7 @@ from penstock_runtime.callers.callers import Callers
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.marks import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
 
@@ -53,6 +53,7 @@ def who_is_calling(callers: Callers, counters: Counters) -> Middleware:
         except Refusal as refusal:
             counters.received += 1
             counters.refused[refusal.reason] += 1
+            note_refusal(request, refusal)
             return openai_refusal(refusal)
         return await handler(request)
 

@@ -15,7 +15,7 @@ from penstock_runtime.generation.messages import (
     PromptScored,
     TokensEmitted,
 )
-from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
 from penstock_runtime.streams.admission import GenerationAdmission
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Choice, Piece
@@ -66,6 +66,8 @@ class Answering:
         ]
         self.first_seconds: float | None = None
         """From arrival to the first token that came."""
+        self.outcome: Outcome | None = None
+        """None: it has not ended."""
         self.cost = Cost(prompt_tokens=sum(len(one.ids) for one in call.prompts))
 
     def begin(self) -> None:
@@ -89,7 +91,7 @@ class Answering:
             EndedBadly: a prompt ended otherwise; the others are for the caller to abandon.
         """
         events = await self._mailbox.take(seconds)
-        if events and self.first_seconds is None:
+        if self.first_seconds is None and any(isinstance(one, TokensEmitted) for one in events):
             self.first_seconds = self._admission.now() - self._tickets[0].arrived
         pieces = [piece for event in events for piece in self._take(event)]
         self.cost.completion_tokens = sum(one.tokens for one in self.choices)
@@ -115,8 +117,11 @@ class Answering:
 
     def _end(self, event: Ended) -> None:
         if not isinstance(event.end, Generated):
+            self.outcome = Outcome(type(event.end).__name__)
             raise EndedBadly(event.end)
         self._open.discard(event.id)
+        if self.done:
+            self.outcome = Outcome.COMPLETED
         self.cost.cached_tokens += event.end.usage.cached_tokens
         self.cost.queue_seconds = max(self.cost.queue_seconds, event.end.usage.queue_seconds)
 

@@ -208,6 +208,26 @@ async def test_the_access_log_has_a_line_from_either_lane(start: Any, caplog: An
         writer.close()
 
 
+async def test_a_client_that_leaves_has_a_line_from_either_lane(
+    start: Any, until: Any, caplog: Any
+) -> None:
+    for fast in (True, False):
+        pod = await start(fast_lane=fast, access_log=True)
+        caplog.clear()
+        with caplog.at_level("INFO", "penstock_runtime.access"):
+            pod.model.gate.clear()
+            _, writer = await connected(pod)
+            writer.write(post(body(), "X-Request-Id: mine"))
+            await until(lambda pod=pod: pod.pod.admission.load().running == 1)
+            writer.close()
+            await until(lambda pod=pod: pod.pod.admission.load().running == 0)
+            pod.model.gate.set()
+        (line,) = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        assert line.getMessage() == "POST /v2/models/halves/infer"
+        assert (line.status, line.outcome, line.request_id) == (499, "Cancelled", "mine")
+        assert (line.remote, line.seconds > 0) == ("127.0.0.1", True)
+
+
 @pytest.mark.parametrize(
     "parent",
     [

@@ -22,13 +22,13 @@ LONG = {"prompt": "The river", "max_tokens": 1000, "ignore_eos": True}
 PATH = "/v1/completions"
 
 
-def open_request(served: Served, body: dict[str, Any]) -> socket.socket:
-    """Send a request over a socket of its own, which the test can close."""
+def open_request(served: Served, body: dict[str, Any], missing_bytes: int = 0) -> socket.socket:
+    """Send a request over a socket of its own, which the test can close; perhaps not to its end."""
     host, port = served.url.removeprefix("http://").split(":")
     one = socket.create_connection((host, int(port)))
     raw = json.dumps(body).encode()
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(raw)}\r\n\r\n"
-    one.sendall(head.encode() + raw)
+    one.sendall(head.encode() + raw[: len(raw) - missing_bytes])
     return one
 
 

@@ -14,8 +14,8 @@ from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
 from penstock_runtime.protocols.fast_lane.wire import Wire
 from penstock_runtime.protocols.replies import Reply, of_defect
 from penstock_runtime.protocols.request_ids import RequestIds, trace_of
-from penstock_runtime.request import Completed, End
-from penstock_runtime.traffic import Traffic
+from penstock_runtime.request import Completed, End, Outcome
+from penstock_runtime.traffic import CLIENT_GONE, Traffic
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,15 @@ class FastLane:
         """Return the way of a plain request."""
         return self.ways[head.target or ""]
 
-    def log(self, head: Head, status: int, seconds: float, remote: str, request_id: str) -> None:
+    def log(
+        self,
+        head: Head,
+        status: int,
+        seconds: float,
+        remote: str,
+        request_id: str,
+        **more: object,
+    ) -> None:
         """Write a request's line in the access log."""
         self.traffic.log(
             "POST",
@@ -96,6 +104,7 @@ class FastLane:
             remote=remote,
             request_id=request_id,
             **trace_of(head.trace_parent),
+            **more,
         )
 
 
@@ -182,13 +191,15 @@ class Exchange:
 
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
-        self._client = None
+        client, self._client = self._client, None
         if self._reading is not None:
             self._reading.cancel()
         lane = self._lane
         lane.pod.admission.cancel(self._ticket)
         lane.pod.admission.depart(self._ticket)
         lane.traffic.answering -= 1
+        if lane.logs and client is not None:
+            self._log(client, CLIENT_GONE, outcome=Outcome.CANCELLED)
 
     def _hear(self, end: End) -> bool:
         if self._client is None:
@@ -231,5 +242,9 @@ class Exchange:
             lane.pod.admission.depart(ticket)
         client.answer(data, closes=closes)
         if lane.logs:
-            seconds = lane.pod.now() - self._ticket.arrived
-            lane.log(self._head, status, seconds, client.remote, self._request_id)
+            self._log(client, status)
+
+    def _log(self, client: Client, status: int, **more: object) -> None:
+        lane = self._lane
+        seconds = lane.pod.now() - self._ticket.arrived
+        lane.log(self._head, status, seconds, client.remote, self._request_id, **more)

@@ -8,12 +8,12 @@ from aiohttp import web
 from penstock_runtime.admission import Ticket
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
-from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.marks import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.calls import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.errors import openai_refusal
-from penstock_runtime.protocols.openai.replying import reply_stream, reply_whole
+from penstock_runtime.protocols.openai.replying import note_end, reply_stream, reply_whole
 from penstock_runtime.protocols.openai.unknown import UnknownFields
 from penstock_runtime.protocols.openai.wire.base import AskingBody, read
 from penstock_runtime.streams.answering import Answering
@@ -46,6 +46,7 @@ class Door:
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except Refusal as refusal:
+            note_refusal(request, refusal)
             return openai_refusal(refusal)
 
     async def answer(
@@ -58,10 +59,13 @@ class Door:
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = Answering(call, tickets, pod.admission, vocabulary, serving.own_ends)
-            answering.begin()
-            if stream:
-                return await reply_stream(request, answer, answering, pod)
-            return await reply_whole(request, answer, answering)
+            try:
+                answering.begin()
+                if stream:
+                    return await reply_stream(request, answer, answering, pod)
+                return await reply_whole(answer, answering)
+            finally:
+                note_end(request, answering)
 
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
         pod = self._pod

@@ -12,8 +12,9 @@ from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, openai_error
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.protocols.replies import REQUEST_ID, json_reply
-from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
 from penstock_runtime.streams.answering import Answering, EndedBadly
+from penstock_runtime.traffic import CLIENT_GONE
 
 log = logging.getLogger(__name__)
 
@@ -22,18 +23,14 @@ PING_SECONDS: Final = 10.0
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
-async def reply_whole(
-    request: web.Request, answer: Answer, answering: Answering
-) -> web.StreamResponse:
+async def reply_whole(answer: Answer, answering: Answering) -> web.StreamResponse:
     """Return the whole answer once it is there."""
     try:
         while not answering.done:
             answer.take(await answering.next(PING_SECONDS))
     except EndedBadly as bad:
         status, message, retry = told(bad)
-        _log(request, answering, type(bad.end).__name__)
         return openai_error(status, message, code=type(bad.end).__name__, retry_after_seconds=retry)
-    _log(request, answering, "Completed")
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
     return json_reply(answer.whole(answering.cost), headers=headers)
 
@@ -49,14 +46,12 @@ async def reply_stream(
     closes = request.get(LAST, False) or pod.health.closing
     stream = EventStream(request, pod.config.pod_name, closes=closes)
     try:
-        return await _reply(request, answer, answering, stream)
+        return await _reply(answer, answering, stream)
     except ConnectionError as gone:
         raise asyncio.CancelledError(str(gone)) from gone
 
 
-async def _reply(
-    request: web.Request, answer: Answer, answering: Answering, stream: EventStream
-) -> web.StreamResponse:
+async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> web.StreamResponse:
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)
@@ -66,14 +61,11 @@ async def _reply(
                 await stream.ping()
         await stream.send(answer.closing(answering.cost))
     except EndedBadly as bad:
-        _log(request, answering, type(bad.end).__name__)
         status, message, retry = told(bad)
         code = type(bad.end).__name__
         if not stream.begun:
             return openai_error(status, message, code=code, retry_after_seconds=retry)
         await stream.send([error_body(status, message, code=code)])
-    else:
-        _log(request, answering, "Completed")
     await stream.finish(done=answer.ends_with_done)
     return stream.response
 
@@ -88,21 +80,23 @@ def told(bad: EndedBadly) -> tuple[int, str, float | None]:
         case Expired(waited_seconds=seconds):
             return 504, f"the deadline passed after {seconds:.3f} s: allow more time", None
         case Cancelled():
-            return 499, "the request was cancelled: its client read too slowly", None
+            return CLIENT_GONE, "the request was cancelled: its client read too slowly", None
 
 
-def _log(request: web.Request, answering: Answering, outcome: str) -> None:
-    """Leave for the access log what only this place knows."""
-    cost = answering.cost
-    first = answering.first_seconds
-    more: dict[str, Any] = {} if first is None else {"first_token_seconds": round(first, 6)}
-    request[LOGGED] = {
-        "outcome": outcome,
-        "queue_seconds": round(cost.queue_seconds, 6),
+def note_end(request: web.Request, answering: Answering) -> None:
+    """Leave for the access log what is known of an answer at its end, and nothing that is not."""
+    cost, first, outcome = answering.cost, answering.first_seconds, answering.outcome
+    noted: dict[str, Any] = {
         "prompt_tokens": cost.prompt_tokens,
         "completion_tokens": cost.completion_tokens,
-        "cached_tokens": cost.cached_tokens,
-        **more,
     }
-    if outcome == "Failed":
+    if first is not None:
+        noted["first_token_seconds"] = round(first, 6)
+    if outcome is not None:
+        noted["outcome"] = outcome
+    if outcome is Outcome.COMPLETED:  # the engine tells these at the end alone
+        noted["queue_seconds"] = round(cost.queue_seconds, 6)
+        noted["cached_tokens"] = cost.cached_tokens
+    request[LOGGED] = noted
+    if outcome is Outcome.FAILED:
         log.warning("an answer failed", extra={"request_id": request.get(REQUEST_ID)})

@@ -1,0 +1,123 @@
+"""Each request has one line in the access log, however it ends: its status, its outcome and what is known of it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from penstock_runtime.protocols.openai.completions import CompletionAnswer
+from tests.unit.openai.served import Served
+from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
+
+Lines = Callable[[], list[dict[str, Any]]]
+SHORT = {"prompt": "The river", "max_tokens": 3, "ignore_eos": True}
+ALWAYS = {"status", "seconds", "request_id", "remote", "outcome"}
+TOKENS = {"prompt_tokens", "completion_tokens"}
+KNOWN_AT_THE_END = {"queue_seconds", "cached_tokens"}
+OF_EVERY_RECORD = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
+
+
+@pytest.fixture(scope="module")
+def logging_pod(model_folder: Path) -> Iterator[Served]:
+    one = Served(model_folder, access_log=True)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
+    """Return what each line so far says beside method and path."""
+    caplog.set_level("INFO", "penstock_runtime.access")
+
+    def read() -> list[dict[str, Any]]:
+        held = [one for one in caplog.records if one.name == "penstock_runtime.access"]
+        return [
+            {name: vars(one)[name] for name in vars(one).keys() - OF_EVERY_RECORD} for one in held
+        ]
+
+    return read
+
+
+def the_line(lines: Lines) -> dict[str, Any]:
+    """Return the one line, once it is there."""
+    patience = time.monotonic() + 20
+    while not lines() and time.monotonic() < patience:
+        time.sleep(0.005)
+    [line] = lines()
+    return line
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_completed_answer_tells_its_tokens_and_times(
+    logging_pod: Served, lines: Lines, stream: bool
+) -> None:
+    httpx2.post(logging_pod.url + PATH, json={**SHORT, "stream": stream}, timeout=20)
+    line = the_line(lines)
+    assert line.keys() == ALWAYS | TOKENS | KNOWN_AT_THE_END | {"first_token_seconds"}
+    assert (line["status"], line["outcome"], line["completion_tokens"]) == (200, "Completed", 3)
+    assert line["prompt_tokens"] > 0
+    assert 0 <= line["queue_seconds"] <= line["first_token_seconds"] <= line["seconds"]
+
+
+def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
+    logging_pod: Served, lines: Lines
+) -> None:
+    first = open_request(logging_pod, LONG)
+    logging_pod.until(lambda: logging_pod.pod.admission.load().running == 1)
+    with logging_pod.held_still():
+        threading.Timer(0.3, logging_pod.step.gate.set).start()
+        httpx2.post(logging_pod.url + PATH, json={**LONG, "timeout": 0.1}, timeout=20)
+        line = the_line(lines)
+    first.close()
+    logging_pod.until(engine_is_empty(logging_pod))
+    assert line.keys() == ALWAYS | TOKENS
+    assert (line["status"], line["outcome"], line["completion_tokens"]) == (504, "Expired", 0)
+    assert line["seconds"] >= 0.1
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_client_that_leaves_has_its_line_with_what_it_had(
+    logging_pod: Served, lines: Lines, stream: bool
+) -> None:
+    one = open_request(logging_pod, {**LONG, "stream": stream})
+    logging_pod.until(lambda: logging_pod.pod.admission.load().running == 1)
+    one.close()
+    line = the_line(lines)
+    assert line.keys() == ALWAYS | TOKENS | {"first_token_seconds"}
+    assert (line["status"], line["outcome"]) == (499, "Cancelled")
+    assert line["completion_tokens"] > 0
+
+
+def test_a_client_that_leaves_while_its_body_is_read_has_its_line(
+    logging_pod: Served, lines: Lines
+) -> None:
+    one = open_request(logging_pod, SHORT, missing_bytes=1)
+    logging_pod.until(lambda: not logging_pod.pod.admission.empty())
+    one.close()
+    line = the_line(lines)
+    assert line.keys() == ALWAYS
+    assert (line["status"], line["outcome"]) == (499, "Cancelled")
+
+
+def test_a_refusal_tells_its_reason(logging_pod: Served, lines: Lines) -> None:
+    httpx2.post(logging_pod.url + PATH, json={**SHORT, "temperature": -1})
+    line = the_line(lines)
+    assert line.keys() == ALWAYS | {"reason"}
+    assert (line["status"], line["outcome"], line["reason"]) == (400, "Refused", "BadInput")
+
+
+def test_a_defect_is_a_failure(
+    logging_pod: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect of ours")
+
+    monkeypatch.setattr(CompletionAnswer, "whole", broken)
+    httpx2.post(logging_pod.url + PATH, json=SHORT)
+    line = the_line(lines)
+    assert (line["status"], line["outcome"], line["completion_tokens"]) == (500, "Failed", 3)
