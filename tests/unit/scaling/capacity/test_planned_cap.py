@@ -163,6 +163,16 @@ def test_a_bridge_follows_the_limits_that_hold_now() -> None:
     assert within < 64, "one batch of 64 takes 740 ms"
 
 
+def test_limits_that_move_hold_at_once_whatever_step_is_due() -> None:
+    plan = planned()
+    assert plan.cap == 34
+    raised = replace(SETTINGS, size_min=60)
+    assert planned(plan, 1001.0, settings=raised, settled=False).cap == 60
+    lowered = replace(SETTINGS, size_max=33)
+    assert planned(replace(plan, lowered=1000.0), 1001.0, settings=lowered).cap == 33
+    assert planned(replace(plan, lowered=1000.0), 1001.0, memory_bound=33).cap == 33
+
+
 def test_a_bridge_without_a_backlog_is_given_back_though_a_replica_never_starts() -> None:
     busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
     plan = next_plan(planned(), busy, 1010.0)

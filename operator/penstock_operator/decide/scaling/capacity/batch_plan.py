@@ -136,7 +136,7 @@ def _knee(seen: PlanInput, top: int, term: CapTerm) -> tuple[int, CapTerm]:
 
 def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Return the plan after this tick."""
-    plan = _backed_off(before, seen, now)
+    plan = _backed_off(_bounded(before, seen), seen, now)
     best, term = best_cap(seen, plan.trust)
     held = plan.cap
     if held is None or (seen.model.identified and not plan.identified):
@@ -148,6 +148,14 @@ def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     else:
         plan = replace(plan, term=term)
     return _bridged(plan, seen, now)
+
+
+def _bounded(plan: BatchPlan, seen: PlanInput) -> BatchPlan:
+    """Return the plan inside the envelope and memory of now, which hold at once, whatever step is due."""
+    if plan.cap is None:
+        return plan
+    cap = plan.cap if seen.memory_bound is None else min(plan.cap, seen.memory_bound)
+    return replace(plan, cap=clamp_cap(cap, seen.settings))
 
 
 def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
