@@ -16,10 +16,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from penstock_runtime.live import FIRST_LIMITS
 from tests.bench.encoders.contenders import contenders, write
 from tests.bench.encoders.subjects import EMBEDDER, ENCODER, SUBJECTS, Subject
+from tests.bench.http import show
+from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
-from tests.bench.http.overload import overload
+from tests.bench.http.overload import GROWN_TARGET, QUEUE_DEPTH, mebibytes_grown, overload
 from tests.bench.http.plan import BUILD, SERVER_CORE, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
@@ -46,14 +49,23 @@ def main() -> None:
     parser.add_argument(
         "--overload-seconds", type=float, default=60.0, help="of the encoder's overload; 0: none"
     )
+    parser.add_argument(
+        "--queue-depth",
+        type=int,
+        default=QUEUE_DEPTH,
+        help=f"of the overload; a pool's default is {FIRST_LIMITS.max_queue_depth}",
+    )
     options = parser.parse_args()
     if options.decisive:
         options.rounds, options.seconds = min(options.rounds, 2), min(options.seconds, 3.0)
+    machine = calibration()
     found = {
         one.name: _measure(one, options) for one in SUBJECTS if options.subject in (None, one.name)
     }
     BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / "encoders.json").write_text(json.dumps(found, indent=1) + "\n")
+    told = {"calibration": machine, **found}
+    (BUILD / "encoders.json").write_text(json.dumps(told, indent=1) + "\n")
+    console.print(show.machine(machine))
     for name, figures in found.items():
         _show(name, figures)
     console.print(f"figures: {BUILD / 'encoders.json'}")
@@ -80,23 +92,30 @@ def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
     }
     if subject is ENCODER and options.overload_seconds and "penstock" in found["clock"]["rates"]:
         try:
-            seen_beyond = _overload(folder, found["clock"], options.overload_seconds)
+            seen_beyond = _overload(folder, found["clock"], options)
         except DoesNotServeError as error:
             absent["penstock, overload"] = str(error)
         else:
             found["clock"]["overload"] = seen_beyond
-            found["clock"]["ratios"] += _overload_lines(seen_beyond)
+            found["clock"]["ratios"] += overload_lines(seen_beyond)
     return {**found["clock"], "absent": absent, "by_processor_time": found["processor"]}
 
 
-def _overload(folder: Path, figures: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _overload(folder: Path, figures: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     ours = next(one for one in contenders(ENCODER, MODELS) if one.name == "penstock")
     by = figures["rates"]["penstock"]
     file = BUILD / "requests-overload"
-    return overload(ours, max(by.values()), seconds, lambda one: write(ENCODER, one, folder, file))
+    return overload(
+        ours,
+        max(by.values()),
+        options.overload_seconds,
+        lambda one: write(ENCODER, one, folder, file),
+        options.queue_depth,
+    )
 
 
-def _overload_lines(seen: dict[str, Any]) -> list[dict[str, Any]]:
+def overload_lines(seen: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the lines of an overload, as `ratios`."""
     late = seen["p99_milliseconds"] / seen["deadline_milliseconds"]
     return [
         {"line": line, "measured": round(measured, 3), "target": target}
@@ -104,6 +123,7 @@ def _overload_lines(seen: dict[str, Any]) -> list[dict[str, Any]]:
             ("3x overload: goodput / peak", seen["goodput_ratio"], GOODPUT_TARGET),
             ("3x overload: goodput / peak, by processor time a right answer", seen["goodput_ratio_by_cpu"], GOODPUT_TARGET),
             ("3x overload: accepted requests' p99 / deadline (at most)", late, 1.0),
+            ("MiB grown under overload (at most)", mebibytes_grown(seen) or 0.0, GROWN_TARGET),
         )
     ]  # fmt: skip
 
@@ -156,20 +176,10 @@ def ratios(
     subject: Subject, raw: dict[str, float], rates: dict[str, dict[int, float]]
 ) -> list[dict[str, Any]]:
     """Return each line that must be shown: what is divided by what, and the least that is wanted."""
-    ours = {
-        connections: max(
-            (by.get(connections, 0.0) for name, by in rates.items() if name.startswith("penstock")),
-            default=0.0,
-        )
-        for connections in (1, 64, 256)
-    }  # fmt: skip
-    peers = {
-        connections: max(
-            (by.get(connections, 0.0) for name, by in rates.items() if not name.startswith("penstock")),
-            default=0.0,
-        )
-        for connections in (1, 64, 256)
-    }  # fmt: skip
+    ours, peers = (
+        {connections: _best(rates, connections, ours=of_ours) for connections in (1, 64, 256)}
+        for of_ours in (True, False)
+    )
     fastest = max(raw["packed"], raw["prepacked, sorted by length"])
     lines = {
         ENCODER.name: [
@@ -189,8 +199,16 @@ def ratios(
     return [
         {"line": line, "measured": round(one / other, 3), "target": target}
         for line, one, other, target in lines
-        if one and other
+        if one is not None and other
     ]
+
+
+def _best(rates: dict[str, dict[int, float]], connections: int, *, ours: bool) -> float | None:
+    """Return the best rate of our servers, or of the others; None where none was measured."""
+    seen = (
+        by.get(connections) for name, by in rates.items() if name.startswith("penstock") == ours
+    )
+    return max((one for one in seen if one is not None), default=None)
 
 
 def _show(name: str, figures: dict[str, Any]) -> None:

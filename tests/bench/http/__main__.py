@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from penstock_runtime.live import FIRST_LIMITS
 from tests.bench.http import chart, show
 from tests.bench.http.balance import share_seconds
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
 from tests.bench.http.figures import Figures
 from tests.bench.http.forming import forming_microseconds
-from tests.bench.http.overload import overload
+from tests.bench.http.overload import QUEUE_DEPTH, overload
 from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
@@ -88,6 +89,12 @@ def _options() -> argparse.Namespace:
         "--open-seconds", type=float, help="of the open loop at 50 and 80 %%; 0: none"
     )
     parser.add_argument("--overload-seconds", type=float, help="of the overload; 0: none")
+    parser.add_argument(
+        "--queue-depth",
+        type=int,
+        default=QUEUE_DEPTH,
+        help=f"of the overload; a pool's default is {FIRST_LIMITS.max_queue_depth}",
+    )
     parser.add_argument("--json", default="http.json", help="file below build/bench")
     options = parser.parse_args()
     defaults: dict[str, Any] = {
@@ -168,7 +175,9 @@ def _open(
 def _overload(options: argparse.Namespace, found: Figures) -> None:
     peak = found.rate("penstock", 256) or found.rate("penstock", 64)
     if options.overload_seconds:
-        found.overload = overload(OURS_ALONE, peak, options.overload_seconds)
+        found.overload = overload(
+            OURS_ALONE, peak, options.overload_seconds, queue_depth=options.queue_depth
+        )
 
 
 def _balance(options: argparse.Namespace, found: Figures) -> None:

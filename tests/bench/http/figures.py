@@ -4,7 +4,7 @@ from collections import defaultdict
 from statistics import median
 from typing import Any, Final
 
-from tests.bench.http.overload import GOODPUT_TARGET
+from tests.bench.http.overload import GOODPUT_TARGET, GROWN_TARGET, mebibytes_grown
 
 BEST_MOSEC: Final = "Mosec"
 OPEN_SHARE: Final = 0.8
@@ -22,9 +22,9 @@ class Figures:
         self.overload: dict[str, Any] = {}
         self.forming: dict[int, float] = {}
         """Microseconds of forming a batch, by how many wait."""
-        self.process_memory = 0.0
+        self.process_memory: float | None = None
         """Bytes of both our processes, where the engine has one of its own."""
-        self.new_replicas_seconds = 0.0
+        self.new_replicas_seconds: float | None = None
         """Until two new replicas each have their share of keep-alive traffic."""
         self._closed: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(
             lambda: defaultdict(list)
@@ -56,25 +56,28 @@ class Figures:
         """Return the median of the rounds' p99."""
         return self._median(name, connections, lambda one: one["p99"] / 1000)
 
-    def best(self, start: str, connections: int) -> float:
-        """Return the best rate among contenders whose name begins with `start`."""
-        return max(
-            (self.rate(one, connections) for one in self.names() if one.startswith(start)),
-            default=0.0,
-        )
+    def _rate(self, name: str, connections: int) -> float | None:
+        """As `rate`; None where nothing was measured, which is another thing than 0."""
+        measured = connections in self._closed.get(name, {})
+        return self.rate(name, connections) if measured else None
+
+    def _best(self, start: str, connections: int) -> float | None:
+        """Return the best rate among contenders whose name begins with `start`; None where none was measured."""
+        rates = (self._rate(one, connections) for one in self.names() if one.startswith(start))
+        return max((one for one in rates if one is not None), default=None)
 
     def ratios(self) -> list[tuple[str, float, float]]:
-        """Return (line, measured, target) for every line that this run can tell."""
-        lines: list[tuple[str, float, float]] = []
+        """Return (line, measured, target) for every line that this run can tell, one of 0 too."""
+        lines: list[tuple[str, float | None, float]] = []
         many = [one for one in self.connections() if one >= 64]
         for c in many:
-            ours, sketch = (self.cpu_microseconds(n, c) for n in ("penstock", "raw asyncio sketch"))
+            ours, sketch = (self._cpu(n, c) for n in ("penstock", "raw asyncio sketch"))
             lines += [
                 (f"CPU a request / raw sketch's, {c} connections (at most)", _ratio(ours, sketch), 1.35),
                 (f"requests/s / Mosec's best, {c} connections", self._over("penstock", BEST_MOSEC, c), 1.2),
                 (f"requests/s / LitServe's, {c} connections", self._over("penstock", "LitServe", c), 15.0),
                 (f"binary / Triton's binary, {c} connections", self._over("penstock, binary", "Triton", c), 2.0),
-                (f"binary / our JSON, {c} connections", _ratio(self.rate("penstock, binary", c), self.rate("penstock", c)), 1.0),
+                (f"binary / our JSON, {c} connections", _ratio(self._rate("penstock, binary", c), self._rate("penstock", c)), 1.0),
             ]  # fmt: skip
         lines += [
             (
@@ -86,15 +89,18 @@ class Figures:
         ]
         lines += [
             ("p99 / best peer's, open loop at 80 % of our capacity (at most)", self._open_ratio(), 1.0),
-            ("3x overload: goodput / peak", self.overload.get("goodput_ratio", 0.0), GOODPUT_TARGET),
-            ("3x overload: goodput / peak, by CPU a right answer", self.overload.get("goodput_ratio_by_cpu", 0.0), GOODPUT_TARGET),
+            ("3x overload: goodput / peak", self.overload.get("goodput_ratio"), GOODPUT_TARGET),
+            ("3x overload: goodput / peak, by CPU a right answer", self.overload.get("goodput_ratio_by_cpu"), GOODPUT_TARGET),
             ("3x overload: accepted requests' p99 / deadline (at most)", self._lateness(), 1.0),
+            ("MiB grown under overload (at most)", mebibytes_grown(self.overload), GROWN_TARGET),
             ("memory / bare torch with the network (at most)", self._memory_ratio(), 1.15),
             ("MiB beyond that with an HTTP process (at most)", self._process_mebibytes(), 120.0),
             ("forming a batch, 10,000 waiting / 100 (at most)", self._forming_ratio(), 1.5),
             ("seconds until new replicas have 15 % each (at most)", self.new_replicas_seconds, 60.0),
         ]  # fmt: skip
-        return [line for line in lines if line[1] > 0]
+        return [
+            (line, measured, target) for line, measured, target in lines if measured is not None
+        ]
 
     def open_peers(self) -> dict[str, float]:
         """Return the p99 in milliseconds of each peer that serves OPEN_SHARE of our peak."""
@@ -104,28 +110,39 @@ class Figures:
             if OPEN_SHARE in seen and not name.startswith("penstock") and "sketch" not in name
         }
 
-    def _open_ratio(self) -> float:
+    def _open_ratio(self) -> float | None:
         ours = self.opened.get("penstock", {}).get(OPEN_SHARE)
         peers = self.open_peers().values()
-        return _ratio(ours["p99"] / 1000, min(peers)) if ours and peers else 0.0
+        return _ratio(ours["p99"] / 1000, min(peers)) if ours and peers else None
 
-    def _lateness(self) -> float:
+    def _lateness(self) -> float | None:
         seen = self.overload
-        return seen["p99_milliseconds"] / seen["deadline_milliseconds"] if seen else 0.0
+        if not seen:
+            return None
+        return float(seen["p99_milliseconds"]) / float(seen["deadline_milliseconds"])
 
-    def _process_mebibytes(self) -> float:
+    def _process_mebibytes(self) -> float | None:
+        if self.process_memory is None:
+            return None
         allowed = 1.15 * self.calibration["bare_torch_bytes"]
-        return max(0.1, (self.process_memory - allowed) / 2**20) if self.process_memory else 0.0
+        return max(0.0, (self.process_memory - allowed) / 2**20)
 
-    def _memory_ratio(self) -> float:
-        ours = self._median("penstock", max(self.connections()), lambda one: one["memory"])
+    def _memory_ratio(self) -> float | None:
+        most = max(self.connections(), default=0)
+        if self._rate("penstock", most) is None:
+            return None
+        ours = self._median("penstock", most, lambda one: one["memory"])
         return _ratio(ours, self.calibration["bare_torch_bytes"])
 
-    def _forming_ratio(self) -> float:
-        return _ratio(self.forming.get(10_000, 0.0), self.forming.get(100, 0.0))
+    def _forming_ratio(self) -> float | None:
+        return _ratio(self.forming.get(10_000), self.forming.get(100))
 
-    def _over(self, name: str, others: str, connections: int) -> float:
-        return _ratio(self.rate(name, connections), self.best(others, connections))
+    def _over(self, name: str, others: str, connections: int) -> float | None:
+        return _ratio(self._rate(name, connections), self._best(others, connections))
+
+    def _cpu(self, name: str, connections: int) -> float | None:
+        measured = self._rate(name, connections) is not None
+        return self.cpu_microseconds(name, connections) if measured else None
 
     def _median(self, name: str, connections: int, of: Any) -> float:
         seen = self._closed.get(name, {}).get(connections, [])
@@ -149,5 +166,6 @@ class Figures:
         }
 
 
-def _ratio(one: float, other: float) -> float:
-    return one / other if other else 0.0
+def _ratio(one: float | None, other: float | None) -> float | None:
+    """Return the quotient; None where one of both was not measured, or there is nothing to divide by."""
+    return one / other if one is not None and other else None

@@ -19,6 +19,10 @@ PATIENCE_SECONDS: Final = 0.1
 GOODPUT_TARGET: Final = 0.75
 CONNECTIONS: Final = 960
 QUEUE_DEPTH: Final = 256
+"""A quarter of a second of our peak: the queue fills, so refusals are of its depth. With a pool's default the deadline
+is what refuses: FIRST_LIMITS.max_queue_depth."""
+GROWN_TARGET: Final = 16.0
+"""MiB: as flat as memory is told to be."""
 
 
 def overload(
@@ -26,13 +30,14 @@ def overload(
     peak: float,
     seconds: float,
     write: Callable[[Contender], Path] | None = None,
+    queue_depth: int = QUEUE_DEPTH,
 ) -> dict[str, Any]:
     """Return goodput as a share of `peak` (answers a second in closed loop), p99 and growth of memory.
 
-    `write` makes the file of requests, for another model than the network.
+    `write` makes the file of requests, for another model than the network; `queue_depth` is `maxQueueDepth`.
     """
     with TemporaryDirectory() as folder:
-        (Path(folder) / LIMITS_FILE).write_text(_limits())
+        (Path(folder) / LIMITS_FILE).write_text(_limits(queue_depth))
         contender = replace(
             ours,
             name="penstock, overload",
@@ -50,6 +55,7 @@ def overload(
         "goodput_ratio_by_cpu": _cpu(before) / _cpu(seen),
         "p99_milliseconds": seen["p99"] / 1000,
         "deadline_milliseconds": DEADLINE_MILLISECONDS,
+        "queue_depth": queue_depth,
         "refused_per_second": seen["refused"] / seen["seconds"],
         "unsent_per_second": seen["unsent"] / seen["seconds"],
         "memory_grown": max(seen["memory"], after["memory"]) - before["memory"],
@@ -61,11 +67,16 @@ def _cpu(seen: dict[str, Any]) -> float:
     return float(seen["cpu_seconds"]) / max(1, int(seen["right"]))
 
 
-def _limits() -> str:
+def mebibytes_grown(seen: dict[str, Any]) -> float | None:
+    """Return by how much the memory grew; None where there was no overload."""
+    return seen["memory_grown"] / 2**20 if seen else None
+
+
+def _limits(queue_depth: int) -> str:
     limits = LimitsUpdate(
         generation=1,
         max_batch_size=MAX_BATCH,
-        max_queue_depth=QUEUE_DEPTH,
+        max_queue_depth=queue_depth,
         max_queue_delay_milliseconds=5,
         discipline=Discipline.PRIORITY,
     )

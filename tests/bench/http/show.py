@@ -1,18 +1,17 @@
 """The bench's tables."""
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
 from tests.bench.http.figures import Figures
+from tests.bench.http.overload import GROWN_TARGET
 
 
 def everything(console: Console, found: Figures) -> None:
     """Print all tables, and who took no part and why."""
-    machine = found.calibration
-    console.print(
-        f"{machine['processor']}: {machine['memory_gigabytes_per_second']} GB/s copied,"
-        f" {machine['gemm_gigaflops']} GFLOP/s, raw echo {machine['echo_microseconds']} us, raw network (rows: us) {machine['raw_torch_microseconds']}"
-    )
+    console.print(machine(found.calibration))
     console.print(_closed(found))
     if found.opened:
         console.print(_opened(found))
@@ -27,6 +26,15 @@ def everything(console: Console, found: Figures) -> None:
         )
     for name, why in found.absent.items():
         console.print(f"[yellow]took no part: {name}: {why}[/]")
+
+
+def machine(calibrated: dict[str, Any]) -> str:
+    """Return in a line what the machine of the run can do."""
+    return (
+        f"{calibrated['processor']} ({' '.join(calibrated['flags'])}): {calibrated['memory_gigabytes_per_second']} GB/s"
+        f" copied, {calibrated['gemm_gigaflops']} GFLOP/s, raw echo {calibrated['echo_microseconds']} us,"
+        f" raw network (rows: us) {calibrated['raw_torch_microseconds']}"
+    )
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -74,7 +82,12 @@ def _opened(found: Figures) -> Table:
 
 
 def _overload(found: Figures) -> Table:
-    table = _table("overload at three times our peak", "figure", "measured", "target")
+    table = _table(
+        f"overload at three times our peak, maxQueueDepth {found.overload['queue_depth']}",
+        "figure",
+        "measured",
+        "target",
+    )
     seen = found.overload
     table.add_row(
         "goodput / peak", f"{seen['goodput_ratio']:.2f}", f">= {seen['goodput_target']:.2f}"
@@ -87,7 +100,9 @@ def _overload(found: Figures) -> Table:
         f"{seen['p99_milliseconds']:.1f}",
         f"<= {seen['deadline_milliseconds']:.0f}",
     )
-    table.add_row("memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", "flat")
+    table.add_row(
+        "memory grown, MiB", f"{seen['memory_grown'] / 2**20:.1f}", f"<= {GROWN_TARGET:.0f}"
+    )
     table.add_row(
         "unsent/s (no free connection for 0.1 s)", f"{seen['unsent_per_second']:,.0f}", ""
     )

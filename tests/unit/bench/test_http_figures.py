@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench.encoders import __main__ as encoders
+from tests.bench.encoders.subjects import ENCODER
 from tests.bench.http.figures import Figures
 
 
@@ -43,3 +45,43 @@ def test_what_was_not_measured_is_left_out() -> None:
         "memory / bare torch with the network (at most)"
     ]
     assert found.as_json()["absent"] == {}
+
+
+def overloaded(goodput: float, grown: float) -> dict[str, Any]:
+    return {
+        "goodput_ratio": goodput,
+        "goodput_ratio_by_cpu": goodput,
+        "p99_milliseconds": 0.0,
+        "deadline_milliseconds": 1000,
+        "memory_grown": grown * 2**20,
+    }
+
+
+def test_a_goodput_of_nothing_is_a_line_that_misses_its_target() -> None:
+    found = figures(penstock=[600])
+    found.overload = overloaded(0.0, grown=17.0)
+    lines = {line: (measured, target) for line, measured, target in found.ratios()}
+    assert lines["3x overload: goodput / peak"] == (0.0, 0.75)
+    assert lines["3x overload: goodput / peak, by CPU a right answer"] == (0.0, 0.75)
+    assert lines["MiB grown under overload (at most)"] == (17.0, 16.0)
+
+
+def test_a_server_that_answered_nothing_right_is_measured_and_its_peers_are_not_divided_by_it() -> (
+    None
+):
+    found = figures(penstock=[0], Mosec=[500], LitServe=[0])
+    lines = {line: measured for line, measured, _ in found.ratios()}
+    assert lines["requests/s / Mosec's best, 64 connections"] == 0.0
+    assert "requests/s / LitServe's, 64 connections" not in lines
+
+
+def test_the_encoders_lines_keep_a_rate_of_nothing_and_the_growth_of_memory() -> None:
+    raw = {"untouched": 0.0, "packed": 100.0, "prepacked": 90.0, "untouched, one row": 50.0, "packed, one row": 50.0, "prepacked, sorted by length": 90.0}  # fmt: skip
+    lines = encoders.ratios(ENCODER, raw, {"penstock": {64: 0.0}, "peer": {64: 10.0}})
+    assert {one["line"]: one["measured"] for one in lines} == {
+        "64 connections / raw torch, packed and prepacked": 0.0,
+        "64 connections / the best peer": 0.0,
+    }
+    beyond = {one["line"]: one for one in encoders.overload_lines(overloaded(0.0, grown=17.0))}
+    assert beyond["3x overload: goodput / peak"]["measured"] == 0.0
+    assert beyond["MiB grown under overload (at most)"]["target"] == 16.0
