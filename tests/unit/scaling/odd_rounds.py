@@ -5,7 +5,7 @@ Half of the samples go on from their pod's last ones, so that curves are learnt 
 figure may be absent, or anything a float can be.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, nan
 from typing import Any
 
@@ -61,15 +61,15 @@ class Counters:
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SUMS, 0.0))
     steps: list[float] = field(default_factory=lambda: [0.0] * PRODUCTS)
 
-    def grow(self, draw: Draws) -> None:
-        """Serve a few batches of one size, at t(b) = 0.1 + 0.01 * b, or about that."""
-        batches, rows = float(draw.upto(50)), float(1 + draw.upto(40))
+    def grow(self, draw: Draws, most: int = 50) -> None:
+        """Serve up to `most` batches of one size, at t(b) = 0.1 + 0.01 * b, or about that."""
+        batches, rows = float(draw.upto(most)), float(1 + draw.upto(40))
         seconds = (0.1 + 0.01 * rows) * (1 + draw.upto(4) / 10)
         each = (1.0, rows, rows**2, seconds, rows * seconds, seconds**2)
         for name, one in zip(SUMS, each, strict=True):
             self.sums[name] += batches * one
         for name in ("requests_received", "rows_received", "requests_settled"):
-            self.plain[name] += batches * rows + draw.upto(20)
+            self.plain[name] += batches * rows + draw.upto(min(most, 20))
         x = (1.0, rows / 10, rows, rows / 20, seconds)
         step = [x[i] * x[j] for i in range(5) for j in range(i, 5)]
         self.steps = [old + batches * new for old, new in zip(self.steps, step, strict=True)]
@@ -77,8 +77,9 @@ class Counters:
 
 @dataclass(frozen=True)
 class Round:
-    """One tick's signals and pods."""
+    """One tick's signals and pods, under the settings in force."""
 
+    settings: LawSettings
     source: SignalSource
     samples: tuple[PodSample, ...]
     pods: tuple[LawPod, ...]
@@ -87,11 +88,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Case:
-    """A pool's settings, and what it lives through."""
+    """What a pool lives through."""
 
     data: bytes
     """What it was made from: shown, and enough to make it again."""
-    settings: LawSettings = field(repr=False)
     rounds: tuple[Round, ...] = field(repr=False)
     replicas: int
     cap: int | None
@@ -101,7 +101,9 @@ def case(data: bytes) -> Case:
     """Return the case that the bytes stand for."""
     draw = Draws(data)
     replicas, cap = draw.upto(30), draw.maybe(1 + draw.upto(99))
-    return Case(data, _settings(draw), tuple(_rounds(draw)), replicas, cap)
+    if draw.upto(2):
+        return Case(data, tuple(_rounds(draw)), replicas, cap)
+    return Case(data, tuple(_quiet_rounds(draw)), len(UIDS) + draw.upto(2), cap)
 
 
 def _settings(draw: Draws) -> LawSettings:
@@ -132,8 +134,10 @@ def _settings(draw: Draws) -> LawSettings:
 
 def _rounds(draw: Draws) -> list[Round]:
     counters, now, found = {uid: Counters() for uid in UIDS}, START, []
+    settings = _settings(draw)
     usual, generates = draw.one(tuple(SignalSource)), not draw.upto(2)
     for _ in range(1 + draw.upto(23)):
+        settings = settings if draw.upto(5) else _settings(draw)
         now += draw.one((0.0, 0.1, 5.0, 5.0, 5.0, 5.0, 7.5, 30.0))
         source = usual if draw.upto(7) else draw.one(tuple(SignalSource))
         uids = UIDS[: draw.upto(4)]
@@ -141,30 +145,48 @@ def _rounds(draw: Draws) -> list[Round]:
             _sample(draw, draw.one(UIDS), counters, now, generates=generates)
             for _ in range(draw.upto(8))
         )
-        found.append(Round(source, samples, tuple(_pod(draw, uid) for uid in uids), now))
+        found.append(Round(settings, source, samples, tuple(_pod(draw, uid) for uid in uids), now))
     return found
+
+
+def _quiet_rounds(draw: Draws) -> list[Round]:
+    """A pool that would go down: little is asked of it, and some of its pods fall silent one after another."""
+    settings, counters, found = _hasty(draw), {uid: Counters() for uid in UIDS}, []
+    most, generates = draw.one((0, 2, 10, 50)), not draw.upto(3)
+    heard = {uid: draw.one((24, 24, 24, 0, 4, 8, 12)) for uid in UIDS}
+    pods = tuple(replace(_pod(draw, uid), ready=True, revision=None) for uid in UIDS)
+    for index in range(8 + draw.upto(16)):
+        settings = settings if draw.upto(11) else _hasty(draw)
+        now = START + 5 * index
+        for held in counters.values():
+            held.grow(draw, most)
+        samples = tuple(
+            _sound(draw, uid, held, now, generates=generates)
+            for uid, held in counters.items()
+            if index < heard[uid]
+        )
+        found.append(Round(settings, SignalSource.PODS, samples, pods, now))
+    return found
+
+
+def _hasty(draw: Draws) -> LawSettings:
+    hold = draw.one((0, 5, 20))
+    return replace(
+        _settings(draw),
+        min_replicas=1,
+        max_replicas=20,
+        guards=Guards(stabilization_seconds=hold),
+        stabilization_seconds=hold,
+        max_percent_per_minute=100,
+    )
 
 
 def _sample(
     draw: Draws, uid: str, counters: dict[str, Counters], now: float, *, generates: bool
 ) -> PodSample:
-    held = counters[uid]
-    held.grow(draw)
+    counters[uid].grow(draw)
     if draw.upto(1):
-        gauges: dict[str, Any] = dict(
-            zip(GAUGES, (draw.upto(40), draw.upto(40), draw.upto(100) / 100), strict=True)
-        )
-        return PodSample(
-            uid,
-            now - draw.upto(3),
-            **gauges,
-            **held.plain,
-            curve=CurveSums(**held.sums),
-            batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
-            request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
-            duty_source=draw.maybe(draw.one(tuple(DutySource))),
-            generation=_steps(held, draw) if generates else None,
-        )
+        return _sound(draw, uid, counters[uid], now - draw.upto(3), generates=generates)
     return PodSample(
         uid,
         draw.one((now, now - 20, now + 30, 0.0, *ODD)),
@@ -176,6 +198,21 @@ def _sample(
         ),
         duty_source=draw.maybe(draw.one(tuple(DutySource))),
         generation=_odd_steps(draw) if generates else None,
+    )
+
+
+def _sound(draw: Draws, uid: str, held: Counters, when: float, *, generates: bool) -> PodSample:
+    gauges = (draw.upto(40), draw.upto(40), draw.upto(100) / 100)
+    return PodSample(
+        uid,
+        when,
+        **dict(zip(GAUGES, gauges, strict=True)),
+        **held.plain,
+        curve=CurveSums(**held.sums),
+        batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
+        request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
+        duty_source=draw.maybe(draw.one(tuple(DutySource))),
+        generation=_steps(held, draw) if generates else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Whatever the signals: inside the bounds, never down on missing data, never an exception."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
+from penstock_operator.decide.scaling.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.law import Law, LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, LawSettings
 from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from penstock_operator.decide.scaling.windows import MAX_AGE_SECONDS
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.scaling.odd_rounds import START, Case, case
 
@@ -21,25 +24,76 @@ CASES = st.binary(min_size=16, max_size=1024).map(case)
 
 def bears(law: Law[Any], met: Case) -> set[str]:
     """Drive the law through the rounds, carrying out what it says, and check each decision; return the terms."""
-    chosen, replicas, cap, terms = met.settings, met.replicas, met.cap, set()
+    replicas, cap, terms = met.replicas, met.cap, set()
+    heard: dict[str, float] = {}
     state = law.initial(START)
     for one in met.rounds:
         signals, short = PoolSignals(one.source, one.samples), len(one.samples) % 2 > 0
-        seen = LawInput(chosen, signals, one.pods, replicas, cap, limited=short)
+        seen = LawInput(one.settings, signals, one.pods, replicas, cap, limited=short)
         state, decision = law.step(state, seen, one.now)
-        assert chosen.size_min <= decision.cap <= chosen.size_max
-        assert chosen.min_replicas <= decision.replicas <= chosen.max_replicas
-        most = max(1, replicas * chosen.max_percent_per_minute // 100)
-        assert decision.replicas >= min(replicas - most, chosen.max_replicas)
-        if not decision.metrics_available or one.source is SignalSource.NONE:
-            assert decision.replicas == min(max(replicas, chosen.min_replicas), chosen.max_replicas)
-            assert cap is None or decision.cap == min(max(cap, chosen.size_min), chosen.size_max)
+        if one.source is not SignalSource.NONE:
+            heard |= dict.fromkeys((sample.uid for sample in one.samples), one.now)
+        stays_in_bounds(seen, decision)
+        gives_no_silent_pod_away(seen, decision, silent(seen, heard, one.now))
         figures = [value for value in vars_of(decision.seen) if isinstance(value, float)]
         assert all(isfinite(value) for value in figures)
         assert decision.message
         replicas, cap = decision.replicas, decision.cap
         terms |= {decision.cap_term, decision.replicas_term}
     return terms
+
+
+def ready(seen: LawInput) -> list[LawPod]:
+    return [pod for pod in seen.pods if pod.ready and not pod.terminating]
+
+
+def silent(seen: LawInput, heard: Mapping[str, float], now: float) -> int:
+    """Return how many Ready pods have no sample young enough to be used."""
+    return sum(now - heard.get(pod.uid, 0.0) > MAX_AGE_SECONDS for pod in ready(seen))
+
+
+def memory_bound(seen: LawInput) -> int | None:
+    return min((pod.cap_bound for pod in ready(seen) if pod.cap_bound is not None), default=None)
+
+
+def stays_in_bounds(seen: LawInput, decision: Decision) -> None:
+    """Hold to the settings of this very round. A cap over what memory allows is never planned, nor raised to."""
+    chosen, replicas = seen.settings, seen.replicas
+    assert chosen.size_min <= decision.cap <= chosen.size_max
+    assert chosen.min_replicas <= decision.replicas <= chosen.max_replicas
+    most = max(1, replicas * chosen.max_percent_per_minute // 100)
+    assert decision.replicas >= min(replicas - most, chosen.max_replicas)
+    bound = memory_bound(seen)
+    if bound is not None:
+        allowed = clamp_cap(bound, chosen)
+        keeps = decision.seen.planned_cap is None and seen.cap is not None
+        held = clamp_cap(seen.cap or 1, chosen) if keeps else allowed
+        assert decision.cap <= max(allowed, held)
+
+
+def gives_no_silent_pod_away(seen: LawInput, decision: Decision, silent: int) -> None:
+    """Hold all where most are silent. Where some are, what stays carries the rest's demand and these at full duty."""
+    chosen = seen.settings
+    held = min(max(seen.replicas, chosen.min_replicas), chosen.max_replicas)
+    if seen.signals.source is SignalSource.NONE or 2 * silent > len(ready(seen)):
+        assert not decision.metrics_available
+    if not decision.metrics_available:
+        assert decision.replicas == held
+        assert seen.cap is None or decision.cap == clamp_cap(seen.cap, chosen)
+    if decision.replicas < held:
+        assert decision.replicas >= needed(seen, decision) + silent
+
+
+def needed(seen: LawInput, decision: Decision) -> float:
+    """Return the replicas that the pods heard of are work for: the most that a term asked, else rows a second over t(cap)'s."""
+    if decision.asked:
+        return max(one.replicas for one in decision.asked)
+    rows, curve = decision.seen.rows_per_second, decision.seen.curve
+    if rows is None or curve is None:
+        return 0.0
+    cap = seen.cap or seen.settings.size_min
+    cap = min(cap, memory_bound(seen) or cap)
+    return rows * (curve.a + curve.c * cap) / cap
 
 
 def vars_of(seen: Any) -> list[Any]:
