@@ -125,7 +125,7 @@ class Figures:
         if self.process_memory is None:
             return None
         allowed = 1.15 * self.calibration["bare_torch_bytes"]
-        return max(0.0, (self.process_memory - allowed) / 2**20)
+        return max(0.0, float(self.process_memory - allowed) / 2**20)
 
     def _memory_ratio(self) -> float | None:
         most = max(self.connections(), default=0)
