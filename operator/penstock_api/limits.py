@@ -1,5 +1,6 @@
 """The live limits and the state report that operator and runtime exchange (DESIGN, section 3)."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -94,6 +95,23 @@ class Range(WireModel):
     max: int
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A limit that a pod cannot accept."""
+
+    field: str
+    """As on the wire."""
+    value: int
+    bounds: Range
+
+    def __str__(self) -> str:
+        """Return what the bounds are and what came."""
+        return (
+            f"`{self.field}` must be from {self.bounds.min} to {self.bounds.max} in this pod,"
+            f" got {self.value}"
+        )
+
+
 class Envelope(WireModel):
     """What this pod can accept; values outside are answered 422 with the field's name."""
 
@@ -101,7 +119,15 @@ class Envelope(WireModel):
     max_queue_depth: Range
     max_queue_delay_milliseconds: Range
     max_batched_tokens: Range | None = None
-    """Where a pod generates text."""
+    """Where a pod generates text: to what its cache holds, for no step could have more. Unset is always inside."""
+
+    def outside(self, limits: Limits) -> Outside | None:
+        """Return the first of `limits` that is out of bounds, or None."""
+        for name, field in type(self).model_fields.items():
+            bounds, value = getattr(self, name), getattr(limits, name)
+            if bounds is not None and value is not None and not bounds.min <= value <= bounds.max:
+                return Outside(field.alias or name, value, bounds)
+        return None
 
 
 class Load(WireModel):
@@ -166,7 +192,9 @@ class State(WireModel):
     effective_max: BatchSize
     """The largest cap this pod's memory allows: `maxBatchSize` above it is clamped to it, not refused."""
     converging: bool
-    """Whether a batch formed under an older generation still runs."""
+    """Whether a batch formed under an older generation still runs, or more generations than a lowered cap allows."""
+    surplus: Annotated[int, Field(ge=0)] | None = None
+    """How many generations run above the cap, until they finish; None where a pod answers in batches."""
     load: Load
     curve: CurveSums
     generation_curve: GenerationCurve | None = None

@@ -114,6 +114,8 @@ METRIC_BATCH_DURATION: Final = "penstock_batch_duration_seconds"
 METRIC_BATCH_CAP: Final = "penstock_batch_cap"
 METRIC_BATCH_CAP_BOUND: Final = "penstock_batch_cap_bound"
 """The largest cap that this pod's memory allows (its `effectiveMax`)."""
+METRIC_BATCH_SURPLUS: Final = "penstock_batch_surplus"
+"""How many generations run above a lowered cap, until they finish (the state's `surplus`)."""
 METRIC_LIMITS_GENERATION: Final = "penstock_limits_generation"
 METRIC_OUT_OF_MEMORY_SPLITS: Final = "penstock_out_of_memory_splits_total"
 METRIC_POD_INFO: Final = "penstock_pod_info"  # label uid

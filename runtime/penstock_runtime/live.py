@@ -127,14 +127,15 @@ class LiveLimits:
             self._service_time = fit(self.report.curve) if self.report else UNKNOWN
         return self._service_time
 
-    def state(self, load: Load, model: ModelInfo) -> State:
+    def state(self, load: Load, model: ModelInfo, envelope: Envelope) -> State:
         """Return the answer to `GET /control/v1/state`."""
         return State(
             generation=self.in_force.generation,
             limits=self.in_force.limits(),
-            envelope=ENVELOPE,
+            envelope=envelope,
             effective_max=self.cap_bound,
             converging=self.report.converging if self.report else False,
+            surplus=self.report.surplus if self.report else None,
             load=load,
             curve=self.curve,
             model=model.name,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client.registry import Collector
 
-from penstock_api.limits import LimitsUpdate, State
+from penstock_api.limits import Envelope, LimitsUpdate, State
 from penstock_runtime.admission import Admission
 from penstock_runtime.callers.callers import Callers
 from penstock_runtime.callers.keys import KeyRing
@@ -16,7 +16,7 @@ from penstock_runtime.counters import Counters
 from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.base import EngineLink
 from penstock_runtime.link.messages import EngineDied, FromEngine
-from penstock_runtime.live import LiveLimits
+from penstock_runtime.live import ENVELOPE, LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
 from penstock_runtime.scan.library import Scan, scanner
@@ -104,7 +104,11 @@ class Pod:
 
     def state(self, model: ModelInfo) -> State:
         """Return the answer to `GET /control/v1/state`."""
-        return self.live.state(self.admission.load(), model)
+        return self.live.state(self.admission.load(), model, self.envelope())
+
+    def envelope(self) -> Envelope:
+        """Return what limits this pod can accept."""
+        return ENVELOPE
 
     def cache_usage(self) -> float:
         """Return the share of the KV cache that is in use; a one-shot model has none."""

@@ -1,4 +1,7 @@
-"""The settings folder: the slow second path of the limits, under the same generations as the control API."""
+"""The settings folder: the slow second path of the limits, under the same generations as the control API.
+
+It is read before the pod knows its envelope, and nobody hears a refusal: limits beyond it are obeyed as far as memory goes.
+"""
 
 import asyncio
 import logging

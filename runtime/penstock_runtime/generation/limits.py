@@ -80,3 +80,8 @@ class GenerationInfo:
     """One block, one way."""
     warm_up: tuple[TimedStep, ...] = ()
     """Steps that were timed at load, before any request."""
+
+    @property
+    def most_running(self) -> int:
+        """Return the largest cap that memory allows: each that runs has a block, at least."""
+        return max(1, min(self.max_running, self.kv.blocks))

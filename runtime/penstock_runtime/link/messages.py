@@ -61,6 +61,8 @@ class EngineReport(Struct, frozen=True):
     busy_seconds: float
     """Ever-growing; its rate is the engine's busy share."""
     curve: Sums
+    surplus: int | None = None
+    """How many generations run above the cap; None where the engine answers in batches."""
 
 
 class Settled(Struct, frozen=True):

@@ -41,7 +41,10 @@ class Control:
         return self._state()
 
     async def patch_limits(self, request: web.Request) -> web.Response:
-        """Accept limits; the state in the answer says the generation that the engine obeys by then."""
+        """Accept limits; the state in the answer says the generation that the engine obeys by then.
+
+        Limits outside this pod's envelope are refused, unless the pod has them already, from its settings file.
+        """
         try:
             grant = await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
             update = LimitsUpdate.model_validate_json(await request.read())
@@ -52,6 +55,9 @@ class Control:
             return _invalid(error)
         if self._pod.model is None:
             return self._state()
+        outside = self._pod.envelope().outside(update)
+        if outside is not None and update != self._pod.live.accepted:
+            return error_reply(422, str(outside), field=outside.field)
         try:
             self._pod.live.accept(update)
         except GenerationConflict as conflict:

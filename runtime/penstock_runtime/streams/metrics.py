@@ -60,6 +60,11 @@ class GenerationCollector(Collector):
             value=report.preemptions,
         )
         yield GaugeMetricFamily(
+            names.METRIC_BATCH_SURPLUS,
+            "Generations that run above a lowered cap, until they finish.",
+            value=report.surplus,
+        )
+        yield GaugeMetricFamily(
             names.METRIC_KV_CACHE_USAGE,
             "Share of the KV cache that running generations hold.",
             value=self._pod.cache_usage(),

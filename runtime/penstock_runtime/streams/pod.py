@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from prometheus_client.registry import Collector
 
-from penstock_api.limits import MAX_BATCHED_TOKENS, GenerationCurve, LimitsUpdate, Range, State
+from penstock_api.limits import (
+    MAX_BATCHED_TOKENS,
+    Envelope,
+    GenerationCurve,
+    LimitsUpdate,
+    Range,
+    State,
+)
 from penstock_runtime.config import Config
 from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.generation.curve import GenerationSums
@@ -85,16 +92,21 @@ class GenerationPod(Pod):
         plain, report, serving = super().state(model), self.report, self.serving
         if report is None or serving is None:
             return plain
-        most = min(serving.info.kv.tokens, MAX_BATCHED_TOKENS)
-        tokens = Range(min=1, max=most)
         return plain.model_copy(
             update={
-                "envelope": plain.envelope.model_copy(update={"max_batched_tokens": tokens}),
                 "generation_curve": _wire_curve(report.curve),
                 "previous_generation_curve": _wire_curve(report.previous_curve),
                 "attention": serving.info.attention,
             }
         )
+
+    def envelope(self) -> Envelope:
+        """As `Pod.envelope`: a step cannot have more tokens than the cache holds."""
+        plain = super().envelope()
+        if self.serving is None:
+            return plain
+        tokens = Range(min=1, max=min(self.serving.info.kv.tokens, MAX_BATCHED_TOKENS))
+        return plain.model_copy(update={"max_batched_tokens": tokens})
 
     def cache_usage(self) -> float:
         """As `Pod.cache_usage`: what could be given up at once is not in use."""

@@ -122,3 +122,19 @@ def test_what_only_generation_obeys_may_be_left_out() -> None:
         Preemption.NEVER,
         Lowering.FINISH,
     )
+
+
+def test_a_limit_outside_a_pods_envelope_is_named_with_its_bounds() -> None:
+    envelope = Envelope(
+        max_batch_size=Range(min=1, max=16),
+        max_queue_depth=Range(min=1, max=2048),
+        max_queue_delay_milliseconds=Range(min=0, max=10),
+        max_batched_tokens=Range(min=1, max=512),
+    )
+    update = LimitsUpdate.model_validate(UPDATE)
+    assert envelope.outside(update) is None
+    assert envelope.outside(update.model_copy(update={"max_batched_tokens": None})) is None
+    outside = envelope.outside(update.model_copy(update={"max_batched_tokens": 513}))
+    assert outside is not None
+    assert outside.field == "maxBatchedTokens"
+    assert str(outside) == "`maxBatchedTokens` must be from 1 to 512 in this pod, got 513"

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.limits import (
+    MAX_BATCH_SIZE,
+    MAX_QUEUE_DELAY_MILLISECONDS,
+    MAX_QUEUE_DEPTH,
+    Envelope,
+    LimitsUpdate,
+    Range,
+)
 from penstock_api.status import BatchStatus
 from penstock_operator.observed import Acknowledgement
 from tests.unit.decide.world import World, known, pod, settled, written
@@ -24,6 +31,17 @@ def test_the_first_generation_is_one_and_carries_the_spec() -> None:
     assert limits.generation == 1
     assert (limits.max_queue_depth, limits.max_queue_delay_milliseconds) == (2048, 5)
     assert limits.discipline == "Priority"
+
+
+def test_what_is_pushed_is_inside_the_envelope_of_a_pod_whose_cache_holds_one_token() -> None:
+    limits = World().limits()
+    least = Envelope(
+        max_batch_size=Range(min=1, max=MAX_BATCH_SIZE),
+        max_queue_depth=Range(min=1, max=MAX_QUEUE_DEPTH),
+        max_queue_delay_milliseconds=Range(min=0, max=MAX_QUEUE_DELAY_MILLISECONDS),
+        max_batched_tokens=Range(min=1, max=1),
+    )
+    assert least.outside(limits) is None
 
 
 def test_the_settings_hold_what_is_pushed() -> None:

@@ -25,6 +25,7 @@ async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:
 
 
 OF_GENERATION = {
+    names.METRIC_BATCH_SURPLUS,
     names.METRIC_GENERATION_CURVE,
     names.METRIC_KV_CACHE_USAGE,
     names.METRIC_PREEMPTIONS,

@@ -9,6 +9,7 @@ from penstock_api import names
 from penstock_operator.decide.scaling.generation.plane import fit
 from penstock_operator.decide.scaling.generation.steps import steps_of
 from penstock_operator.observe.exposition import parse, pod_sample
+from penstock_runtime.generation.options import DType, StepOptions
 from tests.unit.openai.served import Served
 from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
 
@@ -25,11 +26,31 @@ LIMITS = {
 }
 
 
-def patch(served: Served, **more: Any) -> None:
-    """PATCH the limits; they are accepted."""
+def ask_for(served: Served, **more: Any) -> httpx2.Response:
+    """PATCH the limits; return the answer."""
     url = served.cluster_url + names.PATH_LIMITS
-    answer = httpx2.patch(url, json={**LIMITS, **more}, timeout=20)
+    return httpx2.patch(url, json={**LIMITS, **more}, timeout=20)
+
+
+def patch(served: Served, **more: Any) -> dict[str, Any]:
+    """PATCH the limits; they are accepted. Return the state."""
+    answer = ask_for(served, **more)
     assert answer.status_code == 200, answer.text
+    state: dict[str, Any] = answer.json()
+    return state
+
+
+def state_of(served: Served) -> dict[str, Any]:
+    """GET the state."""
+    state: dict[str, Any] = httpx2.get(served.cluster_url + names.PATH_STATE, timeout=20).json()
+    return state
+
+
+def metric(served: Served, name: str) -> float:
+    """Return the value of a metric without labels."""
+    text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
+    (line,) = (line for line in text.splitlines() if line.startswith(f"{name} "))
+    return float(line.split()[1])
 
 
 def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: Serve) -> None:
@@ -54,16 +75,58 @@ def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: S
     served.until(engine_is_empty(served))
 
 
+def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Serve) -> None:
+    served = serve()
+    streams = [open_request(served, {**LONG, "stream": True}) for _ in range(4)]
+    served.until(lambda: served.pod.report is not None and served.pod.report.running == 4)
+    state = patch(served, drain="Finish")
+    assert (state["generation"], state["converging"], state["surplus"]) == (2, True, 3)
+    assert metric(served, names.METRIC_BATCH_SURPLUS) == 3
+    for one in streams:
+        one.close()
+    served.until(engine_is_empty(served))
+    state = state_of(served)
+    assert (state["converging"], state["surplus"]) == (False, 0)
+    assert metric(served, names.METRIC_BATCH_SURPLUS) == 0
+
+
 def test_a_step_s_tokens_below_the_cap_are_a_422_with_the_field(served: Served) -> None:
-    url = served.cluster_url + names.PATH_LIMITS
-    answer = httpx2.patch(url, json={**LIMITS, "maxBatchSize": 32}, timeout=20)
-    assert answer.status_code == 422
-    assert answer.json()["field"] == "maxBatchedTokens"
+    answer = ask_for(served, maxBatchSize=32)
+    assert (answer.status_code, answer.json()["field"]) == (422, "maxBatchedTokens")
+
+
+def test_a_step_s_tokens_above_the_pods_cache_are_a_422_and_the_most_it_holds_is_not(
+    serve: Serve,
+) -> None:
+    served = serve()
+    most = state_of(served)["envelope"]["maxBatchedTokens"]["max"]
+    answer = ask_for(served, maxBatchedTokens=most + 1)
+    assert (answer.status_code, answer.json()["field"]) == (422, "maxBatchedTokens")
+    assert f"from 1 to {most}" in answer.json()["error"]
+    assert state_of(served)["generation"] == 1
+    assert patch(served, maxBatchedTokens=most)["generation"] == 2
+
+
+def test_limits_that_the_pod_has_from_its_file_are_acknowledged_whatever_they_are(
+    serve: Serve,
+) -> None:
+    served = serve(limits={"generation": 2, "max_batched_tokens": 1_000_000})
+    asked = served.pod.live.accepted.model_dump(mode="json", by_alias=True)
+    assert ask_for(served, **asked).json()["generation"] == 2
+
+
+def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
+    served = serve(generation=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**16))
+    info = served.pod.serving_or_refuse().info
+    assert info.kv.blocks < info.max_running
+    state = patch(served, maxBatchSize=info.max_running, maxBatchedTokens=None)
+    assert state["effectiveMax"] == info.kv.blocks
+    assert metric(served, names.METRIC_BATCH_CAP_BOUND) == info.kv.blocks
 
 
 def test_the_state_has_the_curve_and_what_was_chosen(served: Served) -> None:
     httpx2.post(served.url + PATH, json={"prompt": "a", "max_tokens": 3}, timeout=20)
-    state = httpx2.get(served.cluster_url + names.PATH_STATE, timeout=20).json()
+    state = state_of(served)
     assert len(state["generationCurve"]["sums"]) == 15
     assert state["generationCurve"]["sums"][0] >= 3
     assert state["attention"]

@@ -40,7 +40,7 @@ class TokenScheduler:
     ) -> None:
         self.costs = costs or PreemptionCosts(info.prefill_token_seconds, info.copied_block_seconds)
         self.memory = KvMemory(info)
-        self._most_running = max(1, min(info.max_running, info.kv.blocks))
+        self._most_running = info.most_running
         self._limits = limits
         self._planned_generation = limits.generation
         self._line = Line(limits.discipline, sliced=_sliced(limits))
