@@ -5,11 +5,13 @@ import json
 import random
 import signal
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from tests.unit.openai.served import save_tiny_model
 
@@ -30,13 +32,46 @@ BAD: tuple[dict[str, object], ...] = (
 )
 
 
+LEFT = frozenset({"left", "left its stream"})
+SERVED = frozenset({"answered", "streamed", "answered before it left"})
+FULL = "429"
+REST_SECONDS = 0.5
+"""Of a client that finds the queue full, or else refusals would be most of what is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request."""
+
+    body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+    leaves: bool = False
+    bad: bool = False
+
+    def may_end_as(self, *, draining: bool) -> frozenset[str]:
+        """Return every end that is no fault of the pod's: what is bad is refused, and nothing else is."""
+        ends = frozenset({FULL})
+        ends |= {"400", "404"} if self.bad else SERVED
+        if self.leaves:
+            ends |= LEFT
+        if self.headers and not self.bad:  # its deadline may pass
+            ends |= {"504", "stream with an error"}
+        if draining:
+            ends |= {"503", "nobody listens"}
+            ends |= frozenset() if self.bad else {"stream with an error"}
+        return ends
+
+
 class Crowd:
     """Clients of every kind, drawn from a seed."""
 
-    def __init__(self, url: str, seed: int) -> None:
+    def __init__(self, url: str, seed: int, *, draining: bool = False) -> None:
         self._url = url
         self._chance = random.Random(seed)  # noqa: S311 - clients' whims, no secret
+        self._draining = draining
         self.ends: Counter[str] = Counter()
+        self.wronged: list[tuple[str, Asked]] = []
+        """How those ended that may not end so."""
 
     async def send(self, number: int) -> None:
         """Send `number` requests, AT_ONCE together; every one is counted under how it ended."""
@@ -52,9 +87,10 @@ class Crowd:
                 task.add_done_callback(lambda _: gate.release())
 
     async def _one(self, session: aiohttp.ClientSession) -> None:
+        asked = self._draw()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                kind = await self._ask(session)
+                kind = await self._ask(session, asked)
         except TimeoutError:
             kind = "without an end"
         except aiohttp.ClientConnectorError:
@@ -62,8 +98,12 @@ class Crowd:
         except aiohttp.ClientError as error:
             kind = f"cut off: {error!r:.120}"
         self.ends[kind] += 1
+        if kind not in asked.may_end_as(draining=self._draining):
+            self.wronged.append((kind, asked))
+        if kind == FULL:
+            await asyncio.sleep(REST_SECONDS)
 
-    async def _ask(self, session: aiohttp.ClientSession) -> str:
+    def _draw(self) -> Asked:
         chance, headers = self._chance, dict[str, str]()
         body: dict[str, Any] = {
             "model": "tiny",
@@ -77,17 +117,21 @@ class Crowd:
         leaves = chance.random() < 0.15
         if chance.random() < 0.1:
             headers["X-Request-Timeout-Ms"] = str(chance.choice([1, 20, 200]))
-        if chance.random() < 0.1:
+        bad = chance.random() < 0.1
+        if bad:
             body |= chance.choice(BAD)
-        url = f"{self._url}/v1/completions"
-        if leaves and not body["stream"]:
-            return await self._leave(session.post(url, json=body, headers=headers))
-        async with session.post(url, json=body, headers=headers) as reply:
+        return Asked(body, headers, leaves=leaves, bad=bad)
+
+    async def _ask(self, session: aiohttp.ClientSession, asked: Asked) -> str:
+        body, url = asked.body, f"{self._url}/v1/completions"
+        if asked.leaves and not body["stream"]:
+            return await self._leave(session.post(url, json=body, headers=asked.headers))
+        async with session.post(url, json=body, headers=asked.headers) as reply:
             if reply.status != 200:
                 answer = await reply.json()
                 return f"{reply.status}" if "error" in answer else f"no words: {answer}"
             if body["stream"]:
-                return await self._read(reply, chance.randint(0, 5) if leaves else None)
+                return await self._read(reply, self._chance.randint(0, 5) if asked.leaves else None)
             answer = await reply.json()
             whole = all(one["finish_reason"] == "length" for one in answer["choices"])
             return "answered" if whole and len(answer["choices"]) == body["n"] else f"odd: {answer}"
@@ -99,7 +143,7 @@ class Crowd:
                 await reply.read()
         except TimeoutError:
             return "left"
-        return "answered before it left"
+        return "answered before it left" if reply.status == 200 else f"{reply.status}"
 
     @staticmethod
     async def _read(reply: aiohttp.ClientResponse, most_lines: int | None) -> str:
@@ -178,28 +222,56 @@ async def everybody_has_an_end(
             break
         await asyncio.sleep(0.1)  # those whose clients left are ended within a step
     assert came == left == pytest.approx(number, abs=0.2 * number)
-    assert good(crowd.ends), crowd.ends
-    late = Crowd(pod.client, seed=number + 1)
+    assert not crowd.wronged, crowd.wronged
+    late = Crowd(pod.client, seed=number + 1, draining=True)
     last = asyncio.create_task(late.send(AT_ONCE))
     await asyncio.sleep(0.1)
     pod.process.send_signal(signal.SIGTERM)
     await last
     assert await asyncio.to_thread(pod.stopped, 60) == 0
     print(json.dumps({"before": crowd.ends, "draining": late.ends}))
-    assert good(late.ends), late.ends
+    assert not late.wronged, late.wronged
     return crowd.ends + late.ends
 
 
-def good(ends: Counter[str]) -> bool:
-    known = {"answered", "streamed", "left", "left its stream", "answered before it left"}
-    known |= {"stream with an error", "nobody listens"}
-    return all(end in known or end.isdigit() for end in ends)
+def served(ends: Counter[str]) -> int:
+    return sum(ends[one] for one in SERVED)
+
+
+async def test_a_crowd_notices_a_pod_that_serves_nobody() -> None:
+    async def broken(_: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "a defect"}}, status=500)
+
+    app = web.Application()
+    app.router.add_post("/v1/completions", broken)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    crowd = Crowd(f"http://127.0.0.1:{site.port}", seed=1)
+    await crowd.send(50)
+    await runner.cleanup()
+    assert len(crowd.wronged) == crowd.ends["500"] >= 40
+    assert served(crowd.ends) == 0
+
+
+def test_only_who_set_a_deadline_may_meet_it_and_only_a_drain_refuses_what_is_good() -> None:
+    plain, hurried = Asked({}), Asked({}, {"X-Request-Timeout-Ms": "20"})
+    bad = Asked({}, bad=True)
+    for end in ("504", "stream with an error"):
+        assert end not in plain.may_end_as(draining=False)
+        assert end in hurried.may_end_as(draining=False)
+    assert "503" not in hurried.may_end_as(draining=False)
+    assert "503" in plain.may_end_as(draining=True)
+    assert "400" not in plain.may_end_as(draining=True)
+    assert "answered" not in bad.may_end_as(draining=False)
 
 
 @pytest.mark.parametrize("placement", ["Thread", "Process"])
 async def test_everybody_has_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
     ends = await everybody_has_an_end(launch, tmp_path / "model", 300, placement)
     assert ends["streamed"] > 20
+    assert served(ends) > ends.total() / 3
     assert ends.total() == 300 + AT_ONCE
 
 
@@ -209,3 +281,4 @@ async def test_everybody_has_an_end(launch: Any, tmp_path: Path, placement: str)
 async def test_ten_thousand_have_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
     ends = await everybody_has_an_end(launch, tmp_path / "model", 10_000, placement)
     assert ends.total() == 10_000 + AT_ONCE
+    assert served(ends) > ends.total() / 2
