@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 from msgspec import Struct
@@ -41,10 +42,13 @@ class Ticket(Struct, gc=False):
     reading: bool = False
     """Holds a credit while its body is read."""
     bytes: int = 0
-    """Of its body, counted from before it is read until the request leaves."""
+    """That are counted for it, from before its body is read until it leaves."""
     rows_counted: bool = False
     left: bool = False
 
+
+Hold = Callable[[int], None]
+"""Told how many bytes a request takes from now on, before it takes more; raises MemoryFull, as `hold_bytes`."""
 
 Hear = Callable[[End], bool]
 """Told the end of a request; returns whether its client was still there to be told."""
@@ -176,10 +180,10 @@ class Admission:
         return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
-        """Note that the body of `ticket` takes `size` bytes: as announced, then as it turned out.
+        """Note that `ticket` takes `size` bytes now: its body as announced, as it comes, then what is made of it.
 
         Raises:
-            MemoryFull: all bodies together would take more than this pod sets apart for them.
+            MemoryFull: all requests together would take more than this pod sets apart for them.
         """
         if self._bytes - ticket.bytes + size > self._most_bytes:
             raise MemoryFull(
@@ -188,6 +192,19 @@ class Admission:
             )
         self._bytes += size - ticket.bytes
         ticket.bytes = size
+
+    def holding(self, ticket: Ticket) -> Hold:
+        """Return `hold_bytes` of `ticket`."""
+        return partial(self.hold_bytes, ticket)
+
+    @contextmanager
+    def hold_meanwhile(self) -> Iterator[Hold]:
+        """As `holding`, of a request that this pod answers without its engine, and so does not count."""
+        ticket = Ticket("", self._now())
+        try:
+            yield self.holding(ticket)
+        finally:
+            self.depart(ticket)
 
     def count_rows(self, ticket: Ticket, rows: int) -> None:
         """Count the rows of a request as soon as its body says them."""

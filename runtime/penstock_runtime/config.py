@@ -59,7 +59,7 @@ class Config:
     max_body_bytes: int = 64 * 2**20
     """Of one request, after decompression; aiohttp's own default of 1 MiB is too little for tensors."""
     max_held_bytes: int = 512 * 2**20
-    """Of all bodies that are read or wait: `maxQueueDepth` counts requests, memory does not."""
+    """Of all requests that are read or wait, as text or tensors: `maxQueueDepth` counts requests, memory does not."""
     body_seconds: float = 60.0
     """A client that has not sent its body by then is answered 408 and gives its credit back."""
     keep_alive_seconds: float = 75.0

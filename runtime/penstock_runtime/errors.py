@@ -101,7 +101,7 @@ class QueueFull(Refusal):
 
 
 class MemoryFull(QueueFull):
-    """The bodies that are held fill the memory set apart for them."""
+    """What is held of requests fills the memory set apart for them."""
 
     reason = "MemoryFull"
 

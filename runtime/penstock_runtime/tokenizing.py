@@ -5,8 +5,9 @@ tokenised at once, under load the cost of crossing threads is shared.
 """
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -201,6 +202,16 @@ class Tokenizing:
                     f"`{where}` holds a token id outside the vocabulary of {self.vocabulary}",
                     field=where,
                 )
+
+
+def texts_bytes(texts: Iterable[str]) -> int:
+    """Return the memory that texts take: a character is 1 to 4 bytes of it, by the widest of its text."""
+    return sum(map(sys.getsizeof, texts))
+
+
+def rows_bytes(ids: Sequence[Ids]) -> int:
+    """Return the memory that `rows_of` takes: ids and mask of each row, as long as the longest."""
+    return len(ids) * max(map(len, ids)) * 2 * np.dtype(np.int64).itemsize
 
 
 def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:

@@ -290,3 +290,46 @@ async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
     async with await pod.infer(large) as reply:
         assert reply.status == 200
     assert pod.pod.counters.refused == {"MemoryFull": 1}
+
+
+@pytest.mark.parametrize("kind", ["chunked", "gzip", "gzip in chunks"])
+async def test_an_unfinished_body_is_held_by_what_has_come_of_it(
+    start: Any, until: Any, call: Callable[..., Body], kind: str
+) -> None:
+    pod = await start(max_held_bytes=200_000)
+    body = b"[" + bytes(900_000)
+    sent = gzip.compress(body) if "gzip" in kind else body
+    if "chunk" in kind:
+        framing, sent = "Transfer-Encoding: chunked", b"%x\r\n%b\r\n" % (len(sent), sent)
+    else:
+        framing, sent = f"Content-Length: {len(sent)}", sent[:-1]
+    coding = "Content-Encoding: gzip\r\n" if "gzip" in kind else ""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+    writer.write(
+        f"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\n{coding}{framing}\r\n\r\n".encode()
+    )
+    writer.write(sent)
+    async with asyncio.timeout(3):
+        head = await reader.readuntil(b"\r\n\r\n")
+    writer.transport.abort()
+    assert head.startswith(b"HTTP/1.1 429 ")
+    assert pod.pod.counters.refused == {"MemoryFull": 1}
+    await until(pod.pod.admission.empty)
+    async with await pod.infer(call()) as reply:
+        assert reply.status == 200
+
+
+async def test_tensors_that_are_larger_than_their_text_are_held_as_they_are(
+    start: Any, call: Callable[..., Body]
+) -> None:
+    pod = await start(max_held_bytes=100_000)
+    body = call()
+    body["inputs"][1] |= {"shape": [1, 20_000], "data": [1] * 20_000}
+    text = json.dumps(body, separators=(",", ":"))
+    assert len(text) < 50_000
+    url = f"{pod.url}/v2/models/halves/infer"
+    async with pod.session.post(url, data=text) as reply:
+        assert reply.status == 429
+    assert pod.pod.counters.refused == {"MemoryFull": 1}
+    async with await pod.infer(call()) as reply:
+        assert reply.status == 200

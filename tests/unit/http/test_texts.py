@@ -1,5 +1,6 @@
 """Text encoders over HTTP: OpenAI's embeddings, and texts or tokens in Open Inference, by both lanes."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +22,6 @@ from penstock_runtime.metrics import Exposition
 from penstock_runtime.models import memory
 from penstock_runtime.models.load import load
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.openai.embedding_calls import parse
 from penstock_runtime.protocols.openai.embedding_ends import Asked, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.server import ClientServer
@@ -269,6 +269,51 @@ async def test_every_call_is_counted_once(by_lane: Texts) -> None:
     assert by_lane.pod.admission.empty()
 
 
+async def test_rows_are_held_at_the_length_of_the_longest(
+    root: Path, tmp_path: Path, by_lane: Texts
+) -> None:
+    given = [" ".join(["w1"] * 62), *["w1"] * 99]
+    ids = [[2, *[6] * 62, 3], *[[2, 6, 3]] * 99]
+    padded = 100 * 64 * 16
+    held = by_lane.pod.admission
+    held._most_bytes = padded - 1
+    for answer in (
+        await by_lane.embed(given),
+        await by_lane.embed(ids),
+        await by_lane.infer(words(*given)),
+    ):
+        assert answer[0] == 429
+    assert by_lane.pod.counters.refused == {"MemoryFull": 3}
+    held._most_bytes = padded
+    assert (await by_lane.embed(given))[0] == 200
+    assert (await by_lane.infer(words(*given)))[0] == 200
+
+
+async def test_texts_are_held_while_they_wait_for_the_tokeniser(
+    by_lane: Texts, monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    assert by_lane.pod.texts is not None
+    encode, shut, held = by_lane.pod.texts.encode, asyncio.Event(), by_lane.pod.admission
+    waiting = 0
+
+    async def later(*given: Any, **more: Any) -> Any:
+        nonlocal waiting
+        waiting += 1
+        await shut.wait()
+        return await encode(*given, **more)
+
+    monkeypatch.setattr(by_lane.pod.texts, "encode", later)
+    text = "x" * 2000 + "\N{WAVING HAND SIGN}"  # which makes every character four bytes
+    held._most_bytes = 12_000
+    first = asyncio.create_task(by_lane.embed(text))
+    await until(lambda: waiting == 1)
+    assert held._bytes > 4 * len(text)
+    assert (await by_lane.embed("w1 " * 1500))[0] == 429
+    shut.set()
+    assert (await first)[0] == 200
+    assert held._bytes == 0
+
+
 @pytest.mark.parametrize(
     ("end", "status", "kind"),
     [
@@ -281,7 +326,7 @@ async def test_every_call_is_counted_once(by_lane: Texts) -> None:
 def test_ends_that_are_no_answer_are_told_in_openais_words(
     end: End, status: int, kind: str
 ) -> None:
-    asked = Asked(parse({"input": "w1"}, "texts", 32), {}, 1, (), 3)
+    asked = Asked({}, 1, (), 3, base64=False, priority=0, timeout_seconds=None)
     reply = reply_to(end, asked, "texts")
     assert reply.status == status
     error = json.loads(reply.body)["error"]

@@ -24,7 +24,9 @@ class EmbeddingWay:
 
     def read(self, body: bytes, _head: Head) -> Later:
         """As `Way.read`: token ids are rare here, and take the way of texts."""
-        return Later(partial(embedding_ends.read, body, self._pod))
+        return Later(
+            partial(embedding_ends.tokenised, embedding_ends.read(body, self._pod), self._pod)
+        )
 
     def to_request(self, ticket: Ticket, asked: Asked, head: Head) -> Request:
         """As `Way.to_request`."""

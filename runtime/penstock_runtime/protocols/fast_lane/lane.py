@@ -160,6 +160,8 @@ class Exchange:
                     admission.check_door(ticket)
                 self._reading = asyncio.create_task(self._begin_later(call))
             else:
+                if call.bytes > ticket.bytes:
+                    admission.hold_bytes(ticket, call.bytes)
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
@@ -167,7 +169,7 @@ class Exchange:
     async def _begin_later(self, later: Later) -> None:
         """As `begin`, once the call is known, of a request that holds a credit; unless its client has gone meanwhile."""
         try:
-            call = await later.call()
+            call = await later.call(self._lane.pod.admission.holding(self._ticket))
             if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above

@@ -4,7 +4,6 @@ A way hands bodies and ends to the room whose protocol it is; aiohttp's lane cal
 """
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.model import Task
-from penstock_runtime.admission import Ticket
+from penstock_runtime.admission import Hold, Ticket
 from penstock_runtime.errors import NotServing, Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head
@@ -29,11 +28,11 @@ from penstock_runtime.request import Completed, End, Request
 class Later(Struct, frozen=True):
     """A call that is known later: its texts are tokenised off the loop first."""
 
-    call: Callable[[], Coroutine[Any, Any, Any]]
+    call: Callable[[Hold], Coroutine[Any, Any, Any]]
 
 
 class Way(Protocol):
-    """One route. A call, which has `rows`, is understood by the way alone."""
+    """One route. A call, which has `rows` and (unless it comes later) `bytes`, is understood by the way alone."""
 
     def read(self, body: bytes, head: Head) -> Any:
         """Return the call that a body spells, or `Later`; raise Refusal, as what is awaited may."""
@@ -62,7 +61,8 @@ class InferWay:
         """As `Way.read`."""
         texts = self._pod.texts
         if texts is not None and MAY_BE_TEXT in body:
-            return Later(partial(read_call, body, head.header_length, self._pod.model, texts))
+            call = read_call(body, head.header_length, self._pod.model, texts)
+            return call if isinstance(call, InferCall) else Later(call.tokenised)
         reader = self._reader
         if reader is None:
             reader = self._reader = self._new_reader()

@@ -8,11 +8,12 @@ import orjson
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, BodyTimeout, BrokenBody, TooLarge, UnsupportedCoding
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 UNKNOWN_BYTES: Final = 64 * 2**10
-"""What a body without a length is taken for until it is read."""
+"""What a body without a length is taken for until more of it has come."""
 _CODINGS: Final = frozenset(("", "identity", "gzip", "deflate"))
 
 
@@ -34,22 +35,30 @@ def check_head(request: web.Request, most_bytes: int) -> None:
         )
 
 
-async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearray:
+async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold) -> bytearray:
     """Return the decompressed body; a client that asked leave to send it (`Expect`) is given it only here.
 
+    `hold` is told what the body takes: as announced, more where more comes, and at last as it is.
+
     Raises:
+        MemoryFull: as `hold`.
         TooLarge: more than `most_bytes` after decompression; the rest is never decompressed.
         BodyTimeout: not complete within `seconds`.
         BrokenBody: the compression or the chunks are broken.
     """
+    held = request.content_length or UNKNOWN_BYTES
+    hold(held)
     await _continue(request)
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             while chunk := await request.content.readany():
-                body += chunk
-                if len(body) > most_bytes:
+                size = len(body) + len(chunk)
+                if size > most_bytes:
                     raise _too_large(f"more than {most_bytes}", most_bytes)
+                if size > held:
+                    hold(held := size)
+                body += chunk
     except TimeoutError as error:
         raise BodyTimeout(
             f"the body did not arrive within {seconds:g} s: send it faster"
@@ -58,6 +67,7 @@ async def read(request: web.Request, most_bytes: int, seconds: float) -> bytearr
         raise BrokenBody(
             f"the body cannot be decoded ({error}): check Content-Encoding and chunks", field="body"
         ) from error
+    hold(len(body))
     return body
 
 

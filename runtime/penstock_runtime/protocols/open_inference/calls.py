@@ -26,6 +26,8 @@ class InferCall(Struct, frozen=True, gc=False):
     timeout_seconds: float | None
     """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
     outputs: tuple[WantedOutput, ...]
+    bytes: int
+    """Of all inputs together."""
 
 
 def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows: int) -> InferCall:
@@ -48,6 +50,7 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
         priority=priority,
         timeout_seconds=timeout_seconds,
         outputs=wanted_outputs(wire, parameters, model),
+        bytes=sum(one.nbytes for one in inputs.values()),
     )
 
 

@@ -121,6 +121,7 @@ class QuickReader:
             like.priority,
             like.timeout_seconds,
             like.outputs,
+            like.bytes,
         )
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
@@ -139,14 +140,16 @@ class QuickReader:
             array = np.frombuffer(form.pack(*first.data), form.dtype).reshape(first.shape)
             if len(self._specs) == 1 == len(wire.inputs):
                 inputs, rows, group = {first.name: array}, first.shape[0], form.group
+                size = array.nbytes
             else:
                 inputs = self._all(wire.inputs, array)
                 rows, group = array.shape[0], group_of(self._model, inputs)
+                size = sum(one.nbytes for one in inputs.values())
         except (msgspec.MsgspecError, struct.error, OverflowError, IndexError, _NotPlainError):
             return None
         if wire.parameters or wire.outputs or wire.id is not None:
-            return self._with_more(wire, inputs, rows, group)
-        return InferCall(None, inputs, rows, group, 0, None, self._every_output)
+            return self._with_more(wire, inputs, rows, group, size)
+        return InferCall(None, inputs, rows, group, 0, None, self._every_output, size)
 
     def _form(self, one: Any) -> "_Form":
         """Return what a tensor of this name and shape is made with, the same for all of them."""
@@ -175,7 +178,7 @@ class QuickReader:
         return {name: found[name] for name in self._specs}
 
     def _with_more(
-        self, wire: Any, inputs: dict[str, Tensor], rows: int, group: Group
+        self, wire: Any, inputs: dict[str, Tensor], rows: int, group: Group, size: int
     ) -> InferCall | None:
         if wire.id is not None and not wire.id.isascii():
             return None  # the careful reader has its own mind on half surrogates
@@ -184,7 +187,7 @@ class QuickReader:
             outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
-        return InferCall(wire.id, inputs, rows, group, priority, timeout_seconds, outputs)
+        return InferCall(wire.id, inputs, rows, group, priority, timeout_seconds, outputs, size)
 
     def _read_binary(self, body: bytes, header_length: str) -> InferCall:
         last = self._last
@@ -202,10 +205,9 @@ class QuickReader:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
         call = self._read_carefully(body, header_length)
-        size = sum(one.nbytes for one in call.inputs.values())
-        plain = size == len(body) - len(text) and _in_order(text, list(call.inputs))
+        plain = call.bytes == len(body) - len(text) and _in_order(text, list(call.inputs))
         if plain and len(text) <= _LONGEST_HEAD and not _has_booleans(self._model):
-            _remember(self._heads, text, _Known(call, size))
+            _remember(self._heads, text, _Known(call, call.bytes))
         return call
 
 
@@ -227,7 +229,14 @@ def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
         inputs[name] = tensor if at == 0 or tensor.flags.aligned else tensor.copy()
         at += one.nbytes
     return InferCall(
-        like.id, inputs, like.rows, like.group, like.priority, like.timeout_seconds, like.outputs
+        like.id,
+        inputs,
+        like.rows,
+        like.group,
+        like.priority,
+        like.timeout_seconds,
+        like.outputs,
+        like.bytes,
     )
 
 

@@ -4,13 +4,15 @@ import asyncio
 
 from aiohttp import hdrs, web
 
-from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.marks import CALLER
-from penstock_runtime.protocols.open_inference import answers, bodies, calls, ends, metadata, texts
+from penstock_runtime.protocols.open_inference import answers, bodies, ends, metadata
+from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.texts import read_call
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
     Reply,
@@ -103,21 +105,25 @@ class OpenInference:
             self._check_model(request)
             bodies.check_head(request, pod.config.max_body_bytes)
             pod.admission.check_door(ticket)
-            pod.admission.hold_bytes(ticket, request.content_length or bodies.UNKNOWN_BYTES)
             model = self._model(request)
-            body = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
-            pod.admission.hold_bytes(ticket, len(body))
-            wire, binary = bodies.split(body, request.headers.get(bodies.HEADER_LENGTH))
-            if pod.texts is not None and texts.asked(wire):
-                call = await texts.parse(wire, binary, model, pod.texts, MAX_BATCH_SIZE)
-            else:
-                call = calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+            call = await self._read(request, model, pod.admission.holding(ticket))
             pod.admission.count_rows(ticket, call.rows)
             patience = pod.admission.seconds_to_start(header_seconds(request))
             asked = ends.to_request(ticket, call, patience)
             end = await pod.admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
         reply = ends.reply_to(end, call, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))
+
+    async def _read(self, request: web.Request, model: ModelInfo, hold: Hold) -> InferCall:
+        """Return the call of a request; of its body nothing is kept but what the call is made of."""
+        config = self._pod.config
+        body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        call = read_call(body, request.headers.get(bodies.HEADER_LENGTH), model, self._pod.texts)
+        if isinstance(call, InferCall):
+            hold(max(len(body), call.bytes))
+            return call
+        del body
+        return await call.tokenised(hold)
 
     def _check_model(self, request: web.Request) -> None:
         held = self._pod.config.model_name

@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
+from msgspec import Struct
+
 from penstock_api.limits import MAX_BATCH_SIZE
+from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, NotServing
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.metadata import TEXT
-from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
-from penstock_runtime.tokenizing import Tokenizing, rows_of
+from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
+from penstock_runtime.tokenizing import Tokenizing, rows_bytes, rows_of, texts_bytes
 
 MAY_BE_TEXT: Final = b'"text"'
 """The input's name, as every client spells it."""
@@ -33,26 +36,69 @@ def asked(wire: Mapping[str, Any]) -> bool:
     )
 
 
-async def read_call(
-    body: bytes, header_length: str | None, model: ModelInfo | None, texts: Tokenizing | None
-) -> InferCall:
-    """Return the call that a body spells, whether it brings texts or tokens.
+class TextCall(Struct, frozen=True):
+    """A valid call whose texts are no tokens yet; nothing of the body is kept but them."""
+
+    texts: list[str]
+    cut: bool
+    id: str | None
+    priority: int
+    timeout_seconds: float | None
+    outputs: tuple[WantedOutput, ...]
+    model: ModelInfo
+    tokenizing: Tokenizing
+
+    async def tokenised(self, hold: Hold) -> InferCall:
+        """Return the call with rows of tokens; `hold` is told what the texts take, then what the rows do.
+
+        Raises:
+            BadInput: with the field.
+            MemoryFull: as `hold`.
+        """
+        hold(texts_bytes(self.texts))
+        ids = await self.tokenizing.encode(self.texts, f"{_FIELD}.data", cut=self.cut)
+        size = rows_bytes(ids)
+        hold(size)
+        inputs = rows_of(ids)
+        return InferCall(
+            id=self.id,
+            inputs=inputs,
+            rows=len(ids),
+            group=group_of(self.model, inputs),
+            priority=self.priority,
+            timeout_seconds=self.timeout_seconds,
+            outputs=self.outputs,
+            bytes=size,
+        )
+
+
+def read_call(
+    body: bytes | bytearray,
+    header_length: str | None,
+    model: ModelInfo | None,
+    tokenizing: Tokenizing | None,
+) -> InferCall | TextCall:
+    """Return the call that a body spells, whether it brings texts or tensors.
 
     Raises:
         BadInput: with the field.
         NotServing: there is no model yet.
     """
-    if model is None or texts is None:
+    if model is None:
         raise NotServing("Loading", "the model is being loaded: try again soon")
     wire, binary = bodies.split(body, header_length)
-    if asked(wire):
-        return await parse(wire, binary, model, texts, MAX_BATCH_SIZE)
+    if tokenizing is not None and asked(wire):
+        return parse(wire, binary, model, tokenizing, MAX_BATCH_SIZE)
     return calls.parse(wire, binary, model, MAX_BATCH_SIZE)
 
 
-async def parse(
-    wire: dict[str, Any], binary: memoryview, model: ModelInfo, texts: Tokenizing, most_rows: int
-) -> InferCall:
+def parse(
+    wire: dict[str, Any],
+    binary: memoryview,
+    model: ModelInfo,
+    tokenizing: Tokenizing,
+    most_rows: int,
+) -> TextCall:
     """Return the call that `wire` and the binary data behind it spell.
 
     Raises:
@@ -68,17 +114,15 @@ async def parse(
             f"`truncate` must be true or false, got {cut!r:.80}", field="parameters.truncate"
         )
     priority, timeout_seconds = calls.order_of(parameters)
-    outputs = wanted_outputs(wire, parameters, model)
-    given = _texts(wire["inputs"][0], binary, most_rows)
-    inputs = rows_of(await texts.encode(given, f"{_FIELD}.data", cut=cut))
-    return InferCall(
+    return TextCall(
+        texts=_texts(wire["inputs"][0], binary, most_rows),
+        cut=cut,
         id=name,
-        inputs=inputs,
-        rows=len(given),
-        group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
-        outputs=outputs,
+        outputs=wanted_outputs(wire, parameters, model),
+        model=model,
+        tokenizing=tokenizing,
     )
 
 

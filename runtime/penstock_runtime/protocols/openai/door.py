@@ -71,9 +71,8 @@ class Door:
         pod = self._pod
         bodies.check_head(request, pod.config.max_body_bytes)
         pod.admission.check_door(ticket)
-        pod.admission.hold_bytes(ticket, request.content_length or bodies.UNKNOWN_BYTES)
-        raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
-        pod.admission.hold_bytes(ticket, len(raw))
+        hold = pod.admission.holding(ticket)
+        raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds, hold)
         body = read(kind, raw)
         pod.check_model(body.asked_model)
         self._unknown.note(request, body)

@@ -1,6 +1,7 @@
 """From an embedding call to a request, and from the request's end to its answer: the same in both lanes."""
 
 import base64
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
@@ -8,9 +9,9 @@ import orjson
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.admission import Ticket
+from penstock_runtime.admission import Hold, Ticket
 from penstock_runtime.errors import BadInput, NotServing
-from penstock_runtime.models.base import group_of
+from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.openai.embedding_calls import EmbeddingCall, parse
@@ -26,49 +27,81 @@ from penstock_runtime.request import (
     Request,
     Tensor,
 )
-from penstock_runtime.tokenizing import rows_of
+from penstock_runtime.tokenizing import Ids, Tokenizing, rows_bytes, rows_of, texts_bytes
 
 
 class Asked(Struct, frozen=True):
-    """A call with its tokens."""
+    """A call with its tokens; nothing is kept of its texts."""
 
-    call: EmbeddingCall
     inputs: dict[str, Tensor]
     rows: int
     group: Group
     tokens: int
     """Of all rows."""
+    base64: bool
+    priority: int
+    timeout_seconds: float | None
 
 
-async def read(body: bytes | bytearray, pod: Pod) -> Asked:
-    """Return what `body` asks for; texts are tokenised off the event loop.
+def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
+    """Return what `body` asks for.
 
     Raises:
         BadInput: with the field.
         UnknownModel: it asks for another model.
         NotServing: there is no model yet.
     """
-    model, texts = pod.model, pod.texts
-    if model is None or texts is None:
-        raise NotServing("Loading", "the model is being loaded: try again soon")
-    call = parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
-    ids = call.ids
-    if call.texts:
-        ids = await texts.encode(call.texts, "input", cut=call.cut)
-    else:
-        ids = [one[: texts.most_tokens] for one in ids] if call.cut else ids
-        texts.check(ids, "input")
+    model, _ = _serving(pod)
+    return parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
+
+
+async def tokenised(call: EmbeddingCall, pod: Pod, hold: Hold) -> Asked:
+    """Return `call` with its tokens; texts are tokenised off the event loop.
+
+    `hold` is told what the texts take, then what the rows do.
+
+    Raises:
+        BadInput: with the field.
+        NotServing: there is no model yet.
+        MemoryFull: as `hold`.
+    """
+    model, texts = _serving(pod)
+    ids = await _ids(call, texts, hold)
     if len(ids) > MAX_BATCH_SIZE:
         raise BadInput(
             f"`input` has {len(ids)} entries: send at most {MAX_BATCH_SIZE}", field="input"
         )
+    hold(rows_bytes(ids))
     inputs = rows_of(ids)
-    return Asked(call, inputs, len(ids), group_of(model, inputs), sum(map(len, ids)))
+    return Asked(
+        inputs,
+        len(ids),
+        group_of(model, inputs),
+        sum(map(len, ids)),
+        call.base64,
+        call.priority,
+        call.timeout_seconds,
+    )
+
+
+def _serving(pod: Pod) -> tuple[ModelInfo, Tokenizing]:
+    if pod.model is None or pod.texts is None:
+        raise NotServing("Loading", "the model is being loaded: try again soon")
+    return pod.model, pod.texts
+
+
+async def _ids(call: EmbeddingCall, texts: Tokenizing, hold: Hold) -> Sequence[Ids]:
+    if call.texts:
+        hold(texts_bytes(call.texts))
+        return await texts.encode(call.texts, "input", cut=call.cut)
+    ids = [one[: texts.most_tokens] for one in call.ids] if call.cut else call.ids
+    texts.check(ids, "input")
+    return ids
 
 
 def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Request:
     """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
-    seconds = [one for one in (asked.call.timeout_seconds, header_seconds) if one is not None]
+    seconds = [one for one in (asked.timeout_seconds, header_seconds) if one is not None]
     return Request(
         id=ticket.id,
         inputs=asked.inputs,
@@ -76,7 +109,7 @@ def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Re
         group=asked.group,
         arrived=ticket.arrived,
         deadline=ticket.arrived + min(seconds) if seconds else None,
-        priority=asked.call.priority,
+        priority=asked.priority,
     )
 
 
@@ -105,7 +138,7 @@ def rendered(end: Completed, asked: Asked, model: str) -> bytes:
     """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
     (vectors,) = end.outputs.values()
     rows: list[Any] = list(np.ascontiguousarray(vectors, np.dtype("<f4")))
-    if asked.call.base64:
+    if asked.base64:
         rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
     data = [
         {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)

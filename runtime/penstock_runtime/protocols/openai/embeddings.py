@@ -2,14 +2,20 @@
 
 from aiohttp import web
 
-from penstock_runtime.admission import Ticket
+from penstock_runtime.admission import Hold, Ticket
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.marks import CALLER
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.open_inference.routes import header_seconds
-from penstock_runtime.protocols.openai.embedding_ends import read, reply_to, to_request
+from penstock_runtime.protocols.openai.embedding_ends import (
+    Asked,
+    read,
+    reply_to,
+    to_request,
+    tokenised,
+)
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.replies import Reply, response_of
 from penstock_runtime.sockets import lain_seconds
@@ -40,12 +46,16 @@ class Embeddings:
         pod = self._pod
         bodies.check_head(request, pod.config.max_body_bytes)
         pod.admission.check_door(ticket)
-        pod.admission.hold_bytes(ticket, request.content_length or bodies.UNKNOWN_BYTES)
-        body = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds)
-        pod.admission.hold_bytes(ticket, len(body))
-        asked = await read(body, pod)
+        asked = await self._read(request, pod.admission.holding(ticket))
         pod.admission.count_rows(ticket, asked.rows)
         made = to_request(ticket, asked, pod.admission.seconds_to_start(header_seconds(request)))
         granted = request.get(CALLER, ANYBODY).grant(made)
         end = await pod.admission.serve(ticket, granted)
         return reply_to(end, asked, pod.config.model_name)
+
+    async def _read(self, request: web.Request, hold: Hold) -> Asked:
+        config = self._pod.config
+        body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        call = read(body, self._pod)
+        del body
+        return await tokenised(call, self._pod, hold)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from penstock_api import names
+from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, Refusal
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
@@ -80,9 +81,10 @@ class OpenAI:
     async def tokenize(self, request: web.Request) -> web.Response:
         """Answer the tokens of a text, or of a chat."""
         try:
-            body = await self._plain_body(request, TokenizeBody)
-            serving = self._pod.serving_or_refuse()
-            ids = await _ids(body, serving)
+            with self._pod.admission.hold_meanwhile() as hold:
+                body = await self._plain_body(request, TokenizeBody, hold)
+                serving = self._pod.serving_or_refuse()
+                ids = await _ids(body, serving)
         except Refusal as refusal:
             return openai_refusal(refusal)
         told: dict[str, Any] = {
@@ -97,17 +99,19 @@ class OpenAI:
     async def detokenize(self, request: web.Request) -> web.Response:
         """Answer the text of tokens."""
         try:
-            body = await self._plain_body(request, DetokenizeBody)
+            with self._pod.admission.hold_meanwhile() as hold:
+                body = await self._plain_body(request, DetokenizeBody, hold)
             vocabulary = self._pod.serving_or_refuse().tokenizer.vocabulary
         except Refusal as refusal:
             return openai_refusal(refusal)
         return json_reply({"prompt": detokenize(vocabulary, body.tokens, skip_special=False)})
 
-    async def _plain_body(self, request: web.Request, kind: type[Plain]) -> Plain:
+    async def _plain_body(self, request: web.Request, kind: type[Plain], hold: Hold) -> Plain:
         """Return the body of a request that does not reach the engine."""
         config = self._pod.config
         bodies.check_head(request, config.max_body_bytes)
-        body = read(kind, await bodies.read(request, config.max_body_bytes, config.body_seconds))
+        raw = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        body = read(kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body
 

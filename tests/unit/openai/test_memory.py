@@ -1,0 +1,19 @@
+"""What the requests of a generating pod take is bounded, also of those that never reach the engine."""
+
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from tests.unit.openai.served import Served
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
+def test_a_body_beyond_what_the_pod_holds_is_refused(
+    serve: Callable[..., Served], path: str
+) -> None:
+    served = serve(max_held_bytes=20_000)
+    with httpx2.Client(base_url=served.url) as http:
+        assert http.post(path, json={"prompt": "a" * 30_000}).status_code == 429
+        assert http.post(path, json={"prompt": "a river", "max_tokens": 1}).status_code == 200
+    assert served.ask(lambda: served.pod.admission._bytes) == 0
