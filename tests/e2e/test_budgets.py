@@ -15,9 +15,11 @@ POLICY_NAME = "e2e-budget"
 POLICY_PATH = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{POLICY_NAME}"
 GPU = "nvidia.com/gpu"
 SCALING = {
-    "mode": "Auto", "minReplicas": 1, "algorithm": "UtilizationBand", "queueDepth": {"targetPerReplica": 2},
-    "scaleDown": {"stabilizationSeconds": 600},
+    "mode": "Auto", "minReplicas": 1, "algorithm": "CapacityAtObjective",
+    "scaleDown": {"stabilizationSeconds": 20, "maxPercentPerMinute": 100},
 }  # fmt: skip
+"""A wish that falls for 20 s shows: nothing but the laws, and how the budget is divided, keeps the counts still."""
+OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 10_000}]
 BATCHING = {"size": {"min": 4, "max": 4}, "maxQueueDepth": 16}
 HEAVY, LIGHT = 4, 3
 """What each wants at most; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
@@ -44,8 +46,13 @@ def policy(api: Api, namespace: str) -> Iterator[str]:
 def pools(policy: str, make_pool: MakePool) -> tuple[Pool, Pool]:
     def make(name: str, most: int, weight: int) -> Pool:
         scaling = {**SCALING, "maxReplicas": most}
-        more = {"scaling": scaling, "batching": BATCHING, "weight": weight, "accelerators": 1}
-        return make_pool(name, a=1000, c=500, **more)
+        more = {
+            "scaling": scaling,
+            "batching": BATCHING,
+            "objectives": OBJECTIVES,
+            "accelerators": 1,
+        }
+        return make_pool(name, a=1000, c=500, weight=weight, **more)
 
     heavy, light = make("heavy", HEAVY, 300), make("light", LIGHT, 100)
     heavy.await_ready(1)
@@ -110,6 +117,7 @@ async def divided(api: Api, pools: tuple[Pool, Pool], figure: Figure, seconds: f
         api.merge(POLICY_PATH, {"spec": budget(7)})
         took = await asyncio.to_thread(await_asked, pools, (HEAVY, LIGHT))
         figure(f"budget 2 -> 7: all that is wanted after {took:.0f} s")
+        await watch(pools, seconds / 5)
         light.await_condition("BudgetLimited", "False", "WithinBudget", seconds=20)
         assert "status.desiredReplicas" not in str(light.status().get("bounded"))
     for load in (one, other):

@@ -1,16 +1,15 @@
 """`CapacityAtObjective` on the cluster: the bridge over a start, and no wrong-way move on bad signals."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
+from tests.kube import prometheus
 from tests.kube.api import Api
-from tests.kube.nan import between
-from tests.kube.packets import dropped
+from tests.kube.nan import asked_of, between
+from tests.kube.packets import not_ready
 from tests.kube.pools import Pool, is_ready, until
 from tests.load.load import Load
 
@@ -79,26 +78,6 @@ RATE = 40
 """Two replicas carry it and one cannot: t(8) = 210 ms, 38 rows a second each."""
 
 
-@contextmanager
-def not_ready(pod_ip: str) -> Iterator[None]:
-    """Drop the kubelet's probes of one pod; its metrics and its clients' requests go on."""
-    with dropped("OUTPUT", "-d", pod_ip):
-        yield
-
-
-@contextmanager
-def not_scraped(api: Api) -> Iterator[None]:
-    """Drop what Prometheus asks of any pod: it answers, and its series go stale."""
-    with dropped("FORWARD", "-s", _prometheus(api)):
-        yield
-
-
-def _prometheus(api: Api) -> str:
-    pods = api.list("/api/v1/namespaces/monitoring/pods")
-    address: str = next(one["status"]["podIP"] for one in pods if is_ready(one))
-    return address
-
-
 @pytest.mark.own_cluster
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [12, 120])
@@ -113,7 +92,7 @@ async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
         await load.next()
         await _says(pool, "FromPrometheus")
         pool.edit({"scaling": {"minReplicas": 1}})
-        with not_scraped(api):
+        with prometheus.not_scraping(api):
             await _says(pool, "ReadFromPods")
             await _never_fewer(pool, seconds)
         await _says(pool, "FromPrometheus")
@@ -125,21 +104,6 @@ async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
     figure(f"series stale for {seconds} s, one pod NotReady: never under 2 replicas, none lost")
 
 
-@contextmanager
-def asked_of(api: Api, namespace: str, url: str) -> Iterator[None]:
-    """Let the operator ask another Prometheus about the pools of one namespace."""
-    path = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-nan"
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
-    metrics = {"prometheus": {"url": url}}
-    spec = {"namespaceSelector": selector, "metrics": metrics}
-    api.apply({**head, "metadata": {"name": "e2e-nan"}, "spec": spec})
-    try:
-        yield
-    finally:
-        api.delete(path)
-
-
 @pytest.mark.own_cluster
 @pytest.mark.long
 async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
@@ -149,13 +113,10 @@ async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
     batching = {"size": {"min": 8, "max": 8}}
     pool = make_pool(a=50, c=20, scaling=STEADY, batching=batching)
     await asyncio.to_thread(pool.await_ready, 2, seconds=120)
-    (node,) = api.list("/api/v1/nodes")
-    addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
-    with between(f"http://{_prometheus(api)}:9090") as server:
-        url = f"http://{addresses['InternalIP']}:{server.server_port}"
+    with between(prometheus.url(api)) as server:
         async with Load(pool.url(), pool.name, rate=RATE) as load:
             await load.next()
-            with asked_of(api, pool.namespace, url):
+            with asked_of(api, pool.namespace, server):
                 await asyncio.to_thread(until, "it asked", lambda: server.asked >= 30, seconds=120)
                 pool.edit({"scaling": {"minReplicas": 1}})
                 held = await _settled(pool, 15)

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from penstock_api import names
+from tests.kube.api import Api
 
 
 class Server(ThreadingHTTPServer):
@@ -95,3 +96,20 @@ def between(upstream: str) -> Iterator[Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def asked_of(api: Api, namespace: str, server: Server) -> Iterator[None]:
+    """Let the operator ask this server about the pools of one namespace; a pod reaches it at the only node's address."""
+    (node,) = api.list("/api/v1/nodes")
+    addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
+    url = f"http://{addresses['InternalIP']}:{server.server_port}"
+    path = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-nan"
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
+    spec = {"namespaceSelector": selector, "metrics": {"prometheus": {"url": url}}}
+    api.apply({**head, "metadata": {"name": "e2e-nan"}, "spec": spec})
+    try:
+        yield
+    finally:
+        api.delete(path)

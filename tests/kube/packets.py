@@ -15,6 +15,16 @@ def dropped(chain: str, *match: str) -> Iterator[None]:
 
 
 @contextmanager
+def not_ready(address: str) -> Iterator[None]:
+    """Drop the kubelet's probes of one pod; its metrics and its clients' requests go on.
+
+    Liveness is asked there too: after 25 s of it the container may be killed.
+    """
+    with dropped("OUTPUT", "-d", address):
+        yield
+
+
+@contextmanager
 def cut(address: str) -> Iterator[None]:
     """Drop all that goes to a pod and comes from it, the kubelet's probes too, as long as it lasts."""
     pairs = (("FORWARD", "-d"), ("FORWARD", "-s"), ("OUTPUT", "-d"), ("INPUT", "-s"))

@@ -34,6 +34,18 @@ def stopped(api: Api) -> Iterator[None]:
 
 
 @contextmanager
+def not_scraping(api: Api) -> Iterator[None]:
+    """Drop what it asks of any pod: it answers, and its series go stale."""
+    with dropped("FORWARD", "-s", _pod(api)["status"]["podIP"]):
+        yield
+
+
+def url(api: Api) -> str:
+    """Return where its pod answers."""
+    return f"http://{_pod(api)['status']['podIP']}:9090"
+
+
+@contextmanager
 def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterator[None]:
     """Let Prometheus answer with what it once knew, and learn nothing new.
 
@@ -41,7 +53,7 @@ def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterato
     its data, and answers with the last samples for five minutes (`--query.lookback-delta`).
     """
     pod = _pod(api)
-    with dropped("FORWARD", "-s", pod["status"]["podIP"]):
+    with not_scraping(api):
         before = _restarts(pod)
         _kill(pod)
         until("Prometheus starts again", lambda: _restarts(_pod(api)) > before, seconds=60)
