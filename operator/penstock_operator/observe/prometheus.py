@@ -16,30 +16,21 @@ from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
 from penstock_operator.calls import Call, CallFailed, call
+from penstock_operator.observe import questions
 from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.dcgm import Devices
-from penstock_operator.observe.exposition import (
-    DURATIONS,
-    HISTORY,
-    WANTED,
-    Reading,
-    pod_sample,
-    told_uid,
-)
+from penstock_operator.observe.exposition import HISTORY, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
-RANGE_SECONDS = 15
-"""Three scrapes of 5 s."""
 LEAST_SCRAPES = 2
 """Fewer in the range: scraped more slowly than every 5 s, or scrapes fail."""
 FRESH_SECONDS = 10.0
 GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
-QUERY = '{__name__=~"' + "|".join(WANTED) + '"}' + f"[{RANGE_SECONDS}s]"
-QUERY_DURATIONS = '{__name__=~"' + "|".join(DURATIONS) + '"}' + f"[{RANGE_SECONDS}s]"
+"""Of one answer."""
 PAST_SECONDS = 180.0
 """Four times what the forecast's level remembers."""
 LEAST_PAST_SECONDS = 60.0
@@ -84,16 +75,32 @@ class Round:
 async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
     """Return a round of one server. Raises `CallFailed`.
 
-    What the devices say is asked where they are; it is empty where no exporter is scraped. How long requests took is a question by itself: its buckets are half of all there is to tell.
+    A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
+    held as text. What the devices say is asked where they are; it is empty where no exporter is scraped.
     """
-    told = await _ask(session, access, (QUERY, QUERY_DURATIONS))
+    asked, pods = await _clock(session, access)
+    told = await _ask(session, access, asked, questions.of_now(pods))
     devices = await _query(session, access, {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"})
     await asyncio.to_thread(told.devices.add, _result(devices))
     return told
 
 
-async def _ask(session: aiohttp.ClientSession, access: Access, queries: Iterable[str]) -> Round:
-    asked = _scalar(await _query(session, access, {"query": "time()"}))
+async def _clock(session: aiohttp.ClientSession, access: Access) -> tuple[float, int]:
+    """Return a server's own clock, Unix seconds, and how many pods it knows."""
+    data = await _query(session, access, {"query": questions.QUERY_PODS})
+    try:
+        now, text = data["result"][0]["value"]
+        asked, pods = measured(float(now)), measured(float(text))
+    except (LookupError, TypeError, ValueError, OverflowError):
+        asked = pods = None
+    if asked is None or pods is None:
+        raise CallFailed("Prometheus did not answer with its time and a number of pods")
+    return asked, int(pods)
+
+
+async def _ask(
+    session: aiohttp.ClientSession, access: Access, asked: float, queries: Iterable[str]
+) -> Round:
     targets: Targets = {}
     for query in queries:
         answer = await _query(session, access, {"query": query, "time": f"{asked:.3f}"})
@@ -111,9 +118,8 @@ def past_seconds(pods: int) -> float:
 
 async def ask_past(session: aiohttp.ClientSession, access: Access, seconds: float) -> Round:
     """Return what one server has of the last `seconds`. Raises `CallFailed`."""
-    return await _ask(
-        session, access, ('{__name__=~"' + "|".join(HISTORY) + '"}' + f"[{seconds:.0f}s]",)
-    )
+    asked, _ = await _clock(session, access)
+    return await _ask(session, access, asked, (questions.of_past(seconds),))
 
 
 async def read_prometheus(
@@ -187,16 +193,6 @@ def _said(body: bytes) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return f": {str(said)[:200]}"
-
-
-def _scalar(data: Any) -> float:
-    try:
-        asked = measured(float(data["result"][1]))
-    except (LookupError, TypeError, ValueError, OverflowError):
-        asked = None
-    if asked is None:
-        raise CallFailed("Prometheus did not answer time() with a number")
-    return asked
 
 
 def _result(data: Any) -> list[Any]:

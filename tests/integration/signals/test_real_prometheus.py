@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from penstock_operator.calls import CallFailed, new_session
 from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe import questions
 from penstock_operator.observe.past import observe_past
 from penstock_operator.observe.prometheus import missing, read_prometheus
 from penstock_operator.observe.rounds import Rounds
@@ -115,6 +116,27 @@ async def test_samples_come_with_their_own_times_and_raw_counters(
         assert {one.uid for one in found.samples} == {"uid-2"}, (
             "scrapes of the pod before do not count"
         )
+
+
+async def test_a_large_fleet_is_told_a_part_at_a_time(
+    tmp_path: Path, session: ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "PODS_A_QUESTION", 1)
+    async with AsyncExitStack() as stack:
+        pods = [
+            pod_object(uid, await stack.enter_async_context(serving(metrics_route(Figures(uid)))))
+            for uid in ("uid-1", "uid-2", "uid-3")
+        ]
+        url = await stack.enter_async_context(prometheus(tmp_path, [str(pod.ip) for pod in pods]))
+
+        async def ask() -> PoolSignals:
+            return (await read_prometheus(session, url, {"pool": ("team", pods)}))["pool"]
+
+        def whole(found: PoolSignals) -> bool:
+            return {one.uid for one in found.samples} == {pod.uid for pod in pods}
+
+        found = await until(ask, lambda one: whole(one) and not missing(one, pods, time.time()))
+        assert len({(one.uid, one.time) for one in found.samples}) == len(found.samples)
 
 
 async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(

@@ -11,7 +11,8 @@ from aiohttp import web
 from penstock_operator.calls import CallFailed, new_session
 from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, missing, read_prometheus
+from penstock_operator.observe.prometheus import missing, read_prometheus
+from penstock_operator.observe.questions import QUERY, QUERY_DURATIONS, QUERY_PODS
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
@@ -45,13 +46,18 @@ def pod_series(uid: str = "uid-1", **labels: str) -> list[dict[str, Any]]:
     ]
 
 
+def clock(pods: int) -> dict[str, Any]:
+    """Return what a server says of its time and its pods."""
+    return {"resultType": "vector", "result": [{"metric": {}, "value": [ASKED, str(pods)]}]}
+
+
 def prometheus(*result: dict[str, Any]) -> web.RouteDef:
     """Return a server that knows these series."""
 
     async def answer(request: web.Request) -> web.Response:
         form = await request.post()
-        if form["query"] == "time()":
-            data: dict[str, Any] = {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
+        if form["query"] == QUERY_PODS:
+            data = clock(1)
         else:
             assert form["query"] in (QUERY, QUERY_DURATIONS, QUERY_DEVICES)
             assert float(str(form["time"])) == ASKED
@@ -144,7 +150,7 @@ async def nested(_: web.Request) -> web.StreamResponse:
 
 
 async def no_time(_: web.Request) -> web.StreamResponse:
-    return web.json_response({"status": "success", "data": {"result": [0, "NaN"]}})
+    return web.json_response({"status": "success", "data": {"result": [{"value": [0, "NaN"]}]}})
 
 
 async def overloaded(_: web.Request) -> web.StreamResponse:
@@ -166,9 +172,9 @@ async def endless(request: web.Request) -> web.StreamResponse:
         (redirect, "a redirect, which is never followed"),
         (not_json, "did not answer in JSON"),
         (nested, "did not answer in JSON"),
-        (no_time, "did not answer time() with a number"),
+        (no_time, "did not answer with its time and a number of pods"),
         (unlike, "did not answer as Prometheus does"),
-        (no_number, "did not answer time() with a number"),
+        (no_number, "did not answer with its time and a number of pods"),
         (overloaded, "answered 503: query timed out"),
         (endless, "answered more than 67108864 bytes"),
         (never, "did not answer within 2 s"),

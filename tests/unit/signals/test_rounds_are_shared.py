@@ -1,26 +1,30 @@
 """One round of questions a Prometheus a tick, however many pools and passes ask."""
 
 import asyncio
+import re
 from collections import Counter
 
 import pytest
 from aiohttp import web
 
-from penstock_operator.calls import new_session
+from penstock_operator.calls import CallFailed, new_session
 from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.observe import prometheus, questions
 from penstock_operator.observe import rounds as shared
+from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.past import observe_past
-from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS, past_seconds
+from penstock_operator.observe.prometheus import past_seconds
+from penstock_operator.observe.questions import QUERY, QUERY_DURATIONS, QUERY_PODS
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.unit.signals.exporter import pod_object, serving
-from tests.unit.signals.test_prometheus_answers import ASKED, series
+from tests.unit.signals.test_prometheus_answers import ASKED, clock, series
 
 POOLS = 300
 KINDS = {
-    "time()": "time",
+    QUERY_PODS: "time",
     QUERY: "samples",
     QUERY_DURATIONS: "durations",
     QUERY_DEVICES: "devices",
@@ -33,37 +37,40 @@ def address(number: int) -> str:
     return f"10.1.{number // 200}.{number % 200 + 1}"
 
 
-class Server:
-    """Knows one pod of each pool, and counts the questions."""
+def instance(number: int) -> str:
+    return f"{address(number)}:8001"
 
-    def __init__(self, *, fails: bool = False) -> None:
+
+PART = re.compile(r',instance=~"([^"]*)"')
+
+
+class Server:
+    """Knows one pod of each pool, says so of as many as it is told, and counts the questions."""
+
+    def __init__(self, *, fails: bool = False, says: int = POOLS) -> None:
         self.asked: Counter[str] = Counter()
         self._fails = fails
+        self._says = says
 
     def route(self) -> web.RouteDef:
         return web.post("/api/v1/query", self._answer)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        form = await request.post()
-        clock = form["query"] == "time()"
-        self.asked[KINDS.get(str(form["query"]), "past")] += 1
+        query = str((await request.post())["query"])
+        kind = KINDS.get(PART.sub("", query), "past")
+        self.asked[kind] += 1
         await asyncio.sleep(0.05)
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
-        data = (
-            {"resultType": "scalar", "result": [ASKED, str(ASKED)]}
-            if clock
-            else {
-                "resultType": "matrix",
-                "result": [] if form["query"] == QUERY_DURATIONS else self._series(),
-            }
-        )
+        result = self._series(PART.search(query)) if kind in ("samples", "past") else []
+        data = clock(self._says) if kind == "time" else {"resultType": "matrix", "result": result}
         return web.json_response({"status": "success", "data": data})
 
-    def _series(self) -> list[dict[str, object]]:
+    def _series(self, part: re.Match[str] | None) -> list[dict[str, object]]:
         return [
-            series(name, value, instance=f"{address(number)}:8001", **labels)
+            series(name, value, instance=instance(number), **labels)
             for number in range(POOLS)
+            if part is None or re.fullmatch(part[1], instance(number))
             for name, value, labels in (
                 ("penstock_pod_info", "1", {"uid": f"pod-{number}"}),
                 ("penstock_requests_waiting", str(number), {}),
@@ -104,6 +111,39 @@ async def test_all_passes_of_a_tick_share_one_round() -> None:
         signals = found[f"pool-{number}"]
         assert signals.source is SignalSource.PROMETHEUS
         assert {one.waiting for one in signals.samples} == {float(number)}
+
+
+async def test_a_large_fleet_is_asked_about_a_part_at_a_time_within_the_bounds_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prometheus, "LIMIT_BYTES", 80_000)
+    async with serving(Server().route(), port=PORT) as ip, new_session() as session:
+        with pytest.raises(CallFailed, match="answered more than 80000 bytes"):
+            await prometheus.ask(session, Access(f"http://{ip}:{PORT}"))
+    server = Server(says=2_500)
+    found = await in_three_passes(server, Rounds())
+    assert server.asked == {"time": 1, "samples": 3, "durations": 3, "devices": 1}
+    for number in range(POOLS):
+        samples = found[f"pool-{number}"].samples
+        assert [one.waiting for one in samples] == 3 * [float(number)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "parts"), [(0, 1), (1_000, 1), (1_001, 2), (7_000, 7), (10**9, 10)]
+)
+def test_every_address_is_in_exactly_one_part_of_a_round(pods: int, parts: int) -> None:
+    asked = [PART.search(one) for one in questions.of_now(pods)]
+    assert len(asked) == 2 * parts
+    addresses = [f"10.0.{one // 256}.{one % 256}" for one in range(2_000)]
+    addresses += [f"[fd00::{one:x}]" for one in range(2_000)]
+    for found in (asked[:parts], asked[parts:]):
+        held = Counter(
+            each
+            for part in found
+            for each in addresses
+            if part is None or re.fullmatch(part[1], f"{each}:8001")
+        )
+        assert held == Counter(addresses)
 
 
 async def test_the_next_tick_asks_anew(
