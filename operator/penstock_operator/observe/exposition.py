@@ -64,6 +64,8 @@ HISTORY = (
     *_SUMS.values(),
 )
 """What a law's memory is rebuilt from: demand and curves."""
+LABELS = ("uid", "le", "source", "outcome", "reason", "phase", "epoch", "term")
+"""What tells series of one pod apart: a store adds labels of its own to each, which are not held."""
 _LINES = (*WANTED, *DURATIONS)
 
 

@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,7 @@ from penstock_operator.observe import questions
 from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.dcgm import Devices
-from penstock_operator.observe.exposition import HISTORY, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import HISTORY, LABELS, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -205,11 +206,12 @@ def _sort(data: Any, found: Targets) -> None:
     for series in _result(data):
         try:
             labels, values = series["metric"], series["values"]
-            name = labels["__name__"]
+            name = intern(labels["__name__"])
+            kept = {label: intern(labels[label]) for label in LABELS if label in labels}
             jobs = found.setdefault((labels["namespace"], labels["instance"]), {})
             readings = jobs.setdefault(labels.get("job", ""), defaultdict(list))
             for time, value in values:
-                readings[float(time)].append(Reading(name, labels, float(value)))
+                readings[float(time)].append(Reading(name, kept, float(value)))
         except (LookupError, TypeError, ValueError, OverflowError):
             continue
 

@@ -51,9 +51,10 @@ def main() -> None:
     asked = [{"pools": size, **asyncio.run(questions_of_a_tick(size))} for size in args.pools]
     for each in asked:
         console.print(
-            f"{each['pools']} pools, {each['passes']} passes in one tick: {each['rounds']} round of"
-            f" {each['questions']} questions, {each['megabytes']:.1f} MB,"
-            f" {each['seconds']:.2f} s to ask and sort"
+            f"{each['pools']} pools, {each['pods']} pods, {each['passes']} passes in one tick:"
+            f" {each['rounds']} round of {each['questions']} questions, {each['megabytes']:.1f} MB"
+            f" (the largest answer {each['largest_megabytes']:.1f}),"
+            f" {each['seconds']:.2f} s to ask and sort, {each['cpu_seconds']:.2f} s of CPU with the server's"
         )
     machine = {"python": platform.python_version(), "machine": platform.machine()}
     OUT.parent.mkdir(parents=True, exist_ok=True)

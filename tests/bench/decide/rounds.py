@@ -2,54 +2,65 @@
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
+from penstock_api import names
 from penstock_operator.calls import new_session
 from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.due import BATCH
-from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.exposition import DURATIONS
-from penstock_operator.observe.prometheus import QUERY, QUERY_DURATIONS
+from penstock_operator.observe.exposition import DURATIONS, WANTED
+from penstock_operator.observe.questions import QUERY, QUERY_DURATIONS, QUERY_PODS
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
+from penstock_runtime.histogram import SECONDS
+from penstock_runtime.request import Outcome
+from tests.bench.decide.fleet import PODS
 from tests.unit.signals.exporter import pod_object, serving
 
 PORT = 19091
 SCRAPES = 3
-GAUGES = (
-    "penstock_requests_waiting", "penstock_requests_running", "penstock_requests_received_total",
-    "penstock_rows_received_total", "penstock_batch_cap", "penstock_batch_cap_bound",
-    "penstock_limits_generation", "penstock_out_of_memory_splits_total", "penstock_curve_batches_total",
-    "penstock_curve_cost_units_total", "penstock_curve_cost_units_squared_total",
-    "penstock_curve_seconds_total", "penstock_curve_cost_unit_seconds_total",
-    "penstock_curve_seconds_squared_total", "penstock_pod_info",
-)  # fmt: skip
-BATCHES = "penstock_batch_duration_seconds_bucket"
-BUCKETS = (*({"le": f"{0.001 * 1.4**step:.4f}"} for step in range(30)), {"le": "+Inf"})
+BUCKETS = tuple({"le": one} for one in (*map(repr, SECONDS), "+Inf"))
+LABELS: dict[str, tuple[dict[str, str], ...]] = {
+    names.METRIC_POD_INFO: ({"uid": "UID"},),
+    names.METRIC_REQUESTS: tuple({"outcome": one.value} for one in Outcome),
+    names.METRIC_REQUESTS_REFUSED: ({"reason": "QueueFull"}, {"reason": "BadInput"}),
+    names.METRIC_GPU_UTILIZATION: ({"source": "NVML"},),
+    names.METRIC_TOKENS: ({"phase": "prefill"}, {"phase": "decode"}),
+    names.METRIC_GENERATION_CURVE: tuple(
+        {"epoch": epoch, "term": term} for epoch in "01" for term in names.GENERATION_TERMS
+    ),
+    **{one: BUCKETS for one in (*WANTED, *DURATIONS) if one.endswith("_bucket")},
+}
+"""Of the metrics that have any beside those of their target."""
+PART = re.compile(r',instance=~"([^"]*)"')
 
 
 async def questions_of_a_tick(pools: int) -> dict[str, float]:
-    """Return how often a Prometheus was asked by all passes of one tick, and what it took; one pod a pool."""
+    """Return how often a Prometheus was asked by all passes of one tick, and what it took.
+
+    Pods tell every series that is wanted, as those do that generate text. CPU is of both sides.
+    """
     asked: Counter[str] = Counter()
-    now = time.time()
-    answers = {
-        QUERY: json.dumps(_matrix(pools, now, (*GAUGES, BATCHES))).encode(),
-        QUERY_DEVICES: json.dumps({"status": "success", "data": {"result": []}}).encode(),
-        QUERY_DURATIONS: json.dumps(_matrix(pools, now, DURATIONS[:1])).encode(),
-    }
+    answered: list[int] = []
+    now, addresses = time.time(), [_address(one) for one in range(pools * PODS)]
+    texts = {QUERY: _series(now, WANTED), QUERY_DURATIONS: _series(now, DURATIONS)}
 
     async def handle(request: web.Request) -> web.Response:
-        form = await request.post()
-        clock = form["query"] == "time()"
-        asked[str(form["query"])] += 1
-        if clock:
-            data = {"resultType": "scalar", "result": [now, f"{now:.3f}"]}
-            return web.json_response({"status": "success", "data": data})
-        return web.Response(body=answers[str(form["query"])], content_type="application/json")
+        query = str((await request.post())["query"])
+        kind, part = PART.sub("", query), PART.search(query)
+        asked[kind] += 1
+        if kind == QUERY_PODS:
+            result = [{"metric": {}, "value": [now, str(len(addresses))]}]
+            return web.json_response({"status": "success", "data": {"result": result}})
+        body = _matrix(texts.get(kind, ""), addresses, part and re.compile(part[1]))
+        answered.append(len(body))
+        return web.Response(body=body, content_type="application/json")
 
     async with (
         serving(web.post("/api/v1/query", handle), port=PORT) as ip,
@@ -60,43 +71,53 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
             [_pool(one, url) for one in range(first, min(first + BATCH, pools))]
             for first in range(0, pools, BATCH)
         ]
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         heard = await asyncio.gather(
             *(observe_signals(session, batch, now, rounds) for batch in batches)
         )
-        took = time.perf_counter() - began
+        took, busy = time.perf_counter() - began, time.process_time() - worked
     seen = [one for found in heard for one in found.values()]
     assert all(one.source is SignalSource.PROMETHEUS for one in seen), seen[0].problem
-    assert all(len(one.samples) == SCRAPES for one in seen)
+    assert all(len(one.samples) == PODS * SCRAPES for one in seen)
     return {
+        "pods": len(addresses),
         "passes": len(batches),
-        "rounds": asked[QUERY],
+        "rounds": asked[QUERY_PODS],
         "questions": asked.total(),
-        "megabytes": sum(map(len, answers.values())) / 1e6,
+        "megabytes": sum(answered) / 1e6,
+        "largest_megabytes": max(answered) / 1e6,
         "seconds": took,
+        "cpu_seconds": busy,
     }
 
 
 def _pool(number: int, url: str) -> PoolPods:
-    pod = pod_object(f"pod-{number}", _address(number))
-    return PoolPods(f"pool-{number}", "team", (pod,), MetricsServer(url))
+    pods = tuple(
+        pod_object(f"pod-{one}", _address(one)) for one in range(number * PODS, (number + 1) * PODS)
+    )
+    return PoolPods(f"pool-{number}", "team", pods, MetricsServer(url))
 
 
 def _address(number: int) -> str:
     return f"10.{number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
 
 
-def _matrix(pools: int, now: float, metrics: tuple[str, ...]) -> dict[str, object]:
-    result = [one for number in range(pools) for one in _series(number, now, metrics)]
-    return {"status": "success", "data": {"resultType": "matrix", "result": result}}
+def _matrix(text: str, addresses: Sequence[str], part: re.Pattern[str] | None) -> bytes:
+    """Return an answer: `text` is what one pod tells."""
+    result = (
+        text.replace("UID", f"pod-{number}").replace("ADDRESS", address)
+        for number, address in enumerate(addresses)
+        if text and (part is None or part.fullmatch(f"{address}:8001"))
+    )
+    whole = ",".join(result)
+    return f'{{"status":"success","data":{{"resultType":"matrix","result":[{whole}]}}}}'.encode()
 
 
-def _series(number: int, now: float, metrics: tuple[str, ...]) -> list[dict[str, object]]:
-    base = {"namespace": "team", "instance": f"{_address(number)}:8001", "job": "pools"}
+def _series(now: float, metrics: Iterable[str]) -> str:
+    base = {"namespace": "team", "pool": "chat", "instance": "ADDRESS:8001", "job": "pools"}
     values = [[now - 11 + 5 * index, str(100 * index)] for index in range(SCRAPES)]
-    names = [
-        {"__name__": name, **more}
+    return ",".join(
+        json.dumps({"metric": {**base, "__name__": name, **labels}, "values": values})
         for name in metrics
-        for more in (BUCKETS if name.endswith("_bucket") else ({"uid": f"pod-{number}"},))
-    ]
-    return [{"metric": {**base, **name}, "values": values} for name in names]
+        for labels in LABELS.get(name, ({},))
+    )
