@@ -5,7 +5,7 @@ hide the curve's slope. They count in the same epoch as the batches that follow.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.curve import Curve
@@ -14,7 +14,9 @@ from penstock_runtime.models.outputs import checked
 from penstock_runtime.models.sample import Sample, find_sample
 
 WARM_UP_SECONDS = 2.0
-"""No size is begun after this long: a slow model's start must not be dominated by it."""
+"""No size but the first is begun after this long: a slow model's start must not be dominated by it."""
+LENGTHS_SECONDS = 4.0
+"""The same for a model of texts that are padded to a bucket, where each number of rows is run at each length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +34,44 @@ def warm_up(model: Model, clock: Callable[[], float]) -> WarmUp:
     Raises:
         ModelLoadFailed: not even one row of any invented sample runs.
     """
-    sample, curve, began = find_sample(model), Curve(), clock()
+    sample = find_sample(model)
     bound = max(1, min(int(model.memory_bound_rows()), model.info.max_rows, MAX_BATCH_SIZE))
-    largest = 1
+    if model.info.length_buckets:
+        return WarmUp(Curve(), _fit_at_every_length(model, sample, bound, clock))
+    return _measure(model, sample, bound, clock)
+
+
+def _measure(model: Model, sample: Sample, bound: int, clock: Callable[[], float]) -> WarmUp:
+    curve, largest, began = Curve(), 0, clock()
     for rows in _sizes(bound):
-        if clock() - began > WARM_UP_SECONDS:
+        if largest and clock() - began > WARM_UP_SECONDS:
             break
         try:
             seconds = _second_run_seconds(model, sample, rows, clock)
         except (OutOfMemory, MemoryError):
-            return WarmUp(curve, largest)
+            return WarmUp(curve, max(1, largest))
         largest = rows
         if not sample.has_free_dimensions:
             curve.note(rows, seconds)
     return WarmUp(curve, bound)
+
+
+def _fit_at_every_length(
+    model: Model, sample: Sample, bound: int, clock: Callable[[], float]
+) -> int:
+    """Run each number of rows at each bucket's length, few rows first; return how many fit at all lengths."""
+    lengths = [replace(sample, free_size=bucket) for bucket in model.info.length_buckets]
+    fitting, began = 1, clock()
+    for rows in _sizes(bound):
+        for one in lengths:
+            if clock() - began > LENGTHS_SECONDS:
+                return bound
+            try:
+                checked(model.run(one.inputs(rows)), model.info.outputs, rows)
+            except (OutOfMemory, MemoryError):
+                return fitting
+        fitting = rows
+    return bound
 
 
 def _sizes(bound: int) -> Iterator[int]:

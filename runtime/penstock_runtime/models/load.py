@@ -1,5 +1,6 @@
 """From a pool's `spec.model` to a loaded model."""
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from penstock_runtime.models.export_program import load_program
 from penstock_runtime.models.module import load_module
 from penstock_runtime.models.torch_model import TorchModel, Wrapping
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -20,7 +23,10 @@ class Options:
     threads: int | None = None
     """Of torch; None: as many as the control group grants."""
     compile: bool = False
-    """Whether torch.compile is tried: it needs a C++ compiler (CPU) and tens of seconds a model."""
+    """Whether torch.compile is tried: it needs a C++ compiler (CPU) and tens of seconds a model.
+
+    Models that are no plain call of torch's run as they are.
+    """
 
 
 def load(
@@ -71,8 +77,7 @@ def _load_encoder(folder: Path, task: Task) -> Model:
 
 def _compile(model: Model) -> None:
     compilable = model.inner if isinstance(model, Wrapping) else model
-    if not isinstance(compilable, TorchModel):
-        raise ModelLoadFailed(
-            f"{type(model).__name__} cannot be compiled: unset PENSTOCK_COMPILE for this pool"
-        )
-    compilable.compile()
+    if isinstance(compilable, TorchModel):
+        compilable.compile()
+    else:  # a text encoder that packs its rows, or a model of a factory's own
+        log.warning("%s is not compiled: it is served as it is", type(model).__name__)

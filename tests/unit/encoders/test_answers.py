@@ -1,5 +1,6 @@
 """What is served is what transformers computes, row for row, however rows are batched."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +9,13 @@ import pytest
 import torch
 import transformers
 
+from penstock_api.model import ModelSpec
+from penstock_runtime.engine import warm_up as warming
+from penstock_runtime.models import memory
 from penstock_runtime.models.encoders import load as loading
 from penstock_runtime.models.encoders import model as encoders
 from penstock_runtime.models.encoders.packed import PackedBody
+from penstock_runtime.models.load import Options, load
 from penstock_runtime.request import Tensor
 from tests.unit.encoders.conftest import LABELS, Loaded, texts
 
@@ -130,3 +135,33 @@ def test_a_packed_way_that_computes_something_else_is_not_taken(
 
 def test_memory_is_measured_with_the_longest_rows(loaded: Loaded) -> None:
     assert 1 <= loaded("bert").memory_bound_rows() <= 4096
+
+
+@pytest.mark.parametrize(("family", "compiled"), [("bert", 0), ("electra", 1)])
+def test_an_encoder_that_torch_cannot_compile_is_served_as_it_is(
+    directories: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    family: str,
+    compiled: int,
+) -> None:
+    calls = list[object]()
+
+    def compile_plainly(call: object, **more: object) -> object:
+        assert more == {"dynamic": True}
+        calls.append(call)
+        return call
+
+    monkeypatch.setattr(torch, "compile", compile_plainly)
+    monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
+    monkeypatch.setattr(warming, "LENGTHS_SECONDS", 0.02)
+    monkeypatch.setattr(warming, "WARM_UP_SECONDS", 0.02)
+    folder = directories(family)
+    claim = {"claimName": "models", "path": folder.name}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    spec = ModelSpec.model_validate({"task": "Embedding", "source": source})
+    model = load(spec, "served", folder.parent, Options(threads=1, compile=True))
+    assert warming.warm_up(model, time.monotonic).bound_rows >= 1
+    assert len(calls) == compiled
+    assert ("not compiled" in caplog.text) == (not compiled)
+    assert model.run(texts(5, 3))["embedding"].shape == (2, 32)
