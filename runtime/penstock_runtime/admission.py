@@ -238,7 +238,9 @@ class Admission:
         if self._health.refusing:
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         if request.deadline is not None:
-            self._check_deadline(request, request.deadline)
+            late = self._late(request.priority, request.deadline - self._now())
+            if late is not None:
+                raise late
         if ticket.reading:
             self._stop_reading(ticket)
         self._held[request.id] = _Held(ticket, request, hear)
@@ -308,28 +310,45 @@ class Admission:
     def _rows_waiting(self) -> float:
         return self._rows_held * self._waiting() / max(1, len(self._held))
 
-    def _check_deadline(self, request: Request, deadline: float) -> None:
-        live, left = self._live, deadline - self._now()
-        cap = live.effective_cap
-        if self._rows_held / cap * live.service_time.seconds(cap) <= left:
-            return  # even if all that is held went first
-        wait = least_wait_seconds(live.service_time, self._rows_ahead(request), cap)
-        if wait > left:
-            raise TooLate(
-                f"the predicted wait of {wait:.3f} s exceeds the {max(left, 0):.3f} s that the deadline"
-                " leaves: give it more time, or try again later",
-                field="parameters.timeout",
-                retry_after_seconds=self.retry_after_seconds(),
-            )
+    def is_slow(self, timeout_seconds: float, lain_seconds: float) -> bool:
+        """Return whether an answer in `timeout_seconds`, of which so many passed, is not certain: `too_late` knows."""
+        return self._all_held_seconds() > timeout_seconds / 2 - lain_seconds
 
-    def _rows_ahead(self, request: Request) -> float:
+    def too_late(
+        self, timeout_seconds: float, lain_seconds: float, priority: int
+    ) -> TooLate | None:
+        """Return why no answer can come in `timeout_seconds`, of which so many passed; None if one may."""
+        left = (self.seconds_to_start(timeout_seconds) or 0.0) - lain_seconds
+        return self._late(priority, left)
+
+    def _late(self, priority: int, left_seconds: float) -> TooLate | None:
+        """Return the refusal of who must begin in `left_seconds`; None if that may be."""
+        if self._all_held_seconds() <= left_seconds:
+            return None  # even if all that is held went first
+        live = self._live
+        wait = least_wait_seconds(live.service_time, self._rows_ahead(priority), live.effective_cap)
+        if wait <= left_seconds:
+            return None
+        return TooLate(
+            f"the predicted wait of {wait:.3f} s exceeds the {max(left_seconds, 0):.3f} s that the deadline"
+            " leaves: give it more time, or try again later",
+            field="parameters.timeout",
+            retry_after_seconds=self.retry_after_seconds(),
+        )
+
+    def _all_held_seconds(self) -> float:
+        live = self._live
+        cap = live.effective_cap
+        return self._rows_held / cap * live.service_time.seconds(cap)
+
+    def _rows_ahead(self, priority: int) -> float:
         """Rows that are surely served first: by deadline, by size or by tenant, none are."""
         discipline = self._live.accepted.discipline
         share = self._rows_waiting() / max(1, self._rows_held)
         if discipline is Discipline.FIRST_IN_FIRST_OUT:
             return self._rows_held * share
         if discipline is Discipline.PRIORITY:
-            return share * sum(self._rows_by_class[: priority_class(request.priority) + 1])
+            return share * sum(self._rows_by_class[: priority_class(priority) + 1])
         return 0.0
 
     def _release(self, id: str) -> _Held | None:

@@ -34,6 +34,7 @@ from penstock_runtime.protocols.request_ids import (
     RequestIds,
     trace_of,
 )
+from penstock_runtime.protocols.rests import Rests
 from penstock_runtime.protocols.tokens import TokenVerifier
 from penstock_runtime.request import Outcome
 from penstock_runtime.traffic import CLIENT_GONE, Traffic
@@ -62,6 +63,7 @@ class ClientServer:
         )
         self._ids = RequestIds()
         self.traffic = Traffic()
+        self._rests = Rests(pod.now)
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
@@ -87,7 +89,7 @@ class ClientServer:
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
         if config.fast_lane and self._pod.has_plain_lane:
-            lane = FastLane(self._pod, self._connections, self.traffic, self._ids)
+            lane = FastLane(self._pod, self._connections, self.traffic, self._ids, self._rests)
             self._runner = LaneRunner(self.app(), lane, **settings)
         else:
             self._runner = web.AppRunner(self.app(), **settings)
@@ -125,6 +127,7 @@ class ClientServer:
         # a stream that has begun has said what becomes of its connection: no client expects another end
         if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
+        self._rests.note_reply(request, reply.status, self._pod.now())
         self._log(request, began, reply.status)
         return reply
 

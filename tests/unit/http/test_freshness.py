@@ -10,7 +10,7 @@ import pytest
 
 from penstock_runtime.predict import patience_to_start
 from penstock_runtime.protocols.fast_lane.freshness import BEAT_SECONDS, STALL_SECONDS, Freshness
-from penstock_runtime.protocols.fast_lane.refusals import FREE_REFUSALS, MOST_OF_PATIENCE
+from penstock_runtime.protocols.rests import FREE_REFUSALS, MOST_OF_PATIENCE
 from penstock_runtime.sockets import lain_seconds
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import connected, one_answer
@@ -115,8 +115,8 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
 
 def test_a_rest_leaves_most_of_a_clients_patience() -> None:
     many = told(FREE_REFUSALS * 9)
-    assert many.rest_seconds(0.1) == pytest.approx(MOST_OF_PATIENCE * 0.1)
-    assert many.rest_seconds(1e9) == many.rest_seconds()
+    assert many.seconds(0.1) == pytest.approx(MOST_OF_PATIENCE * 0.1)
+    assert many.seconds(1e9) == many.seconds()
 
 
 def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:

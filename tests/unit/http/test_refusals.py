@@ -2,20 +2,21 @@
 
 import asyncio
 import time
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
+from penstock_api.limits import LimitsUpdate
+from penstock_runtime.batching.service_time import ServiceTime
 from penstock_runtime.errors import Refusal
-from penstock_runtime.protocols.fast_lane import refusals
-from penstock_runtime.protocols.fast_lane.refusals import (
-    FREE_REFUSALS,
-    TICK_SECONDS,
-    Alarm,
-    Refusals,
-)
+from penstock_runtime.live import LiveLimits
+from penstock_runtime.protocols import rests
+from penstock_runtime.protocols.fast_lane.hints import hinted_class
+from penstock_runtime.protocols.fast_lane.refusals import Refusals
 from penstock_runtime.protocols.fast_lane.wire import Wire
 from penstock_runtime.protocols.replies import Reply, of_refusal
+from penstock_runtime.protocols.rests import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import VARYING, connected, one_answer
@@ -24,9 +25,11 @@ from tests.unit.http.wire_cases import GOOD, post
 FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
 
 
-async def filled(start: Any, until: Any, **more: Any) -> tuple[Any, list[Any]]:
-    """Return a pod whose queue is full, and who waits in it."""
-    pod = await start(FULL, **more)
+async def filled(
+    start: Any, until: Any, limits: LimitsUpdate = FULL, **more: Any
+) -> tuple[Any, list[Any]]:
+    """Return a pod whose queue is full unless `limits` are wider, and who runs and waits in it."""
+    pod = await start(limits, **more)
     pod.model.gate.clear()
     held = []
     for waiting in (0, 1):
@@ -62,28 +65,67 @@ async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
     assert said[0].startswith(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n")
 
 
-async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
-    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(refusals, "FREE_REFUSALS", 1.0)
-    monkeypatch.setattr(refusals, "LEAST_REST_SECONDS", 0.3)
-    monkeypatch.setattr(refusals, "REFRESH_SECONDS", 0.0)
-    pod, held = await filled(start, until)
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one refusal a second gives rest."""
+    monkeypatch.setattr(rests, "FREE_REFUSALS", 1.0)
+    monkeypatch.setattr(rests, "LEAST_REST_SECONDS", 0.3)
+    monkeypatch.setattr(rests, "STRETCH_SECONDS", 0.0)
+
+
+async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
+    """Send a request three times together; the connection must have had rest between its refusals."""
     reader, writer = await connected(pod)
-    writer.write(GOOD * 3)
     began = time.monotonic()
     for _ in range(3):
+        writer.write(sent)
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
-    assert time.monotonic() - began >= refusals.MOST_REST_SECONDS / 2  # drawn, +- half
-    assert pod.pod.counters.refused == {"QueueFull": 3}
+    assert time.monotonic() - began >= rests.MOST_REST_SECONDS / 2  # drawn, +- half
+    assert pod.pod.counters.refused == {reason: 3}
     writer.close()
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize(
+    "more", [{}, {"fast_lane": False}, {"trusted_proxies": (ip_network("10.0.0.0/8"),)}]
+)
+async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
+    start: Any, until: Any, more: dict[str, Any]
+) -> None:
+    pod, held = await filled(start, until, **more)
+    await refused_three_times(pod, GOOD, "QueueFull")
     await dismissed(pod, held)
+
+
+@pytest.mark.usefixtures("strict")
+async def test_who_finds_the_memory_full_is_given_rest(start: Any) -> None:
+    await refused_three_times(await start(max_held_bytes=1), GOOD, "MemoryFull")
+
+
+@pytest.mark.usefixtures("strict")
+async def test_a_deadline_out_of_reach_is_refused_by_the_head_and_its_client_rests(
+    start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roomy = LIMITS.model_copy(update={"max_batch_size": 1})
+    pod, held = await filled(start, until, roomy)
+    monkeypatch.setattr(LiveLimits, "service_time", ServiceTime(100.0, 0.0))
+    hasty = post(b"no JSON at all", "X-Request-Timeout-Ms: 1500")
+    await refused_three_times(pod, hasty, "DeadlineUnreachable")
+    await dismissed(pod, held)
+
+
+def test_a_body_hints_at_its_class_where_it_spells_it_plainly() -> None:
+    assert hinted_class(b'{"inputs": [], "parameters": {"priority" : 3}}', None) == 3
+    assert hinted_class(b'{"priority":0}', None) == 10
+    assert hinted_class(b'{"priority": "1"}', None) == 10
+    assert hinted_class(b"{}" + b'"priority": 1', "2") == 10, "behind the JSON lies data"
+    assert hinted_class(b"", None) == 10
 
 
 async def test_a_client_that_rests_is_served_when_there_is_room(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Refusals, "rest_seconds", lambda *_: 0.2)
+    monkeypatch.setattr(Rests, "seconds", lambda *_: 0.2)
     pod, held = await filled(start, until)
     reader, writer = await connected(pod)
     writer.write(GOOD)
@@ -97,18 +139,18 @@ async def test_a_client_that_rests_is_served_when_there_is_room(
     await asyncio.sleep(0)
 
 
-def told(refused_a_second: float) -> Refusals:
-    """Return refusals of which so many were told each second for a while."""
-    found = Refusals(Door(depth=1).desk, Wire("pod-0"), draw=lambda: 0.5)
+def told(refused_a_second: float) -> Rests:
+    """Return the rests of a pod that refused so often each second for a while."""
+    found = Rests(lambda: 0.0, draw=lambda: 0.5)
     for number in range(int(refused_a_second)):
-        found.refusal(100.0 + number / refused_a_second)
+        found.note(100.0 + number / refused_a_second)
     return found
 
 
 def test_few_refusals_give_no_rest_and_many_the_more() -> None:
-    assert told(FREE_REFUSALS / 2).rest_seconds() == 0.0
-    some, many = (told(FREE_REFUSALS * factor).rest_seconds() for factor in (3, 9))
-    assert 0.0 < some < many <= refusals.MOST_REST_SECONDS
+    assert told(FREE_REFUSALS / 2).seconds() == 0.0
+    some, many = (told(FREE_REFUSALS * factor).seconds() for factor in (3, 9))
+    assert 0.0 < some < many <= rests.MOST_REST_SECONDS
 
 
 class Words:
@@ -124,13 +166,13 @@ class Words:
 
 def test_a_refusal_is_written_once_for_many() -> None:
     found, words = Refusals(Door(depth=1).desk, Wire("pod-0")), Words()
-    first = found.refusal(1.0)
-    assert found.refusal(1.05) is first
+    first = found.full(1.0)
+    assert found.full(1.05) is first
     for name in ("abc", "def"):
         assert b"X-Request-Id: %b\r\n" % name.encode() in found.answer(first, name, words)
     assert words.asked == 1
-    assert found.refusal(1.2) is not first
-    found.answer(found.refusal(1.2), "abc", words)
+    assert found.full(1.2) is not first
+    found.answer(found.full(1.2), "abc", words)
     assert words.asked == 2
 
 

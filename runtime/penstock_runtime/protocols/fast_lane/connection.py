@@ -147,12 +147,15 @@ class LaneConnection(web.RequestHandler):
         last = self._age.note(now)
         is_open = lane.is_open()
         if not is_open and not last and lane.is_full():
-            lane.turn_away(head, self, now)
+            lane.turn_away(lane.refusals.full(now), head, self, now)
             return
         came = now
         if self._rested or not lane.freshness.holds(now):
             came = lane.freshness.came(self.transport, now)
             self._rested = False
+        if is_open and not last and (late := lane.too_late(head, body, came, now)) is not None:
+            lane.turn_away(late, head, self, now)
+            return
         exchange = self._exchange = Exchange(lane, head, self, came, last=last)
         if is_open:
             exchange.begin(body)
@@ -241,10 +244,10 @@ class LaneConnection(web.RequestHandler):
         if not self._full:
             self._full = True
             self.transport.pause_reading()
-        self._lane.alarm.set(seconds, self)
+        self._lane.rests.alarm.set(seconds, self)
 
     def rest_over(self) -> None:
-        """As `refusals.Resting.rest_over`."""
+        """As `rests.Resting.rest_over`."""
         self._resting, self._rested = False, True
         self._go_on()
 

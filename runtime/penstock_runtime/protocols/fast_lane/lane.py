@@ -5,15 +5,17 @@ import logging
 from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import Refusal, TooLate
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
-from penstock_runtime.protocols.fast_lane.refusals import Alarm, Refusals
+from penstock_runtime.protocols.fast_lane.hints import hinted_class
+from penstock_runtime.protocols.fast_lane.refusals import Refusals
 from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
 from penstock_runtime.protocols.fast_lane.wire import Wire
 from penstock_runtime.protocols.replies import Reply, of_defect
 from penstock_runtime.protocols.request_ids import RequestIds, trace_of
+from penstock_runtime.protocols.rests import TOO_MUCH, Rests
 from penstock_runtime.request import Completed, End, Outcome
 from penstock_runtime.traffic import CLIENT_GONE, Traffic
 
@@ -39,7 +41,12 @@ class FastLane:
     """What all fast connections of a pod share."""
 
     def __init__(
-        self, pod: Pod, connections: Connections, traffic: Traffic, ids: RequestIds
+        self,
+        pod: Pod,
+        connections: Connections,
+        traffic: Traffic,
+        ids: RequestIds,
+        rests: Rests,
     ) -> None:
         self.pod = pod
         self._health = pod.health
@@ -53,9 +60,8 @@ class FastLane:
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
         self.refusals = Refusals(pod.admission, self.wire)
-        call_later = asyncio.get_running_loop().call_later
-        self.alarm = Alarm(call_later, pod.now)
-        self.freshness = Freshness(call_later, pod.now)
+        self.rests = rests
+        self.freshness = Freshness(asyncio.get_running_loop().call_later, pod.now)
 
     def is_open(self) -> bool:
         """Return whether the pod serves and has a place for another request."""
@@ -65,22 +71,32 @@ class FastLane:
         """Return whether a serving pod has no place for another request."""
         return self._health.ready and self._admission.full()
 
-    def turn_away(self, head: Head, client: Client, now: float) -> None:
-        """Refuse by its head a request that finds the queue full: nothing is made or kept for it.
+    def too_late(self, head: Head, body: bytes, came: float, now: float) -> TooLate | None:
+        """Return why a request that came so is to be refused by its head; None if its deadline may be met."""
+        timeout = head.timeout_seconds
+        if timeout is None or not self._admission.is_slow(timeout, now - came):
+            return None
+        priority = hinted_class(body, head.header_length)
+        late = self._admission.too_late(timeout, now - came, priority)
+        return None if late is None else self.refusals.late(late, timeout, now)
 
-        Who asks too often is given rest.
-        """
-        refusals, request_id = self.refusals, head.request_id or self.ids.new()
-        refusal = refusals.refusal(now)
+    def turn_away(self, refusal: Refusal, head: Head, client: Client, now: float) -> None:
+        """Refuse a request by its head, in words written ahead: nothing is made or kept for it."""
+        request_id = head.request_id or self.ids.new()
         self.pod.admission.turn_away(refusal)
         self.traffic.heard = now
-        told = refusals.answer(refusal, request_id, self.way_of(head))
+        told = self.refusals.answer(refusal, request_id, self.way_of(head))
         client.answer(told, closes=False)
-        seconds = refusals.rest_seconds(head.timeout_seconds)
-        if seconds > 0.0:
-            client.rest(seconds)
+        self.give_rest(head, client, now)
         if self.logs:
             self.log(head, refusal.status, self.pod.now() - now, client.remote, request_id)
+
+    def give_rest(self, head: Head, client: Client, now: float) -> None:
+        """Count a refusal of too much; who asks too often is not heard for a while."""
+        self.rests.note(now)
+        seconds = self.rests.seconds(head.timeout_seconds)
+        if seconds > 0.0:
+            client.rest(seconds)
 
     def way_of(self, head: Head) -> Way:
         """Return the way of a plain request."""
@@ -184,8 +200,11 @@ class Exchange:
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
         if isinstance(error, Refusal):
+            client = self._client
             admission.refuse(ticket, error)
             self._answer(self._way.of_refusal(error))
+            if error.status == TOO_MUCH and client is not None:
+                self._lane.give_rest(self._head, client, self._lane.pod.now())
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)

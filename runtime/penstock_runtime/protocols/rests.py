@@ -1,0 +1,130 @@
+"""Rest for connections whose clients ask too much: whoever refuses, counts here, and is told how long not to listen.
+
+A client that asks again at once can make even refusing the pod's whole work, so above so many refusals a second a
+refused connection is not read for a while (RUNTIME.md, Overload): its next request waits in the socket, where it
+costs nothing, and TCP tells the client to wait.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from aiohttp import web
+
+STRETCH_SECONDS: Final = 0.1
+"""Over which refusals are counted."""
+REMEMBERED_STRETCHES: Final = 4
+"""Over which the rate of refusals is averaged: a rest shows in the rate only when it ends."""
+FREE_REFUSALS: Final = 1000.0
+"""Refusals a second that are told without rest: two percent of one core."""
+LEAST_REST_SECONDS: Final = 0.05
+TICK_SECONDS: Final = 0.005
+MOST_REST_SECONDS: Final = 0.5
+"""Within the patience of clients whose deadline is a second."""
+MOST_OF_PATIENCE: Final = 0.4
+"""Of a client that says its deadline: what comes during a rest is old when it is read."""
+HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
+TOO_MUCH: Final = 429
+"""The status of refusals that count."""
+
+
+class Resting(Protocol):
+    """Who is given rest."""
+
+    def rest_over(self) -> None:
+        """Be heard again."""
+
+
+class Alarm:
+    """Wakes many at little cost: those whose rest ends within one tick share a timer."""
+
+    def __init__(self, call_later: Callable[..., object], now: Callable[[], float]) -> None:
+        self._call_later = call_later
+        self._now = now
+        self._due: dict[int, list[Resting]] = {}
+
+    def set(self, seconds: float, one: Resting) -> None:
+        """Wake `one` in `seconds`, or up to a tick later."""
+        now = self._now()
+        tick = int((now + seconds) / TICK_SECONDS) + 1
+        due = self._due.get(tick)
+        if due is None:
+            due = self._due[tick] = []
+            self._call_later(tick * TICK_SECONDS - now, self._ring, tick)
+        due.append(one)
+
+    def _ring(self, tick: int) -> None:
+        for one in self._due.pop(tick):
+            one.rest_over()
+
+
+class Rests:
+    """Owns how many refusals were told lately, and who rests: of both lanes of a pod."""
+
+    def __init__(self, now: Callable[[], float], draw: Callable[[], float] = random.random) -> None:
+        self._draw = draw
+        """Jitter, for who was refused together would come back together."""
+        self._told = 0
+        self._counted_at = float("-inf")
+        self._rate = 0.0
+        """Of refusals a second, over the last few stretches."""
+        self.alarm = Alarm(_call_later, now)
+
+    def note(self, now: float) -> None:
+        """Count a refusal that is told at `now`."""
+        if now - self._counted_at >= STRETCH_SECONDS:
+            lately = self._told / max(STRETCH_SECONDS, now - self._counted_at)
+            self._rate += (lately - self._rate) / REMEMBERED_STRETCHES
+            self._told, self._counted_at = 0, now
+        self._told += 1
+
+    def seconds(self, patience_seconds: float | None = None) -> float:
+        """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS.
+
+        It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
+        `patience_seconds` is what its client allows for an answer: its next request has most of it left.
+        """
+        excess = self._rate / FREE_REFUSALS
+        if excess <= 1.0:
+            return 0.0
+        rest = min(LEAST_REST_SECONDS * excess**2, MOST_REST_SECONDS)
+        if patience_seconds is not None:
+            rest = min(rest, MOST_OF_PATIENCE * patience_seconds)
+        return rest * (0.5 + self._draw())
+
+    def note_reply(self, request: web.Request, status: int, now: float) -> None:
+        """Count what aiohttp's lane answers; a connection that asks too much is not read for a while."""
+        if status != TOO_MUCH:
+            return
+        self.note(now)
+        seconds = self.seconds(_patience(request.headers.get(HEADER_TIMEOUT, "")))
+        transport = request.transport
+        if seconds > 0.0 and transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            self.alarm.set(seconds, Paused(request.protocol, transport))
+
+
+class Paused:
+    """A connection of aiohttp's that rests."""
+
+    def __init__(self, protocol: web.RequestHandler, transport: asyncio.Transport) -> None:
+        self._protocol = protocol
+        self._transport = transport
+
+    def rest_over(self) -> None:
+        """As `Resting.rest_over`, unless aiohttp has reasons of its own not to read."""
+        protocol, transport = self._protocol, self._transport
+        if protocol.transport is not transport or transport.is_closing():
+            return
+        if not (protocol._reading_paused or protocol._buffer_paused):
+            transport.resume_reading()
+
+
+def _patience(milliseconds: str) -> float | None:
+    plain = milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) < 16
+    return int(milliseconds) / 1000 if plain else None
+
+
+def _call_later(seconds: float, call: Callable[..., object], *arguments: object) -> object:
+    return asyncio.get_running_loop().call_later(seconds, call, *arguments)
