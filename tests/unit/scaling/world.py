@@ -144,6 +144,8 @@ class World:
     cold_start: float = 30.0
     source: SignalSource = SignalSource.PROMETHEUS
     hidden: Callable[[Replica], bool] = lambda _: False
+    placed: Callable[[Replica], bool] = lambda _: True
+    """Whether a node has room for it; one without room never becomes Ready."""
     distort: Callable[[PodSample], PodSample] = lambda one: one
     acknowledges: bool = True
     obey: bool = True
@@ -253,7 +255,7 @@ class World:
                     cap_bound=pod.cap_bound,
                     created=pod.created,
                     cap=pod.cap,
-                    scheduled_since=pod.created,
+                    scheduled_since=pod.created if self.placed(pod) else None,
                     ready_since=pod.ready_at if pod.ready_at <= self.now else None,
                 )
                 for pod in self.pods

@@ -77,6 +77,17 @@ def test_a_step_of_load_is_followed_and_both_objectives_are_kept_when_it_is() ->
     assert pool.last.replicas <= high / 2, "and given back"
 
 
+def test_when_the_last_answer_has_been_streamed_the_second_replica_goes() -> None:
+    """ray#61551: a deployment that streams stays at two replicas after its last request ended."""
+    pool = Pool(rate=1.0, replicas=2, answer=600).run(300)
+    assert pool.last.replicas == 2
+    pool.rate = 0.0
+    pool.run(120)
+    assert not any(pod.waiting or pod.running for pod in pool.pods)
+    pool.run(180)
+    assert pool.last.replicas == 1
+
+
 def test_longer_answers_are_more_work_at_the_same_rate_of_requests() -> None:
     short, long = (
         Pool(rate=6.0, replicas=2).run(500),

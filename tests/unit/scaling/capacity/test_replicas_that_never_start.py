@@ -1,0 +1,66 @@
+"""`CapacityAtObjective` while replicas are asked for that never serve: both valves go on deciding (dynamo#14251)."""
+
+from itertools import pairwise
+
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity.startup import LONGEST
+from penstock_operator.decide.scaling.terms import CapTerm
+from tests.unit.scaling.capacity.test_closed_loop import ROOMY
+from tests.unit.scaling.world import Replica, World
+
+NEVER = 1e9
+
+
+def overloaded(**changes: object) -> World:
+    """One replica that serves 76 rows/s has two minutes of 200 rows/s; whatever else is asked for never serves."""
+    world = World(settings=ROOMY, a=0.1, c=0.01, seed=3, rate=50.0, cap=32, warms_up=True,
+                  law=CapacityAtObjective(), **changes)  # type: ignore[arg-type]  # fmt: skip
+    world.run(300)
+    world.replicas, world.pods = 1, world.pods[:1]
+    world.cold_start, world.rate = NEVER, 200.0
+    return world.run(120)
+
+
+def placed(pod: Replica) -> bool:
+    return pod.ready_at < NEVER
+
+
+def turns(counts: list[int]) -> int:
+    moves = [after - before for before, after in pairwise(counts) if after != before]
+    return sum((one > 0) != (other > 0) for one, other in pairwise(moves))
+
+
+def test_a_pod_that_no_node_has_room_for_freezes_neither_valve() -> None:
+    world = overloaded(placed=placed)
+    assert len(world.ready) == 1
+    high, planned = world.replicas, world.last.seen.planned_cap
+    assert high > 4, "asked for, whether they can be had or not"
+    assert world.last.cap_term == CapTerm.BRIDGE
+    down = len(world.decisions)
+    world.rate = 5.0
+    world.run(600)
+    assert world.replicas <= high / 2
+    assert world.last.cap_term != CapTerm.BRIDGE
+    assert world.last.cap == planned
+    world.run(1800)
+    assert world.replicas == 1
+    assert turns(world.counts()[down:]) == 0
+
+
+def test_the_time_that_a_pod_waits_for_a_node_is_not_taken_for_its_start() -> None:
+    world = overloaded(placed=placed)
+    before = world.last.seen.startup_seconds
+    assert world.run(600).last.seen.startup_seconds == before
+
+
+def test_a_pod_that_loads_for_ever_is_given_back_when_no_start_is_believed_to_take_longer() -> None:
+    """Until then it may be a large model, and what is asked for now is held for a start; the cap waits for nobody."""
+    world = overloaded()
+    high, planned = world.replicas, world.last.seen.planned_cap
+    assert world.last.cap_term == CapTerm.BRIDGE
+    world.rate = 5.0
+    world.run(300)
+    assert world.last.cap_term != CapTerm.BRIDGE
+    assert world.last.cap == planned
+    world.run(LONGEST + 300)
+    assert world.replicas <= high / 2
