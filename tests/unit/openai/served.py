@@ -18,7 +18,8 @@ from penstock_runtime.config import Config
 from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.options import DType, StepOptions
-from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.plan import Row, StepPlan, StepResult
+from penstock_runtime.generation.sequence import SampledToken
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.grammar.source import SharedGrammars
@@ -31,6 +32,8 @@ from penstock_runtime.streams.pod import GenerationPod
 T = TypeVar("T")
 NAME = "tiny"
 POSITIONS = 1024
+END = 0
+"""The token that ends an answer."""
 LIMITS = LimitsUpdate(
     generation=1,
     max_batch_size=8,
@@ -53,15 +56,15 @@ def save_tiny_model(folder: Path) -> None:
         max_position_embeddings=POSITIONS,
         initializer_range=0.3,
         bos_token_id=None,
-        eos_token_id=0,
-        pad_token_id=0,
+        eos_token_id=END,
+        pad_token_id=END,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     save_tokenizer(make_tokenizer(), folder)
 
 
 class GatedStep:
-    """A step that waits while its gate is closed, and counts."""
+    """A step that waits while its gate is closed, counts, and puts words into the model's mouth where it is given some."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
@@ -69,12 +72,29 @@ class GatedStep:
         self.gate = threading.Event()
         self.gate.set()
         self.steps = 0
+        self.held = False
+        """Whether a step waits at the gate: what comes now is in none before it."""
+        self.script: tuple[int, ...] = ()
+        """What every answer is, token by token, and at last the end; empty: what the model says."""
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `Step.run`."""
-        assert self.gate.wait(30)
+        if not self.gate.is_set():
+            self.held = True
+            assert self.gate.wait(30)
+            self.held = False
         self.steps += 1
-        return self._step.run(plan, inputs)
+        result = self._step.run(plan, inputs)
+        if self.script:
+            result.sampled = [
+                one and self._scripted(row)
+                for one, row in zip(result.sampled, plan.rows, strict=True)
+            ]
+        return result
+
+    def _scripted(self, row: Row) -> SampledToken:
+        said = row.start + row.count - row.sequence.prompt_tokens
+        return SampledToken(self.script[said] if said < len(self.script) else END)
 
 
 class Served:

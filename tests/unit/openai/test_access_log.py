@@ -12,7 +12,7 @@ import pytest
 
 from penstock_runtime.protocols.openai.completions import CompletionAnswer
 from tests.unit.openai.served import Served
-from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
+from tests.unit.openai.test_ends import LONG, PATH, nobody_begins, open_request
 
 Lines = Callable[[], list[dict[str, Any]]]
 SHORT = {"prompt": "The river", "max_tokens": 3, "ignore_eos": True}
@@ -67,14 +67,10 @@ def test_a_completed_answer_tells_its_tokens_and_times(
 def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
     logging_pod: Served, lines: Lines
 ) -> None:
-    first = open_request(logging_pod, LONG)
-    logging_pod.until(lambda: logging_pod.pod.admission.load().running == 1)
-    with logging_pod.held_still():
+    with nobody_begins(logging_pod):
         threading.Timer(0.3, logging_pod.step.gate.set).start()
         httpx2.post(logging_pod.url + PATH, json={**LONG, "timeout": 0.1}, timeout=20)
         line = the_line(lines)
-    first.close()
-    logging_pod.until(engine_is_empty(logging_pod))
     assert line.keys() == ALWAYS | TOKENS
     assert (line["status"], line["outcome"], line["completion_tokens"]) == (504, "Expired", 0)
     assert line["seconds"] >= 0.1

@@ -4,7 +4,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -41,6 +42,18 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
         return served.pod.admission.empty() and idle
 
     return empty
+
+
+@contextmanager
+def nobody_begins(served: Served) -> Iterator[None]:
+    """Hold still a step that began before the block, so that no request within begins."""
+    first = open_request(served, LONG)
+    served.until(lambda: served.pod.admission.load().running == 1)
+    with served.held_still():
+        served.until(lambda: served.step.held)
+        yield
+    first.close()
+    served.until(engine_is_empty(served))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -80,16 +93,41 @@ def test_a_client_that_leaves_while_it_waits_is_never_run(serve: Serve) -> None:
     served.until(engine_is_empty(served))
 
 
-def test_a_deadline_that_passes_is_a_504_and_in_a_stream_an_event(served: Served) -> None:
-    late = {**LONG, "timeout": 0.2}
-    with served.held_still(), httpx2.Client(base_url=served.url, timeout=20) as http:
+BY_BODY: tuple[dict[str, Any], dict[str, str]] = {"timeout": 0.2}, {}
+BY_HEADER: tuple[dict[str, Any], dict[str, str]] = {}, {"X-Request-Timeout-Ms": "200"}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("more", "headers"), [BY_BODY, BY_HEADER], ids=["body", "header"])
+def test_a_deadline_that_passes_is_a_504(
+    served: Served, more: dict[str, Any], headers: dict[str, str], stream: bool
+) -> None:
+    late = {**LONG, **more, "stream": stream}
+    with nobody_begins(served), httpx2.Client(base_url=served.url, timeout=20) as http:
         threading.Timer(0.4, served.step.gate.set).start()
-        answer = http.post(PATH, json=late)
+        answer = http.post(PATH, json=late, headers=headers)
     assert answer.status_code == 504
     assert answer.json()["error"]["code"] == "Expired"
 
 
-def test_the_header_s_deadline_counts_too(served: Served) -> None:
+def test_a_stream_that_has_begun_tells_its_deadline_in_an_event_then_done(served: Served) -> None:
+    headers = {"X-Request-Timeout-Ms": "1500"}
+    with (
+        httpx2.Client(base_url=served.url, timeout=20) as http,
+        http.stream("POST", PATH, json={**LONG, "stream": True}, headers=headers) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines).startswith("data: ")
+        with served.held_still():
+            threading.Timer(1.6, served.step.gate.set).start()
+            told = [one for one in lines if one]
+    assert (answer.status_code, told[-1]) == (200, "data: [DONE]")
+    error = json.loads(told[-2].removeprefix("data: "))["error"]
+    assert (error["code"], error["type"]) == ("Expired", "server_error")
+    served.until(engine_is_empty(served))
+
+
+def test_a_deadline_that_is_no_number_is_told_so(served: Served) -> None:
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         headers = {"X-Request-Timeout-Ms": "soon"}
         refused = http.post(PATH, json=LONG, headers=headers)

@@ -1,26 +1,140 @@
-"""A pod that asks for keys: over HTTP, for every protocol."""
+"""Who calls, and until when: from keys, headers and bodies over HTTP to the engine, for every protocol."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import openai
 import pytest
 
+from penstock_runtime.generation.messages import Generate
 from tests.unit.openai.served import Served
 
-KEYS = {"keys": [{"key": "secret-of-a", "tenant": "a", "maxTokens": 4}]}
+KEYS = {
+    "keys": [
+        {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 4},
+        {"key": "secret-of-b", "tenant": "b"},
+    ]
+}
+BEARER = {name: {"Authorization": f"Bearer secret-of-{name}"} for name in ("a", "b")}
+SHORT = {"prompt": "The river", "max_tokens": 1}
+CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+PROTOCOLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "/v1/completions": lambda more: {**SHORT, **more},
+    "/v1/chat/completions": lambda more: {**CHAT, **more},
+    "/v2/models/tiny/generate": lambda more: {
+        "text_input": "The river",
+        "parameters": {"max_tokens": 1, **more},
+    },
+}
+"""The body of each, by the options that a test adds."""
 
 
-@pytest.fixture
-def guarded(serve: Callable[..., Served], tmp_path: Path) -> Served:
-    path = tmp_path / "keys.json"
+@pytest.fixture(scope="module")
+def guarded(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("keys") / "keys.json"
     path.write_text(json.dumps(KEYS))
-    served = serve(api_keys_file=path)
+    served = Served(model_folder, api_keys_file=path)
     assert served.pod.callers._ring is not None
     served.pod.callers._ring.reload()
-    return served
+    yield served
+    served.close()
+
+
+def reached(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[Generate]:
+    """Return the generations that will reach the engine."""
+    seen: list[Generate] = []
+    admission = served.pod.admission
+    send = admission._send_generation
+
+    def note(message: Any) -> None:
+        if isinstance(message, Generate):
+            seen.append(message)
+        send(message)
+
+    monkeypatch.setattr(admission, "_send_generation", note)
+    return seen
+
+
+def post(served: Served, path: str, headers: dict[str, str], **more: Any) -> Any:
+    """Return the answer to a short body of the path's protocol."""
+    body = PROTOCOLS[path](more)
+    answer = httpx2.post(served.url + path, json=body, headers=headers, timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("path", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("headers", "body", "granted"),
+    [
+        ({}, {}, (3, "a", "a\0")),
+        ({"X-Penstock-Priority": "5"}, {}, (5, "a", "a\0")),
+        ({"X-Penstock-Priority": "1"}, {}, (3, "a", "a\0")),
+        ({}, {"priority": 7}, (7, "a", "a\0")),
+        ({}, {"priority": 1}, (3, "a", "a\0")),
+        ({"X-Penstock-Priority": "5"}, {"priority": 7}, (7, "a", "a\0")),
+        ({"X-Penstock-Tenant": "b"}, {"cache_salt": "s"}, (3, "a", "a\0s")),
+    ],
+    ids=["key", "header", "header-too-high", "body", "body-too-high", "both", "salt"],
+)
+def test_what_a_key_grants_reaches_the_engine(  # noqa: PLR0917 - a case's parts, by name
+    guarded: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    headers: dict[str, str],
+    body: dict[str, Any],
+    granted: tuple[int, str, str],
+) -> None:
+    seen = reached(guarded, monkeypatch)
+    post(guarded, path, {**BEARER["a"], **headers}, **body)
+    assert [(one.priority, one.tenant, one.salt) for one in seen] == [granted]
+
+
+@pytest.mark.parametrize("path", PROTOCOLS)
+def test_without_keys_the_body_alone_reaches_the_engine(
+    served: Served, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    seen = reached(served, monkeypatch)
+    headers = {"X-Penstock-Tenant": "a", "X-Penstock-Priority": "5"}  # of nobody that is trusted
+    post(served, path, headers)
+    post(served, path, headers, priority=2, cache_salt="s")
+    told = [(one.priority, one.tenant, one.salt) for one in seen]
+    assert told == [(0, "", ""), (2, "", "\0s")]
+
+
+@pytest.mark.parametrize("path", PROTOCOLS)
+@pytest.mark.parametrize(("body_seconds", "seconds"), [(None, 9), (8, 8), (10, 9)])
+def test_the_shorter_time_of_header_and_body_reaches_the_engine(
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body_seconds: int | None,
+    seconds: int,
+) -> None:
+    seen = reached(served, monkeypatch)
+    unit = 1_000_000 if path.endswith("/generate") else 1
+    body = {} if body_seconds is None else {"timeout": body_seconds * unit}
+    post(served, path, {"X-Request-Timeout-Ms": "9000"}, **body)
+    [one] = seen
+    assert one.deadline is not None
+    assert one.deadline - one.arrived == pytest.approx(seconds)
+
+
+def test_tenants_and_salts_share_no_prefix_though_their_prompts_are_equal(guarded: Served) -> None:
+    def cached(name: str, **more: Any) -> int:
+        prompt = list(range(100, 164))
+        told = post(guarded, "/v1/completions", BEARER[name], prompt=prompt, **more)
+        found: int = told["usage"]["prompt_tokens_details"]["cached_tokens"]
+        return found
+
+    assert cached("a") == 0
+    assert cached("a") > 0, "a tenant's own prefix is found"
+    assert cached("b") == 0
+    assert cached("b", cache_salt="s") == 0
+    assert cached("b", cache_salt="s") > 0
 
 
 def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
@@ -35,11 +149,13 @@ def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
 
 
 def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
+    counters = guarded.pod.counters
+    before = guarded.ask(counters.settled)
     with httpx2.Client(base_url=guarded.url) as http:
         for path in ("/v1/completions", "/v2/models/tiny/generate", "/tokenize"):
             answer = http.post(path, json={})
             assert answer.status_code == 401
             assert "API key" in answer.json()["error"]["message"]
         assert http.get("/health").status_code == 200
-    counters = guarded.pod.counters
-    assert guarded.ask(counters.settled) == counters.refused["Unauthenticated"] == 3
+    assert counters.refused["Unauthenticated"] == 3
+    assert guarded.ask(counters.settled) == before + 3

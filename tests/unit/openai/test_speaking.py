@@ -1,0 +1,135 @@
+"""A model that thinks aloud and calls tools in its own words: what a client of the API sees of it, whole and streamed."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from penstock_runtime.demo_model.text import CHAT_TEMPLATE
+from tests.unit.openai.served import Served
+from tests.unit.openai.test_client import HELLO, WEATHER
+
+Say = Callable[[str], None]
+ASSISTANT = "<|assistant|>{%- endif -%}"
+THINKING = CHAT_TEMPLATE.replace(
+    ASSISTANT, "<|assistant|>{% if enable_thinking %}<think>{% endif %}{%- endif -%}"
+)
+"""As of Qwen3: an answer may begin with a thought, or the prompt opens one."""
+THOUGHT, ANSWER = "a < b, so it is.", "It rains."
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"town": "Oslo", "days": 2}}\n</tool_call>'
+ARGUMENTS = {"town": "Oslo", "days": 2}
+
+
+@pytest.fixture(scope="module")
+def thinker(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    assert THINKING != CHAT_TEMPLATE
+    folder = tmp_path_factory.mktemp("thinker") / "model"
+    shutil.copytree(model_folder, folder)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": THINKING}))
+    one = Served(folder)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def say(thinker: Served) -> Iterator[Say]:
+    """Let the model say a text."""
+    assert thinker.pod.serving is not None
+    tokenizer = thinker.pod.serving.tokenizer
+
+    def put(text: str) -> None:
+        thinker.step.script = tuple(tokenizer.backend.encode(text).ids)
+
+    yield put
+    thinker.step.script = ()
+
+
+def ask(served: Served, **more: Any) -> Any:
+    """Return what the client makes of an answer."""
+    given = {"model": "tiny", "messages": HELLO, **more}
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+        answer = client.chat.completions.create(**given)
+        return list(answer) if "stream" in more else answer
+
+
+def whole(served: Served, **more: Any) -> dict[str, Any]:
+    """Return the one choice of a whole answer."""
+    [choice] = ask(served, **more).model_dump()["choices"]
+    found: dict[str, Any] = choice
+    return found
+
+
+def streamed(served: Served, **more: Any) -> tuple[list[dict[str, Any]], str]:
+    """Return the deltas of a stream, and why it ended."""
+    events = ask(served, stream=True, **more)
+    choices = [one.model_dump(exclude_none=True)["choices"][0] for one in events]
+    return [one["delta"] for one in choices], choices[-1]["finish_reason"]
+
+
+def joined(deltas: list[dict[str, Any]], name: str) -> str:
+    return "".join(one.get(name, "") for one in deltas)
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["by-the-model", "by-the-prompt"])
+def test_a_thought_is_told_apart_from_the_answer(thinker: Served, say: Say, opened: bool) -> None:
+    more = {"extra_body": {"chat_template_kwargs": {"enable_thinking": opened}}}
+    say(("" if opened else "<think>") + f"{THOUGHT}</think>\n\n{ANSWER}")
+    message = whole(thinker, **more)["message"]
+    assert (message["reasoning_content"], message["content"]) == (THOUGHT, ANSWER)
+    deltas, reason = streamed(thinker, **more)
+    assert (joined(deltas, "reasoning_content"), joined(deltas, "content")) == (THOUGHT, ANSWER)
+    assert reason == "stop"
+    kinds = [next(iter(one)) for one in deltas if one and "role" not in one]
+    assert kinds == sorted(kinds, reverse=True), "all of the thought comes before the answer"
+
+
+def test_a_thought_that_nobody_wants_is_not_told(thinker: Served, say: Say) -> None:
+    say(f"<think>{THOUGHT}</think>{ANSWER}")
+    more = {"extra_body": {"include_reasoning": False}}
+    message = whole(thinker, **more)["message"]
+    assert "reasoning_content" not in message
+    assert message["content"] == ANSWER
+    deltas, _ = streamed(thinker, **more)
+    assert joined(deltas, "reasoning_content") == ""
+
+
+def test_a_call_in_the_model_s_own_words_is_found_behind_a_thought(
+    thinker: Served, say: Say
+) -> None:
+    say(f"<think>{THOUGHT}</think>{ANSWER}{CALL}")
+    more = {"tools": [WEATHER], "tool_choice": "auto"}
+    choice = whole(thinker, **more)
+    message = choice["message"]
+    assert (message["reasoning_content"], message["content"]) == (THOUGHT, ANSWER)
+    [call] = message["tool_calls"]
+    assert call["function"]["name"] == "weather"
+    assert json.loads(call["function"]["arguments"]) == ARGUMENTS
+    assert choice["finish_reason"] == "tool_calls"
+    deltas, reason = streamed(thinker, **more)
+    parts = [part for one in deltas for part in one.get("tool_calls", ())]
+    assert [part["function"]["name"] for part in parts if part.get("id")] == ["weather"]
+    assert json.loads("".join(part["function"]["arguments"] for part in parts)) == ARGUMENTS
+    assert (joined(deltas, "content"), reason) == (ANSWER, "tool_calls")
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"tools": [WEATHER], "tool_choice": "none"}], ids=["no-tools", "none"]
+)
+def test_a_call_that_nobody_asked_for_is_content(
+    thinker: Served, say: Say, more: dict[str, Any]
+) -> None:
+    say(CALL)
+    choice = whole(thinker, **more)
+    assert (choice["message"]["content"], choice["message"]["tool_calls"]) == (CALL, None)
+    assert choice["finish_reason"] == "stop"
+
+
+def test_a_model_with_tools_may_answer_without_them(thinker: Served, say: Say) -> None:
+    say(ANSWER)
+    choice = whole(thinker, tools=[WEATHER], tool_choice="auto")
+    assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "stop")
