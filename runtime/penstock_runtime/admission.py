@@ -14,6 +14,7 @@ from itertools import count
 from msgspec import Struct
 
 from penstock_api.limits import Discipline, Load
+from penstock_runtime.classes import Classes
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
 from penstock_runtime.health import Health, Stage
@@ -21,7 +22,8 @@ from penstock_runtime.link.messages import Cancel, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.predict import least_wait_seconds, patience_to_start, retry_after_seconds
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Outcome, Request
-from penstock_runtime.waiting.disciplines import LOWEST_CLASS, priority_class
+from penstock_runtime.ticket import Ticket
+from penstock_runtime.waiting.disciplines import LOWEST_CLASS
 
 DRAIN_RETRY_SECONDS = 1.0
 """A draining pod's requests are for its neighbours, at once."""
@@ -34,24 +36,11 @@ _OUTCOMES: dict[type[End], Outcome] = {
 }
 
 
-class Ticket(Struct, gc=False):
-    """One request at the door: when it came, and whether its leaving was counted."""
-
-    id: str
-    arrived: float
-    reading: bool = False
-    """Holds a credit while its body is read."""
-    bytes: int = 0
-    """That are counted for it, from before its body is read until it leaves."""
-    rows_counted: bool = False
-    left: bool = False
-
-
 Hold = Callable[[int], None]
 """Told how many bytes a request takes from now on, before it takes more; raises MemoryFull, as `hold_bytes`."""
 
-Hear = Callable[[End], bool]
-"""Told the end of a request; returns whether its client was still there to be told."""
+Hear = Callable[[End | QueueFull], bool]
+"""Told the end of a request, or that it lost its place; returns whether its client was still there to be told."""
 
 
 class _Held(Struct, gc=False):
@@ -82,8 +71,10 @@ class Admission:
         self._now = now
         self._held: dict[str, _Held] = {}
         self._rows_held = 0
-        self._rows_by_class = [0] * (LOWEST_CLASS + 1)
+        self._classes = Classes()
         self._reading = 0
+        self._displacing = 0
+        """Of those, how many hold a credit beyond the limits."""
         self._bytes = 0
         self._most_bytes = most_bytes
         self._ids = count(1)
@@ -148,8 +139,8 @@ class Admission:
         self._bytes -= ticket.bytes
         ticket.bytes = 0
 
-    def check_door(self, ticket: Ticket) -> None:
-        """Take a credit for `ticket` before its body is read.
+    def check_door(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
+        """Take a credit for `ticket`, whose class is as good as `priority` if what is known is true, before its body is read.
 
         Raises:
             NotServing: this pod loads, drains, or lost its engine.
@@ -163,9 +154,18 @@ class Admission:
         if stage is Stage.DEAD:
             raise NotServing("EngineDied", "the engine of this pod has died: try again elsewhere")
         if self.full():
-            raise self.queue_full()
+            if not self.may_displace(priority):
+                raise self.queue_full()
+            ticket.displaces = True
+            self._displacing += 1
         self._reading += 1
         ticket.reading = True
+
+    def may_displace(self, priority: int) -> bool:
+        """Return whether a request of such a class may find somebody in a full queue who is served after it."""
+        if self._live.accepted.discipline is not Discipline.PRIORITY:
+            return False
+        return self._classes.waiting_below(priority) > self._displacing
 
     def queue_full(self) -> QueueFull:
         """Return the refusal that a full queue means now."""
@@ -216,21 +216,25 @@ class Admission:
 
         Raises:
             TooLate: it could not begin before its deadline even if all goes well.
+            QueueFull: it would be served after all that wait in a full queue, or has lost its place to a better class.
             NotServing: the pod stopped serving while the body was read.
         """
         future: asyncio.Future[End] = asyncio.get_running_loop().create_future()
 
-        def hear(end: End) -> bool:
+        def hear(end: End | QueueFull) -> bool:
             if future.done():  # cancelled, and its task not yet woken to say so
                 return False
-            future.set_result(end)
+            if isinstance(end, QueueFull):
+                future.set_exception(end)
+            else:
+                future.set_result(end)
             return True
 
         self.submit(ticket, request, hear)
         return await future
 
     def submit(self, ticket: Ticket, request: Request, hear: Hear) -> None:
-        """Submit `request`; `hear` is told its end, once, unless it is cancelled before.
+        """Submit `request`; `hear` is told its end, once, unless it is cancelled before, or that it lost its place.
 
         Raises:
             As `serve`.
@@ -241,11 +245,35 @@ class Admission:
             late = self._late(request.priority, request.deadline - self._now())
             if late is not None:
                 raise late
+        if ticket.displaces:
+            self._make_room(request)
         if ticket.reading:
             self._stop_reading(ticket)
         self._held[request.id] = _Held(ticket, request, hear)
-        self._add_rows(request, request.rows)
+        self._rows_held += request.rows
+        self._classes.join(request)
         self._send(Submit((request,)))
+
+    def note_begun(self, ids: Iterable[str]) -> None:
+        """Take the engine's word on who waits no longer, before that on how they end."""
+        for name in ids:
+            held = self._held.get(name)
+            if held is not None:
+                self._classes.begin(held.request)
+
+    def _make_room(self, request: Request) -> None:
+        """In a queue that is still full, refuse who would be served last: one that waits, or `request`."""
+        others = self._waiting() + self._reading - 1
+        if others < self._live.accepted.max_queue_depth:
+            return
+        last, refusal = self._classes.behind(request), self.queue_full()
+        held = None if last is None else self._release(last.id)
+        if held is None:
+            raise refusal
+        self._send(Cancel((held.request.id,)))
+        self.refuse(held.ticket, refusal)
+        self.depart(held.ticket)
+        held.hear(refusal)
 
     def deliver(self, ends: Iterable[tuple[str, End]]) -> None:
         """Take a step's ends from the engine; those of clients that went away are in the past."""
@@ -255,7 +283,8 @@ class Admission:
             held = self._held.pop(name, None)
             if held is None:
                 continue
-            self._add_rows(held.request, -held.request.rows)
+            self._rows_held -= held.request.rows
+            self._classes.leave(held.request)
             ticket = held.ticket
             self._bytes -= ticket.bytes
             ticket.bytes = 0
@@ -348,19 +377,15 @@ class Admission:
         if discipline is Discipline.FIRST_IN_FIRST_OUT:
             return self._rows_held * share
         if discipline is Discipline.PRIORITY:
-            return share * sum(self._rows_by_class[: priority_class(priority) + 1])
+            return share * self._classes.rows_up_to(priority)
         return 0.0
 
     def _release(self, id: str) -> _Held | None:
         held = self._held.pop(id, None)
         if held is not None:
-            self._add_rows(held.request, -held.request.rows)
+            self._rows_held -= held.request.rows
+            self._classes.leave(held.request)
         return held
-
-    def _add_rows(self, request: Request, rows: int) -> None:
-        self._rows_held += rows
-        priority = request.priority
-        self._rows_by_class[priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS] += rows
 
     def _leave(self, ticket: Ticket, outcome: Outcome) -> None:
         if not ticket.left:
@@ -371,3 +396,5 @@ class Admission:
         if ticket.reading:
             ticket.reading = False
             self._reading -= 1
+            self._displacing -= ticket.displaces
+            ticket.displaces = False

@@ -100,6 +100,7 @@ class Pod:
         self.live.deliver(message.report)
         if message.batch is not None:
             self.counters.count_batch(message.batch)
+        self.admission.note_begun(message.began)
         self.admission.deliver(message.ends)
 
     def state(self, model: ModelInfo) -> State:

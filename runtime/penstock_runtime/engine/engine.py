@@ -43,7 +43,7 @@ class Engine:
         self._running: Batch | None = None
         self._running_generation = limits.generation
         self._began: tuple[str, ...] = ()
-        """Of the running batch, who had a deadline; until it is told."""
+        """Who is in the running batch, until it is told."""
         self._settled_batch: BatchReport | None = None
         self._busy_seconds = 0.0
         self._told: tuple[int, int] | None = None
@@ -119,7 +119,7 @@ class Engine:
         if isinstance(placement, Batch):
             self._running = placement
             self._running_generation = self._limits.generation
-            self._began = tuple(one.id for one in placement.requests if one.deadline is not None)
+            self._began = tuple([one.id for one in placement.requests])
         return placement
 
     def expire(self, now: float) -> None:

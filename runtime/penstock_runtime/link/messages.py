@@ -72,7 +72,7 @@ class Settled(Struct, frozen=True):
     batch: BatchReport | None
     report: EngineReport
     began: tuple[str, ...] = ()
-    """Ids of those with a deadline in the batch that now begins: it can pass them no more."""
+    """Ids of those in the batch that now begins: their deadline can pass them no more, nor do they give way."""
 
 
 class EngineDied(Struct, frozen=True):

@@ -15,6 +15,12 @@ LOGGED: Final = web.RequestKey("logged", dict[str, Any])
 """What a protocol adds to the request's line in the access log."""
 
 
+def best_class(request: web.Request) -> int:
+    """Return the best class that `request` can have, by its caller alone; 0 where only its body may ask for one."""
+    caller = request.get(CALLER)
+    return 0 if caller is None else caller.granted_priority(None)
+
+
 def note_refusal(request: web.Request, refusal: Refusal) -> None:
     """Leave for the access log that `request` was refused, and why."""
     request[LOGGED] = {"outcome": "Refused", "reason": refusal.reason}

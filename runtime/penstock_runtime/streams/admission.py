@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from penstock_api.limits import Load
-from penstock_runtime.admission import Admission, Ticket
+from penstock_runtime.admission import Admission
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.generation import messages
@@ -27,6 +27,7 @@ from penstock_runtime.predict import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
 from penstock_runtime.streams.counters import GenerationCounters
 from penstock_runtime.streams.mailbox import Mailbox
+from penstock_runtime.ticket import Ticket
 
 _INTERVAL_WEIGHT = 0.1
 """Of the newest interval between two ends in their running mean."""

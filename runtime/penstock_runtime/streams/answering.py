@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock_runtime.admission import Ticket
 from penstock_runtime.errors import PenstockError
 from penstock_runtime.generation.messages import (
     ChoiceFinished,
@@ -21,6 +20,7 @@ from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Choice, Piece
 from penstock_runtime.streams.mailbox import Mailbox
 from penstock_runtime.text.vocabulary import Vocabulary
+from penstock_runtime.ticket import Ticket
 
 
 class EndedBadly(PenstockError):

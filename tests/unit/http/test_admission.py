@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_runtime.admission import Admission, Ticket
+from penstock_runtime.admission import Admission
 from penstock_runtime.batching.service_time import Sums
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
@@ -17,6 +17,8 @@ from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.messages import Cancel, EngineReport, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request, Tensor
+from penstock_runtime.ticket import Ticket
+from penstock_runtime.waiting.disciplines import AGING_SECONDS
 
 
 class Door:
@@ -58,7 +60,7 @@ class Door:
 
         async def one() -> Any:
             with self.desk.receive() as ticket:
-                self.desk.check_door(ticket)
+                self.desk.check_door(ticket, priority)
                 self.desk.count_rows(ticket, rows)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
@@ -186,6 +188,93 @@ async def test_a_high_priority_waits_only_for_its_equals() -> None:
     assert len(door.ids()) == 4
     door.desk.fail_all(Failed("over"))
     await asyncio.gather(urgent, *tasks)
+
+
+def full_of_the_lowest_class(discipline: str = "Priority") -> tuple[Door, list[asyncio.Task[Any]]]:
+    """Return a door whose queue of two is full, and who waits."""
+    door = Door(depth=2, discipline=discipline)
+    return door, [door.ask(), door.ask(priority=10)]
+
+
+async def test_in_a_full_queue_the_last_in_order_of_priority_gives_way() -> None:
+    door, (first, last) = full_of_the_lowest_class()
+    await settle()
+    urgent = door.ask(priority=1)
+    await settle()
+    with refused(QueueFull):
+        await last
+    assert door.sent[-2] == Cancel((door.ids()[1],))
+    assert door.desk.load().waiting == 2
+    second = door.ask(priority=9)
+    await settle()
+    with refused(QueueFull):
+        await first
+    with refused(QueueFull):
+        await door.ask(priority=9)
+    door.desk.deliver((name, DONE) for name in door.ids())
+    assert await urgent == await second == DONE
+    assert door.counters.refused == {"QueueFull": 3}
+    assert door.counters.settled() == door.counters.received == 5
+    assert door.desk.empty()
+
+
+async def test_who_runs_gives_way_to_nobody() -> None:
+    door, tasks = full_of_the_lowest_class()
+    await settle()
+    door.desk.note_begun(door.ids())
+    door.report(waiting=0, running=2)
+    tasks += [door.ask(priority=1), door.ask(priority=1)]
+    await settle()
+    with refused(QueueFull):
+        await door.ask(priority=1)
+    door.desk.deliver((name, DONE) for name in door.ids())
+    assert await asyncio.gather(*tasks) == [DONE] * 4
+
+
+async def test_who_has_waited_long_gives_way_to_nobody_either() -> None:
+    door, tasks = full_of_the_lowest_class()
+    await settle()
+    door.time += 9 * AGING_SECONDS + 1
+    with refused(QueueFull):
+        await door.ask(priority=1)
+    door.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("discipline", ["FirstInFirstOut", "EarliestDeadlineFirst"])
+async def test_where_priorities_order_nothing_nobody_gives_way(discipline: str) -> None:
+    door, tasks = full_of_the_lowest_class(discipline)
+    await settle()
+    with refused(QueueFull):
+        await door.ask(priority=1)
+    door.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
+
+
+async def test_a_body_that_is_wrong_or_asks_for_less_takes_nobodys_place() -> None:
+    door, tasks = full_of_the_lowest_class()
+    await settle()
+    with door.desk.receive() as ticket:
+        door.desk.check_door(ticket, 1)
+        with refused(QueueFull):
+            await door.desk.serve(ticket, door.request(ticket, 1, None, priority=10))
+    with door.desk.receive() as ticket:
+        door.desk.check_door(ticket, 1)  # and nothing is submitted
+    assert len(door.ids()) == 2
+    door.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
+    assert door.desk.empty()
+
+
+async def test_no_more_bodies_are_read_beyond_a_full_queue_than_places_can_be_taken() -> None:
+    door, tasks = full_of_the_lowest_class()
+    await settle()
+    for _ in range(2):
+        door.desk.check_door(door.desk.open(door.time), 1)
+    with refused(QueueFull):
+        await door.ask(priority=1)
+    door.desk.fail_all(Failed("over"))
+    await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("stage", [Stage.LOADING, Stage.DRAINING, Stage.DEAD])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.limits import LimitsUpdate
+from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.batching.service_time import ServiceTime
 from penstock_runtime.errors import Refusal
 from penstock_runtime.live import LiveLimits
@@ -20,7 +20,7 @@ from penstock_runtime.protocols.rests import FREE_REFUSALS, TICK_SECONDS, Alarm,
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import VARYING, connected, one_answer
-from tests.unit.http.wire_cases import GOOD, post
+from tests.unit.http.wire_cases import GOOD, body, post
 
 FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
 
@@ -95,6 +95,30 @@ async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
     pod, held = await filled(start, until, **more)
     await refused_three_times(pod, GOOD, "QueueFull")
     await dismissed(pod, held)
+
+
+@pytest.mark.parametrize(
+    ("urgent", "more"),
+    [
+        (post(body(parameters={"priority": 1})), {}),
+        (
+            post(body(), "X-Penstock-Priority: 1"),
+            {"trusted_proxies": (ip_network("127.0.0.0/8"),)},
+        ),
+    ],
+)
+async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest_class_refused(
+    start: Any, until: Any, urgent: bytes, more: dict[str, Any]
+) -> None:
+    by_priority = FULL.model_copy(update={"discipline": Discipline.PRIORITY})
+    pod, (running, waiting) = await filled(start, until, by_priority, **more)
+    reader, writer = await connected(pod)
+    writer.write(urgent)
+    assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
+    waiting[1].close()
+    await dismissed(pod, [running, (reader, writer)])
+    assert pod.pod.counters.refused == {"QueueFull": 1}
+    assert pod.pod.counters.settled() == pod.pod.counters.received == 3
 
 
 @pytest.mark.usefixtures("strict")

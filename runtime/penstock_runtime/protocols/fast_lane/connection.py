@@ -146,7 +146,7 @@ class LaneConnection(web.RequestHandler):
         now = lane.pod.now()
         last = self._age.note(now)
         is_open = lane.is_open()
-        if not is_open and not last and lane.is_full():
+        if not is_open and not last and lane.is_full() and not lane.may_displace(head, body):
             lane.turn_away(lane.refusals.full(now), head, self, now)
             return
         came = now

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from penstock_runtime.admission import Ticket
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head
@@ -13,6 +12,7 @@ from penstock_runtime.protocols.openai.embedding_ends import Asked
 from penstock_runtime.protocols.openai.errors import of_refusal
 from penstock_runtime.protocols.replies import Reply
 from penstock_runtime.request import Completed, End, Request
+from penstock_runtime.ticket import Ticket
 
 
 class EmbeddingWay:

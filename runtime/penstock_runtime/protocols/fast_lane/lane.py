@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
-from penstock_runtime.errors import Refusal, TooLate
+from penstock_runtime.errors import QueueFull, Refusal, TooLate
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
@@ -18,6 +18,7 @@ from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.protocols.rests import TOO_MUCH, Rests
 from penstock_runtime.request import Completed, End, Outcome
 from penstock_runtime.traffic import CLIENT_GONE, Traffic
+from penstock_runtime.waiting.disciplines import LOWEST_CLASS
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,11 @@ class FastLane:
     def is_full(self) -> bool:
         """Return whether a serving pod has no place for another request."""
         return self._health.ready and self._admission.full()
+
+    def may_displace(self, head: Head, body: bytes) -> bool:
+        """Return whether a request that finds the queue full seems to go before one that waits."""
+        priority = hinted_class(body, head.header_length)
+        return priority < LOWEST_CLASS and self._admission.may_displace(priority)
 
     def too_late(self, head: Head, body: bytes, came: float, now: float) -> TooLate | None:
         """Return why a request that came so is to be refused by its head; None if its deadline may be met."""
@@ -156,9 +162,10 @@ class Exchange:
         lane.traffic.answering += 1
 
     def begin_at_door(self, body: bytes) -> None:
-        """As `begin`, of a pod that is not open: refused by its head before its body is looked at."""
+        """As `begin`, of a pod that is not open: refused before its body is read, unless it goes before one that waits."""
         try:
-            self._lane.pod.admission.check_door(self._ticket)
+            priority = hinted_class(body, self._head.header_length)
+            self._lane.pod.admission.check_door(self._ticket, priority)
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
             return
@@ -222,7 +229,7 @@ class Exchange:
         if lane.logs and client is not None:
             self._log(client, CLIENT_GONE, outcome=Outcome.CANCELLED)
 
-    def _hear(self, end: End) -> bool:
+    def _hear(self, end: End | QueueFull) -> bool:
         if self._client is None:
             return False
         lane = self._lane
@@ -238,7 +245,10 @@ class Exchange:
                     closes=closes,
                 )
                 return True
-            reply = self._way.reply_to(self._call, end, self._request_id)
+            if isinstance(end, QueueFull):
+                reply = self._way.of_refusal(end)
+            else:
+                reply = self._way.reply_to(self._call, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
             reply = of_defect()

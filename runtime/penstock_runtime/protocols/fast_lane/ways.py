@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.model import Task
-from penstock_runtime.admission import Hold, Ticket
+from penstock_runtime.admission import Hold
 from penstock_runtime.errors import NotServing, Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head
@@ -23,6 +23,7 @@ from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
 from penstock_runtime.protocols.replies import Reply, of_refusal
 from penstock_runtime.request import Completed, End, Request
+from penstock_runtime.ticket import Ticket
 
 
 class Later(Struct, frozen=True):

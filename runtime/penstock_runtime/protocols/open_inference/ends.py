@@ -3,12 +3,12 @@
 import logging
 from typing import Final, assert_never
 
-from penstock_runtime.admission import Ticket
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.protocols.open_inference import answers, bodies
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.replies import JSON, Reply, error
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
+from penstock_runtime.ticket import Ticket
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import BadInput, NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import answers, bodies, ends, metadata
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.texts import read_call
@@ -104,7 +104,7 @@ class OpenInference:
         with pod.admission.receive(lain_seconds(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.max_body_bytes)
-            pod.admission.check_door(ticket)
+            pod.admission.check_door(ticket, best_class(request))
             model = self._model(request)
             call = await self._read(request, model, pod.admission.holding(ticket))
             pod.admission.count_rows(ticket, call.rows)

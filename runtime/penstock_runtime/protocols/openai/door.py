@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.admission import Ticket
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
 from penstock_runtime.protocols.marks import CALLER, note_refusal
@@ -18,6 +17,7 @@ from penstock_runtime.protocols.openai.unknown import UnknownFields
 from penstock_runtime.protocols.openai.wire.base import AskingBody, read
 from penstock_runtime.streams.answering import Answering
 from penstock_runtime.streams.pod import GenerationPod
+from penstock_runtime.ticket import Ticket
 
 Asks = TypeVar("Asks", bound=AskingBody)
 Prepare = Callable[[Asks, str, Terms], Awaitable[Answer]]

@@ -9,7 +9,7 @@ import orjson
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.admission import Hold, Ticket
+from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, NotServing
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
@@ -27,6 +27,7 @@ from penstock_runtime.request import (
     Request,
     Tensor,
 )
+from penstock_runtime.ticket import Ticket
 from penstock_runtime.tokenizing import Ids, Tokenizing, rows_bytes, rows_of, texts_bytes
 
 

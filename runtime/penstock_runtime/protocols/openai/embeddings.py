@@ -2,11 +2,11 @@
 
 from aiohttp import web
 
-from penstock_runtime.admission import Hold, Ticket
+from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import CALLER
+from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.open_inference.routes import header_seconds
 from penstock_runtime.protocols.openai.embedding_ends import (
@@ -19,6 +19,7 @@ from penstock_runtime.protocols.openai.embedding_ends import (
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.replies import Reply, response_of
 from penstock_runtime.sockets import lain_seconds
+from penstock_runtime.ticket import Ticket
 
 PATH = "/v1/embeddings"
 
@@ -45,7 +46,7 @@ class Embeddings:
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
         pod = self._pod
         bodies.check_head(request, pod.config.max_body_bytes)
-        pod.admission.check_door(ticket)
+        pod.admission.check_door(ticket, best_class(request))
         asked = await self._read(request, pod.admission.holding(ticket))
         pod.admission.count_rows(ticket, asked.rows)
         made = to_request(ticket, asked, pod.admission.seconds_to_start(header_seconds(request)))
