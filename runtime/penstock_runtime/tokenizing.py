@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from penstock_api.model import Task
 from penstock_runtime.config import Config
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, TooLate
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
+from penstock_runtime.predict import LEAST_RETRY_SECONDS
 from penstock_runtime.request import Tensor
 
 ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))
@@ -159,19 +160,35 @@ class Tokenizing:
         """Return whether texts are being tokenised."""
         return self._whole.busy() or self._cut.busy()
 
-    async def encode(self, texts: Sequence[str], field: str, *, cut: bool = False) -> list[Ids]:
-        """Return the ids of each text.
+    async def encode(
+        self,
+        texts: Sequence[str],
+        field: str,
+        *,
+        cut: bool = False,
+        within_seconds: float | None = None,
+    ) -> list[Ids]:
+        """Return the ids of each text; those that are not begun within the seconds given never are.
 
         Raises:
             BadInput: a text is no text, or has more tokens (or by far more characters) than the model takes and
                 is not to be cut.
+            TooLate: they were not done within the seconds given.
         """
         if cut:
             texts = [text[: self.most_characters] for text in texts]
         else:
             self._check_characters(texts, field)
         try:
-            ids = await (self._cut if cut else self._whole).ids(texts)
+            async with asyncio.timeout(within_seconds):
+                ids = await (self._cut if cut else self._whole).ids(texts)
+        except TimeoutError as error:
+            raise TooLate(
+                f"the deadline of {within_seconds:g} s passed while texts before these were tokenised:"
+                " give it more time, or try again later",
+                field=field,
+                retry_after_seconds=LEAST_RETRY_SECONDS,
+            ) from error
         except (TypeError, ValueError) as error:
             raise BadInput(f"`{field}` cannot be tokenised: {error}", field=field) from error
         self.check(ids, field)
@@ -202,6 +219,11 @@ class Tokenizing:
                     f"`{where}` holds a token id outside the vocabulary of {self.vocabulary}",
                     field=where,
                 )
+
+
+def nearest(seconds: float | None, other: float | None) -> float | None:
+    """Return the less of two times that are allowed; None allows any."""
+    return min((one for one in (seconds, other) if one is not None), default=None)
 
 
 def texts_bytes(texts: Iterable[str]) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.openai.embedding_ends import Asked, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.server import ClientServer
+from penstock_runtime.tokenizing import Ids
 from tests.encoders.directories import write
 from tests.unit.http.conftest import config
 
@@ -312,6 +314,41 @@ async def test_texts_are_held_while_they_wait_for_the_tokeniser(
     shut.set()
     assert (await first)[0] == 200
     assert held._bytes == 0
+
+
+@pytest.mark.parametrize("said", ["in the head", "in the body"])
+async def test_texts_are_let_go_when_their_deadline_passes(
+    by_lane: Texts, monkeypatch: pytest.MonkeyPatch, until: Any, said: str
+) -> None:
+    assert by_lane.pod.texts is not None
+    begun, shut, kept = threading.Event(), threading.Event(), by_lane.pod.texts._whole
+    encode = kept._encode
+
+    def later(texts: list[str]) -> list[Ids]:
+        begun.set()
+        assert shut.wait(10)
+        return encode(texts)
+
+    monkeypatch.setattr(kept, "_encode", later)
+    first = asyncio.create_task(by_lane.embed("w1"))
+    await until(begun.is_set)
+    in_head = said == "in the head"
+    headers = {"X-Request-Timeout-Ms": "50"} if in_head else {}
+    embedding = {} if in_head else {"timeout": 0.05}
+    parameters = {} if in_head else {"timeout": 50_000}
+    told = [
+        await by_lane.post("/v1/embeddings", {"input": "w2", **embedding}, headers=headers),
+        await by_lane.post(
+            "/v2/models/texts/infer",
+            {"inputs": [words("w2")], "parameters": parameters},
+            headers=headers,
+        ),
+    ]
+    assert [status for status, _ in told] == [429, 429]
+    assert by_lane.pod.counters.refused == {"DeadlineUnreachable": 2}
+    assert not kept._waiting
+    shut.set()
+    assert (await first)[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,9 @@ class Exchange:
     async def _begin_later(self, later: Later) -> None:
         """As `begin`, once the call is known, of a request that holds a credit; unless its client has gone meanwhile."""
         try:
-            call = await later.call(self._lane.pod.admission.holding(self._ticket))
+            call = await later.call(
+                self._lane.pod.admission.holding(self._ticket), self._head.timeout_seconds
+            )
             if self._client is not None:
                 self._submit(call)
         except Exception as error:  # noqa: BLE001  as above

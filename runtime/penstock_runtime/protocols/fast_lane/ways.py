@@ -29,7 +29,8 @@ from penstock_runtime.ticket import Ticket
 class Later(Struct, frozen=True):
     """A call that is known later: its texts are tokenised off the loop first."""
 
-    call: Callable[[Hold], Coroutine[Any, Any, Any]]
+    call: Callable[[Hold, float | None], Coroutine[Any, Any, Any]]
+    """Takes what to tell of its memory, and the seconds that its head allows."""
 
 
 class Way(Protocol):

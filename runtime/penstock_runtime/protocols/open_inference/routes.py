@@ -123,7 +123,7 @@ class OpenInference:
             hold(max(len(body), call.bytes))
             return call
         del body
-        return await call.tokenised(hold)
+        return await call.tokenised(hold, header_seconds(request))
 
     def _check_model(self, request: web.Request) -> None:
         held = self._pod.config.model_name

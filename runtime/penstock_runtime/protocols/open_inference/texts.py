@@ -18,7 +18,7 @@ from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
-from penstock_runtime.tokenizing import Tokenizing, rows_bytes, rows_of, texts_bytes
+from penstock_runtime.tokenizing import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 MAY_BE_TEXT: Final = b'"text"'
 """The input's name, as every client spells it."""
@@ -48,15 +48,19 @@ class TextCall(Struct, frozen=True):
     model: ModelInfo
     tokenizing: Tokenizing
 
-    async def tokenised(self, hold: Hold) -> InferCall:
+    async def tokenised(self, hold: Hold, header_seconds: float | None) -> InferCall:
         """Return the call with rows of tokens; `hold` is told what the texts take, then what the rows do.
 
         Raises:
             BadInput: with the field.
             MemoryFull: as `hold`.
+            TooLate: the nearer of the call's and the header's deadlines passed meanwhile.
         """
         hold(texts_bytes(self.texts))
-        ids = await self.tokenizing.encode(self.texts, f"{_FIELD}.data", cut=self.cut)
+        within = nearest(self.timeout_seconds, header_seconds)
+        ids = await self.tokenizing.encode(
+            self.texts, f"{_FIELD}.data", cut=self.cut, within_seconds=within
+        )
         size = rows_bytes(ids)
         hold(size)
         inputs = rows_of(ids)

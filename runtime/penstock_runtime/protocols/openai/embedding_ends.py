@@ -28,7 +28,7 @@ from penstock_runtime.request import (
     Tensor,
 )
 from penstock_runtime.ticket import Ticket
-from penstock_runtime.tokenizing import Ids, Tokenizing, rows_bytes, rows_of, texts_bytes
+from penstock_runtime.tokenizing import Ids, Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 
 class Asked(Struct, frozen=True):
@@ -56,7 +56,9 @@ def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
     return parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
 
 
-async def tokenised(call: EmbeddingCall, pod: Pod, hold: Hold) -> Asked:
+async def tokenised(
+    call: EmbeddingCall, pod: Pod, hold: Hold, header_seconds: float | None
+) -> Asked:
     """Return `call` with its tokens; texts are tokenised off the event loop.
 
     `hold` is told what the texts take, then what the rows do.
@@ -65,9 +67,10 @@ async def tokenised(call: EmbeddingCall, pod: Pod, hold: Hold) -> Asked:
         BadInput: with the field.
         NotServing: there is no model yet.
         MemoryFull: as `hold`.
+        TooLate: the nearer of the call's and the header's deadlines passed meanwhile.
     """
     model, texts = _serving(pod)
-    ids = await _ids(call, texts, hold)
+    ids = await _ids(call, texts, hold, header_seconds)
     if len(ids) > MAX_BATCH_SIZE:
         raise BadInput(
             f"`input` has {len(ids)} entries: send at most {MAX_BATCH_SIZE}", field="input"
@@ -91,10 +94,13 @@ def _serving(pod: Pod) -> tuple[ModelInfo, Tokenizing]:
     return pod.model, pod.texts
 
 
-async def _ids(call: EmbeddingCall, texts: Tokenizing, hold: Hold) -> Sequence[Ids]:
+async def _ids(
+    call: EmbeddingCall, texts: Tokenizing, hold: Hold, header_seconds: float | None
+) -> Sequence[Ids]:
     if call.texts:
         hold(texts_bytes(call.texts))
-        return await texts.encode(call.texts, "input", cut=call.cut)
+        within = nearest(call.timeout_seconds, header_seconds)
+        return await texts.encode(call.texts, "input", cut=call.cut, within_seconds=within)
     ids = [one[: texts.most_tokens] for one in call.ids] if call.cut else call.ids
     texts.check(ids, "input")
     return ids
@@ -102,14 +108,14 @@ async def _ids(call: EmbeddingCall, texts: Tokenizing, hold: Hold) -> Sequence[I
 
 def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Request:
     """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
-    seconds = [one for one in (asked.timeout_seconds, header_seconds) if one is not None]
+    seconds = nearest(asked.timeout_seconds, header_seconds)
     return Request(
         id=ticket.id,
         inputs=asked.inputs,
         rows=asked.rows,
         group=asked.group,
         arrived=ticket.arrived,
-        deadline=ticket.arrived + min(seconds) if seconds else None,
+        deadline=None if seconds is None else ticket.arrived + seconds,
         priority=asked.priority,
     )
 

@@ -59,4 +59,4 @@ class Embeddings:
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
         call = read(body, self._pod)
         del body
-        return await tokenised(call, self._pod, hold)
+        return await tokenised(call, self._pod, hold, header_seconds(request))
