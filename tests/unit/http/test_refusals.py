@@ -115,6 +115,7 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     reader, writer = await connected(pod)
     writer.write(urgent)
     assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
+    assert pod.client._rests._told == 1
     waiting[1].close()
     await dismissed(pod, [running, (reader, writer)])
     assert pod.pod.counters.refused == {"QueueFull": 1}

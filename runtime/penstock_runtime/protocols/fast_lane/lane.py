@@ -209,15 +209,19 @@ class Exchange:
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
         if isinstance(error, Refusal):
-            client = self._client
             admission.refuse(ticket, error)
-            self._answer(self._way.of_refusal(error))
-            if error.status == TOO_MUCH and client is not None:
-                self._lane.give_rest(self._head, client, self._lane.pod.now())
+            self._turn_down(error)
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)
         self._answer(of_defect())
+
+    def _turn_down(self, refusal: Refusal) -> None:
+        """Tell a refusal that is counted; a client that asks too much is given rest."""
+        client = self._client
+        self._answer(self._way.of_refusal(refusal))
+        if refusal.status == TOO_MUCH and client is not None:
+            self._lane.give_rest(self._head, client, self._lane.pod.now())
 
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
@@ -248,9 +252,9 @@ class Exchange:
                 )
                 return True
             if isinstance(end, QueueFull):
-                reply = self._way.of_refusal(end)
-            else:
-                reply = self._way.reply_to(self._call, end, self._request_id)
+                self._turn_down(end)
+                return True
+            reply = self._way.reply_to(self._call, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
             reply = of_defect()
