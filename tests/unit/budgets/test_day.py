@@ -19,8 +19,10 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-def scenario(seed: int, most: int) -> Scenario:
-    settings = replace(SETTINGS, objective_milliseconds=20_000, min_replicas=1, max_replicas=most)
+def scenario(seed: int, least: int, most: int) -> Scenario:
+    settings = replace(
+        SETTINGS, objective_milliseconds=20_000, min_replicas=least, max_replicas=most
+    )
     return replace(
         world(1, service=SLOW, settings=settings),
         cold=ColdStarts(median_seconds=60.0, sigma=0.3, failing_share=0.0),
@@ -40,9 +42,11 @@ def arrivals(seed: int, rates: Sequence[float], step: float) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def tenant(name: str, weight: int, rates: Sequence[float], step: float, most: int = 6) -> Tenant:
+def tenant(
+    name: str, weight: int, rates: Sequence[float], step: float, *, least: int = 1, most: int = 6
+) -> Tenant:
     seed = sum(name.encode())
-    given = scenario(seed, most)
+    given = scenario(seed, least, most)
     return Tenant(name, weight, given, CapacityAtObjective(), arrivals(seed, rates, step))
 
 
@@ -50,18 +54,46 @@ def held(one: Tenant, after: float, before: float) -> list[int]:
     return one.asked[int(after // 5) : int(before // 5)]
 
 
-def test_a_budget_of_four_with_demand_for_seven_goes_by_weight_and_stays_so() -> None:
-    heavy = tenant("heavy", 300, [4.6] * 30, 60.0, most=4)
-    light = tenant("light", 100, [3.4] * 30, 60.0, most=3)
-    share((heavy, light), 4, 30 * 60.0)
-    late = (5 * 60.0, 30 * 60.0)
-    assert {
-        one + other for one, other in zip(heavy.wanted[60:], light.wanted[60:], strict=True)
-    } == {7}
-    assert set(held(heavy, *late)) == {3}
-    assert set(held(light, *late)) == {1}
+def shared_four(floor: int, seconds: float) -> tuple[Tenant, Tenant]:
+    """Let two pools that want four and three replicas share four, by 3 to 1; `floor` is the light one's.
+
+    Neither carries its demand with its share, so both always want all that they may have.
+    """
+    minutes = int(seconds / 60.0)
+    heavy = tenant("heavy", 300, [4.6] * minutes, 60.0, most=4)
+    light = tenant("light", 100, [3.4] * minutes, 60.0, least=floor, most=3)
+    share((heavy, light), 4, seconds)
+    return heavy, light
+
+
+def assert_shared(heavy: Tenant, light: Tenant, shares: tuple[int, int]) -> None:
+    """Assert who has what from the fifth minute on, that nobody swings, and that no device is held twice."""
+    wanted = zip(heavy.wanted[60:], light.wanted[60:], strict=True)
+    assert {one + other for one, other in wanted} == {7}
+    assert set(zip(heavy.asked[60:], light.asked[60:], strict=True)) == {shares}
     assert max(one + other for one, other in zip(heavy.used, light.used, strict=True)) <= 4
     assert turns(heavy.asked) + turns(light.asked) <= 1
+
+
+SHARES = pytest.mark.parametrize(
+    ("floor", "shares"), [(1, (3, 1)), (2, (2, 2))], ids=["by weight", "by weight above floors"]
+)
+
+
+@SHARES
+def test_a_budget_of_four_with_demand_for_seven_goes_by_weight_and_stays_so(
+    floor: int, shares: tuple[int, int]
+) -> None:
+    assert_shared(*shared_four(floor, 30 * 60.0), shares)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@SHARES
+def test_a_budget_of_four_with_demand_for_seven_stays_shared_for_a_day(
+    floor: int, shares: tuple[int, int]
+) -> None:
+    assert_shared(*shared_four(floor, DAY), shares)
 
 
 @pytest.mark.long
