@@ -8,9 +8,18 @@ import httpx2
 import openai
 import pytest
 
+from penstock_runtime.generation.step import warm_up
 from tests.unit.openai.served import LIMITS, Served, save_tiny_model
 
 Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_warm_up() -> Iterator[None]:
+    """Let every shape be timed at load, however busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warm_up, "MOST_SECONDS", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")

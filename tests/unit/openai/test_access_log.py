@@ -80,8 +80,9 @@ def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
 def test_a_client_that_leaves_has_its_line_with_what_it_had(
     logging_pod: Served, lines: Lines, stream: bool
 ) -> None:
+    before = logging_pod.pod.tokens.generated_tokens
     one = open_request(logging_pod, {**LONG, "stream": stream})
-    logging_pod.until(lambda: logging_pod.pod.admission.load().running == 1)
+    logging_pod.until(lambda: logging_pod.pod.tokens.generated_tokens > before)
     one.close()
     line = the_line(lines)
     assert line.keys() == ALWAYS | TOKENS | {"first_token_seconds"}
