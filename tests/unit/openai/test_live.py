@@ -168,4 +168,6 @@ def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> No
     assert warm_up.n >= 4
     plane = fit(warm_up)
     assert plane is not None
-    assert plane.seconds(0, 8, 8 * 193) > 0, "a step as it was timed; chance may leave a single term at 0"
+    assert plane.seconds(0, 8, 8 * 193) > 0, (
+        "a step as it was timed; chance may leave a single term at 0"
+    )
