@@ -14,14 +14,6 @@ from tests.unit.openai.served import LIMITS, Served, save_tiny_model
 Serve = Callable[..., Served]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _patient_warm_up() -> Iterator[None]:
-    """Let every shape be timed at load, however busy the machine is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_up, "MOST_SECONDS", 60.0)
-        yield
-
-
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
@@ -31,7 +23,9 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def served(model_folder: Path) -> Iterator[Served]:
-    one = Served(model_folder)
+    with pytest.MonkeyPatch.context() as patch:  # every shape is timed, however busy the machine is
+        patch.setattr(warm_up, "MOST_SECONDS", 60.0)
+        one = Served(model_folder)
     yield one
     one.close()
 
