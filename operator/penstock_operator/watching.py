@@ -20,6 +20,10 @@ from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observe.resync import Resync, Wake
 from penstock_operator.scope import Place, Scope
 
+WATCHER = "watcher for "
+"""What kopf calls its tasks that watch one kind in one place."""
+END_SECONDS = 1.0
+
 log = logging.getLogger(__name__)
 
 
@@ -80,7 +84,27 @@ class Watches:
         )
         for number in (signal.SIGINT, signal.SIGTERM):  # after kopf, which took them
             asyncio.get_running_loop().add_signal_handler(number, self.stopping.set)
-        await _first_of(tasks)
+        try:
+            await _first_of(tasks)
+        finally:
+            await _end(_watchers(place))
+
+
+def _watchers(place: Place) -> set[asyncio.Task[None]]:
+    """Return kopf's tasks that watch a kind there: one that fails leaves the others behind, which nobody would ever end."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if task.get_name().startswith(WATCHER) and task.get_name().endswith(f"@{place.namespace}")
+    }
+
+
+async def _end(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel until they have ended: one that is just about to ask again may miss a word."""
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=END_SECONDS)
 
 
 async def _until(stopping: asyncio.Event) -> None:

@@ -1,5 +1,6 @@
 """Small aiohttp servers on this machine's loopback, and how a program is pointed at one that plays an API server."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,11 +21,15 @@ async def listening(
     """Serve `app` on a free port of the running loop; hand out its URL. At the end connections have `shutdown_seconds`."""
     runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_seconds)
     await runner.setup()
+    server = runner.server
+    assert server is not None
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+        await asyncio.sleep(0)  # who was accepted at the last moment is greeted now
+        await server.shutdown(0.0)
 
 
 def write_kubeconfig(file: Path, url: str) -> Path:

@@ -74,6 +74,13 @@ async def test_a_list_whose_continuation_is_forgotten_begins_anew(
         assert "uid-team-a" in seen.store.pools
         assert not running.done()
         assert "begins anew" in caplog.text
+        watchers = [
+            one.get_name() for one in asyncio.all_tasks() if "watcher for" in one.get_name()
+        ]
+        assert len(watchers) == len(set(watchers)), "those of the first attempt have ended"
+        assert len([one for one in watchers if one.endswith("@team-a")]) == len(
+            [one for one in watchers if one.endswith("@team-b")]
+        )
 
         seen.stopping.set()
         async with asyncio.timeout(30):
