@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
@@ -113,16 +114,7 @@ class QuickReader:
         """As `_with_data`, of a model with one input: its bytes are all there is, and begin aligned."""
         name = self._only
         one = like.inputs[name]
-        return InferCall(
-            like.id,
-            {name: np.ndarray(one.shape, one.dtype, data)},
-            like.rows,
-            like.group,
-            like.priority,
-            like.timeout_seconds,
-            like.outputs,
-            like.bytes,
-        )
+        return replace(like, inputs={name: np.ndarray(one.shape, one.dtype, data)})
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)
@@ -228,16 +220,7 @@ def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
         tensor: Tensor = np.ndarray(one.shape, one.dtype, body, at)
         inputs[name] = tensor if at == 0 or tensor.flags.aligned else tensor.copy()
         at += one.nbytes
-    return InferCall(
-        like.id,
-        inputs,
-        like.rows,
-        like.group,
-        like.priority,
-        like.timeout_seconds,
-        like.outputs,
-        like.bytes,
-    )
+    return replace(like, inputs=inputs)
 
 
 def _in_order(text: bytes, names: list[str]) -> bool:
