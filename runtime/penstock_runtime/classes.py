@@ -14,17 +14,17 @@ class Classes:
 
     def join(self, request: Request) -> None:
         """Note a request that waits from now on."""
-        of = _class_of(request)
+        of = priority_class(request.priority)
         self._rows[of] += request.rows
         self._waiting[of][request.id] = request
 
     def begin(self, request: Request) -> None:
         """Note that a request waits no longer, but runs."""
-        self._waiting[_class_of(request)].pop(request.id, None)
+        self._waiting[priority_class(request.priority)].pop(request.id, None)
 
     def leave(self, request: Request) -> None:
         """Note that a request has ended."""
-        of = _class_of(request)
+        of = priority_class(request.priority)
         self._rows[of] -= request.rows
         self._waiting[of].pop(request.id, None)
 
@@ -41,11 +41,6 @@ class Classes:
         newest = [next(reversed(one.values())) for one in self._waiting if one]
         last = max(newest, key=_key, default=None)
         return last if last is not None and _key(last) > _key(request) else None
-
-
-def _class_of(request: Request) -> int:
-    priority = request.priority  # `priority_class`, without a call on every request's way
-    return priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
 
 
 def _key(request: Request) -> float:
