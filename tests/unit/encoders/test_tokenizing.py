@@ -49,12 +49,18 @@ async def soon(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_what_comes_while_one_call_runs_shares_the_next() -> None:
+async def held_by(first: list[str]) -> tuple[Letters, Tokenizing, "asyncio.Task[list[Ids]]"]:
+    """Return a tokeniser whose thread is held by a first request until it is opened."""
     letters = Letters()
     texts = letters.tokenizing()
     letters.open.clear()
-    first = asyncio.create_task(texts.encode(["a"], "input"))
+    task = asyncio.create_task(texts.encode(first, "input"))
     await soon(lambda: len(letters.calls) == 1)
+    return letters, texts, task
+
+
+async def test_what_comes_while_one_call_runs_shares_the_next() -> None:
+    letters, texts, first = await held_by(["a"])
     more = [asyncio.create_task(texts.encode([word, "z"], "input")) for word in ("b", "c", "d")]
     await asyncio.sleep(0)
     letters.open.set()
@@ -84,11 +90,7 @@ async def test_a_text_that_cannot_be_tokenised_fails_alone() -> None:
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_disturbs_nobody() -> None:
-    letters = Letters()
-    texts = letters.tokenizing()
-    letters.open.clear()
-    first = asyncio.create_task(texts.encode(["a"], "input"))
-    await soon(lambda: len(letters.calls) == 1)
+    letters, texts, first = await held_by(["a"])
     gone, last = (asyncio.create_task(texts.encode([word], "input")) for word in ("b", "c"))
     await asyncio.sleep(0)
     gone.cancel()
@@ -98,11 +100,7 @@ async def test_a_request_that_is_cancelled_while_it_waits_disturbs_nobody() -> N
 
 
 async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one() -> None:
-    letters = Letters()
-    texts = letters.tokenizing()
-    letters.open.clear()
-    first = asyncio.create_task(texts.encode(["a"], "input"))
-    await soon(lambda: len(letters.calls) == 1)
+    letters, texts, first = await held_by(["a"])
     gone = Text("b" * 1000)
     kept = weakref.ref(gone)
     task = asyncio.create_task(texts.encode([gone], "input"))
@@ -120,11 +118,7 @@ async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 4)
-    letters = Letters()
-    texts = letters.tokenizing()
-    letters.open.clear()
-    many = asyncio.create_task(texts.encode(["aa", "bb", "cc", "dd", "ee"], "input"))
-    await soon(lambda: len(letters.calls) == 1)
+    letters, texts, many = await held_by(["aa", "bb", "cc", "dd", "ee"])
     one = asyncio.create_task(texts.encode(["z"], "input"))
     await asyncio.sleep(0)
     letters.open.set()
@@ -137,11 +131,7 @@ async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 1)
-    letters = Letters()
-    texts = letters.tokenizing()
-    letters.open.clear()
-    gone = asyncio.create_task(texts.encode(["a", "b", "c"], "input"))
-    await soon(lambda: len(letters.calls) == 1)
+    letters, texts, gone = await held_by(["a", "b", "c"])
     bad = asyncio.create_task(texts.encode(["?", "d"], "input"))
     last = asyncio.create_task(texts.encode(["e"], "input"))
     await asyncio.sleep(0)
