@@ -56,6 +56,16 @@ def test_temperature_flattens() -> None:
     )
 
 
+@pytest.mark.parametrize("temperature", [1e-5, 1e-40, 1e-320])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_temperature_near_0_takes_the_largest_and_spoils_no_mate(
+    dtype: torch.dtype, temperature: float
+) -> None:
+    rows = torch.tensor([[1.0, 3.0, 2.0, -math.inf]], dtype=dtype)
+    [alone] = tokens(rows, draw(1))
+    assert tokens(rows.repeat(2, 1), draw(0, temperature=temperature), draw(1)) == [1, alone]
+
+
 def test_top_k_keeps_so_many() -> None:
     got = shares([1.0, 0.9, 0.8, 0.7], top_k=2)
     assert got[2:] == [0.0, 0.0]
@@ -80,6 +90,12 @@ def test_the_nucleus_is_that_of_a_whole_sort(top_p: float, size: int) -> None:
         torch.nonzero(weights == 0).flatten().tolist()
     )
     assert all(weights[one] > 0 for one in kept if ordered[0] > 0 and weights[one] != 0)
+
+
+def test_the_nucleus_holds_the_likeliest_however_small_it_is_asked_to_be() -> None:
+    weights = torch.tensor([0.1, 0.2, 0.1])
+    keep_nucleus(weights, 5e-324)
+    assert torch.nonzero(weights).flatten().tolist() == [1]
 
 
 def test_min_p_is_a_share_of_the_likeliest() -> None:

@@ -56,10 +56,13 @@ def distribution(logits: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
     """Return [rows, vocabulary] weights, not normalised, after stages 6 to 9; `logits` are left as they are.
 
     Whoever ties with the last that top-k keeps is kept too; of those that tie with the last of top-p's, the
-    lowest ids are.
+    lowest ids are. Each row has a largest logit, which is finite: what lies below it is divided, so that no
+    temperature, however near 0, makes a weight other than a number.
     """
     heat = torch.tensor([draw.params.temperature for draw in draws], dtype=logits.dtype)
-    weights = (logits / heat[:, None].to(logits.device)).softmax(-1)
+    below = logits - logits.amax(-1, keepdim=True)
+    heat = heat.clamp_min(torch.finfo(logits.dtype).tiny).to(logits.device)
+    weights = (below / heat[:, None]).softmax(-1)
     for row, draw in enumerate(draws):
         params, kept = draw.params, weights[row]
         if 0 < params.top_k < len(kept):
@@ -76,15 +79,15 @@ _LIKELY = 128
 
 
 def keep_nucleus(weights: torch.Tensor, top_p: float) -> None:
-    """Zero, in place, all but the fewest weights that hold `top_p` of their sum; lower ids win ties."""
+    """Zero, in place, all but the fewest weights, one at least, that hold `top_p` of their sum; lower ids win ties."""
     share = top_p * weights.sum(dtype=torch.float64)
     for count in (min(_LIKELY, len(weights)), len(weights)):
         largest = weights.topk(count).values
         before = largest.to(torch.float64).cumsum(0) - largest
-        needed = int((before < share).sum())
+        needed = max(1, int((before < share).sum()))
         if needed < count:
             break
-    least = largest[max(0, needed - 1)]
+    least = largest[needed - 1]
     ties = torch.nonzero(weights == least).flatten()
     spare = int((largest[:needed] == least).sum())
     weights.masked_fill_(weights < least, 0.0)
