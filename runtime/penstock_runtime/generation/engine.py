@@ -170,7 +170,7 @@ class GenerationEngine:
                 self._book.tell_scores(sequence)
             if token is not None and accept(sequence, token):
                 ended.append(sequence)
-        for sequence in ended:
+        for sequence in filter(holds, ended):  # a later choice of its request may have failed since
             self._scheduler.remove(sequence)
             self._book.finish(sequence, now)
         self._scheduler.settle(plan, result.failed)

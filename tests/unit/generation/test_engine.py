@@ -68,7 +68,10 @@ class CountingStep:
     def __init__(self) -> None:
         self.inputs: list[SamplingInputs] = []
         self.breaks_on: str | None = None
-        self.spoils: str | None = None
+        self.spoils: tuple[str, int] | None = None
+        """A request's choice."""
+        self.spoils_beside: int | None = None
+        """Only in the step in which somebody draws this position; None: in every step."""
         self.lost = False
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
@@ -81,8 +84,10 @@ class CountingStep:
         self.inputs.append(wanted)
         sampled: list[SampledToken | None] = [None] * len(plan.rows)
         failed = dict(wanted.failed)
+        drawn = {draw.position for draw in wanted.draws}
         for draw in wanted.draws:
-            if names[draw.row] == self.spoils:
+            choice = names[draw.row], draw.choice
+            if choice == self.spoils and self.spoils_beside in {None, *drawn}:
                 failed[draw.row] = "not a number"
             else:
                 sampled[draw.row] = SampledToken(draw.position)
@@ -178,12 +183,26 @@ def test_a_step_that_breaks_fails_its_own_requests_only(driver: Any) -> None:
 
 
 def test_a_row_that_is_spoilt_fails_alone(driver: Any) -> None:
-    driver.step.spoils = "a"
+    driver.step.spoils = ("a", 0)
     driver.engine.take(ask("a", [1], tokens=5), 0.0)
     driver.engine.take(ask("b", [1, 2], tokens=3), 0.0)
     driver.run()
     assert driver.ends["a"] == Failed("not a number")
     assert driver.tokens["b", 0] == [2, 3, 4]
+
+
+def test_a_choice_that_ends_in_the_step_that_spoils_another_of_its_request_fails_with_it(
+    driver: Any,
+) -> None:
+    driver.step.spoils, driver.step.spoils_beside = ("a", 1), 5
+    params = SamplingParams(max_tokens=9, stop_ids=frozenset({5}))
+    driver.engine.take(ask("a", [1, 2, 3], params=params, n=2), 0.0)
+    driver.engine.take(ask("b", [1], tokens=9), 0.0)
+    driver.run()
+    assert driver.ends["a"] == Failed("not a number")
+    assert ("a", 0) not in driver.finished
+    assert driver.tokens["b", 0] == list(range(1, 10))
+    assert driver.engine.report().used_blocks == 0
 
 
 def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:

@@ -22,6 +22,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("hot", CHAT, {"messages": HELLO, "temperature": -1}, "temperature", "greater than or equal to 0"),
     ("wide", CHAT, {"messages": HELLO, "top_p": 0}, "top_p", "greater than 0"),
     ("many", CHAT, {"messages": HELLO, "n": 129}, "n", "less than or equal to 128"),
+    ("thin-penalty", PLAIN, {"prompt": "a", "repetition_penalty": 5e-38}, "repetition_penalty", "equal to 0.01"),
     ("no-tokens", CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", "1"),
     ("too-long", CHAT, {"messages": HELLO, "max_completion_tokens": 5000}, "max_completion_tokens", "1024"),
     ("too-long-a-prompt", PLAIN, {"prompt": [5] * 1024}, "prompt", "1024 tokens"),

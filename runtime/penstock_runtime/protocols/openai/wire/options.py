@@ -97,7 +97,8 @@ class Options(AskingBody):
     top_k: Annotated[int | None, Field(ge=-1, le=2**31)] = None
     """0 and -1 keep all tokens."""
     min_p: Annotated[float | None, Field(ge=0, le=1)] = None
-    repetition_penalty: Annotated[float | None, Field(gt=0, le=10)] = None
+    repetition_penalty: Annotated[float | None, Field(ge=0.01, le=10)] = None
+    """Far below, a logit that is divided by it would overflow."""
     presence_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     frequency_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     logit_bias: (
