@@ -35,7 +35,24 @@ def test_an_echo_with_log_probabilities_begins_with_the_prompts_own(
     assert told.text_offset == [len("".join(told.tokens[:n])) for n in range(count + 4)]
     assert told.top_logprobs is not None
     assert told.top_logprobs[0] is None
-    assert [len(one) for one in told.top_logprobs[1:]] == [2] * (count + 3)
+    assert all(len(one) in (2, 3) for one in told.top_logprobs[1:count])
+    assert [len(one) for one in told.top_logprobs[count:]] == [2] * 4
+
+
+@pytest.mark.parametrize("echo", [False, True])
+@pytest.mark.parametrize("most", [0, 1])
+def test_each_token_is_told_among_the_likeliest_in_its_place(
+    client: openai.OpenAI, most: int, echo: bool
+) -> None:
+    asked = {**GIVEN, "temperature": 1, "seed": 3, "max_tokens": 8, "logprobs": most, "echo": echo}
+    told = client.completions.create(**asked).choices[0].logprobs
+    assert told is not None
+    found = zip(told.tokens or (), told.token_logprobs or (), told.top_logprobs or (), strict=True)
+    told_of = [one for one in found if one[1] is not None]
+    assert len(told_of) >= 8
+    for token, logprob, likeliest in told_of:
+        assert likeliest[token] == logprob
+        assert most <= len(likeliest) <= most + 1
 
 
 def test_a_stream_echoes_the_same(client: openai.OpenAI) -> None:

@@ -57,6 +57,8 @@ def completion_logprobs(
 ) -> dict[str, Any]:
     """Return lists that run in parallel, as completions have them; `offset` is where the text begins.
 
+    Each token stands among the `most` likeliest in its place, as one more where it is none of them.
+
     Nothing foretells the first token of a prompt: its log-probability is None.
     """
     texts = [_text(vocabulary.bytes_of(token)) for token in tokens]
@@ -68,13 +70,21 @@ def completion_logprobs(
         "tokens": texts,
         "token_logprobs": [None if one is None else _finite(one.chosen) for one in logprobs],
         "top_logprobs": [
-            None
-            if one is None
-            else {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in one.top[:most]}
-            for one in logprobs
+            None if one is None else _likeliest(token, one, most, vocabulary)
+            for token, one in zip(tokens, logprobs, strict=True)
         ],
         "text_offset": offsets,
     }
+
+
+def _likeliest(
+    token: int, one: Logprob | PromptLogprob, most: int, vocabulary: Vocabulary
+) -> dict[str, float]:
+    told = (
+        *one.top[:most],
+        (token, one.chosen),
+    )  # last: of two that are spelt alike it is the one told
+    return {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in told}
 
 
 def _text(spelt: bytes) -> str:
