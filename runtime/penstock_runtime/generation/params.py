@@ -32,7 +32,7 @@ class SamplingParams:
     """Over the output (OpenAI's definition)."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     seed: int | None = None
-    """None: the HTTP side draws one, so that a preempted request goes on as it would have."""
+    """None: the HTTP side draws one for each prompt, so that a preempted request goes on as it would have."""
     max_run_seconds: float | None = None
     """Of steps that it takes part in; then it finishes with what it has, for length."""
     stop_ids: frozenset[int] = field(default_factory=frozenset)

@@ -147,5 +147,5 @@ def _generate(call: Call, place: int, ticket: Ticket) -> Generate:
 
 
 def draw_seed() -> int:
-    """Return a seed for a client that gave none: drawn once, so that a preempted answer goes on as it would have."""
+    """Return a seed for a prompt whose client gave none: drawn once, so that a preempted answer goes on as it would have."""
     return random.SystemRandom().getrandbits(63)

@@ -181,6 +181,18 @@ def test_completions_take_several_prompts_as_text_or_tokens(client: openai.OpenA
     assert [one.text for one in again.choices] == [one.text for one in answer.choices]
 
 
+def test_equal_prompts_are_answered_otherwise_each_unless_a_seed_is_given(
+    client: openai.OpenAI,
+) -> None:
+    asked = {"model": "tiny", "prompt": ["The river"] * 3, "max_tokens": 16}
+    own, given = (
+        client.completions.create(**asked, **more)  # type: ignore[call-overload]
+        for more in ({}, {"seed": 5})
+    )
+    assert len({one.text for one in own.choices}) == 3
+    assert len({one.text for one in given.choices}) == 1
+
+
 def test_an_echo_begins_with_the_prompt(client: openai.OpenAI) -> None:
     given = {"model": "tiny", "prompt": "The river", "max_tokens": 3, "seed": 2}
     plain, echoed = (client.completions.create(**given, echo=one) for one in (False, True))  # type: ignore[call-overload]

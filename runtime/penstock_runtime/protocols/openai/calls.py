@@ -44,7 +44,7 @@ class Asked:
 
 
 def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
-    """Return the parameters, but for what only a prompt can tell: `max_tokens` is what was asked for, or 1.
+    """Return the parameters, but for what each prompt has its own: `max_tokens` is what was asked for, or 1, `seed` the client's.
 
     Raises:
         BadInput: a token id is not in the vocabulary, the key grants fewer tokens, or two fields contradict.
@@ -76,7 +76,7 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
         presence_penalty=_or(body.presence_penalty, 0.0),
         frequency_penalty=_or(body.frequency_penalty, 0.0),
         logit_bias=tuple(sorted((body.logit_bias or {}).items())),
-        seed=draw_seed() if body.seed is None else body.seed % _SEEDS,
+        seed=None if body.seed is None else body.seed % _SEEDS,
         max_run_seconds=terms.max_run_seconds,
         stop_ids=own_ends | frozenset(body.stop_token_ids or ()),
         logprobs=asked.logprobs,
@@ -87,7 +87,7 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
 def make_prompt(
     ids: list[int], text: str, params: SamplingParams, terms: Terms, asked: Asked
 ) -> Prompt:
-    """Return a prompt with as many tokens granted as were asked for and fit.
+    """Return a prompt with as many tokens granted as were asked for and fit, and a seed, its own if the client gave none.
 
     Raises:
         BadInput: it does not fit, or holds an id that is not in the vocabulary.
@@ -108,7 +108,8 @@ def make_prompt(
             f" got {params.min_tokens}",
             field="min_tokens",
         )
-    return Prompt(tuple(ids), replace(params, max_tokens=room), text)
+    seed = draw_seed() if params.seed is None else params.seed
+    return Prompt(tuple(ids), replace(params, max_tokens=room, seed=seed), text)
 
 
 def make_call(body: Options, prompts: tuple[Prompt, ...], terms: Terms) -> Call:
