@@ -64,6 +64,7 @@ class GenerationAdmission(Admission):
         self._generations: dict[str, _Generation] = {}
         self._begun = 0
         self._ended_at: float | None = None
+        """When the last one completed; None: not since the book was empty, and idle time is no interval."""
         self._interval_seconds = 0.0
 
     @contextmanager
@@ -108,6 +109,8 @@ class GenerationAdmission(Admission):
         if self._health.stage in (Stage.DRAINING, Stage.DEAD):
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
         self._stop_reading(ticket)
+        if not self._generations:
+            self._ended_at = None
         self._generations[generate.id] = _Generation(ticket, generate.n, mailbox)
         self._send_generation(generate)
 

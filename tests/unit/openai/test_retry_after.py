@@ -1,0 +1,65 @@
+"""When a pod that generates bids its clients come again: on fake time and without a socket."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from penstock_runtime.counters import Counters
+from penstock_runtime.generation.messages import Ended, Generate, Generated, Usage
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.health import Health, Stage
+from penstock_runtime.live import LiveLimits
+from penstock_runtime.streams.admission import GenerationAdmission
+from penstock_runtime.streams.counters import GenerationCounters
+from penstock_runtime.streams.mailbox import Mailbox
+
+from .served import LIMITS
+
+HOUR = 3600.0
+COST = Usage(prompt_tokens=1, completion_tokens=1, cached_tokens=0, queue_seconds=0, preemptions=0)
+
+
+class Desk:
+    """An admission desk before an engine that ends what a test tells it to, when it tells it to."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        health = Health()
+        health.stage = Stage.SERVING
+        self.admission = GenerationAdmission(
+            lambda _: None,
+            LiveLimits(LIMITS, lambda _: None),
+            health,
+            Counters(),
+            GenerationCounters(),
+            now=lambda: self.time,
+            most_bytes=2**30,
+        )
+
+    def submit(self, count: int) -> list[str]:
+        tickets = [self.admission.open(self.time) for _ in range(count)]
+        for ticket in tickets:
+            asked = Generate(ticket.id, (1,), SamplingParams(max_tokens=1), self.time)
+            self.admission.begin(ticket, asked, Mailbox())
+        return [ticket.id for ticket in tickets]
+
+    def end(self, names: Iterable[str], every_seconds: float) -> None:
+        for name in names:
+            self.time += every_seconds
+            self.admission.deliver_events([Ended(name, Generated(COST))])
+
+
+def test_idle_time_is_no_interval_between_two_ends() -> None:
+    desk = Desk()
+    desk.end(desk.submit(1), every_seconds=0.05)
+    desk.time += HOUR
+    desk.end(desk.submit(64)[:1], every_seconds=0.05)
+    assert desk.admission.retry_after_seconds() < 10
+
+
+def test_a_queue_lasts_as_long_as_requests_end_after_each_other_while_some_are_held() -> None:
+    desk = Desk()
+    desk.end(desk.submit(80), every_seconds=0.5)
+    desk.time += HOUR
+    desk.submit(64)
+    assert desk.admission.retry_after_seconds() == pytest.approx(64 * 0.5, rel=0.01)
