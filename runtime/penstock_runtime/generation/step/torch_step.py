@@ -30,9 +30,13 @@ class TorchStep:
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `Step.run`."""
         began = time.monotonic()
+        awaited = self._awaited(plan)
+        self._last = (plan.number, [None] * len(plan.rows))  # and so it stays if this step raises
         try:
             self._store.move(plan)
-            result = self._rows(plan, inputs) if plan.rows else StepResult(plan, [], {}, 0.0)
+            result = (
+                self._rows(plan, inputs, awaited) if plan.rows else StepResult(plan, [], {}, 0.0)
+            )
         except (MemoryError, RuntimeError) as error:
             raise_as_device_error(error)
             raise
@@ -40,8 +44,10 @@ class TorchStep:
         result.began, result.seconds = began, time.monotonic() - began
         return result
 
-    def _rows(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        packed = self._packer.pack(plan, self._awaited(plan))
+    def _rows(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs], awaited: dict[int, int]
+    ) -> StepResult:
+        packed = self._packer.pack(plan, awaited)
         logits = self._decoder.forward(packed)
         result = StepResult(plan, [None] * len(plan.rows), {}, 0.0)
         samples = sum([row.samples for row in plan.rows])

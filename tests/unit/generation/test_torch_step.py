@@ -1,0 +1,47 @@
+"""A step that raises, and the one that was planned before that was known."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.messages import Generated
+from penstock_runtime.generation.runner import ThreadRunner
+from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.generation.step.store import Store
+from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.models.base import describe
+from penstock_runtime.request import Failed
+
+from .driver import Driver, ask
+from .test_engine import INFO, LIMITS
+
+
+class RaisesOnce:
+    """A decoder that finds every token equally likely, once it has raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self._errors = [error]
+
+    def forward(self, packed: Packed) -> NDArray[np.float32]:
+        if self._errors:
+            raise self._errors.pop()
+        return np.zeros((len(packed.last), INFO.vocabulary), np.float32)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bad kernel"), IndexError("out of range")])
+def test_a_step_that_raises_fails_nobody_who_came_after_it(error: Exception) -> None:
+    store = Store(1, INFO.kv.blocks, 0, lambda blocks: torch.zeros((2 * blocks, 1)))
+    step = TorchStep(INFO, RaisesOnce(error), store)
+    with ThreadPoolExecutor(1) as thread:
+        driver = Driver(step, TokenScheduler(INFO, LIMITS), ThreadRunner(step, thread))
+        driver.engine.take(ask("a", [1, 2]), 0.0)
+        driver.turn()
+        driver.engine.take(ask("b", [3], tokens=4), driver.now)
+        driver.run()
+    assert driver.ends["a"] == Failed(describe(error))
+    assert isinstance(driver.ends["b"], Generated)
+    assert driver.tokens["b", 0] == [0, 0, 0, 0]
