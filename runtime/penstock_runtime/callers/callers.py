@@ -76,13 +76,13 @@ class Callers:
         Raises:
             Unauthenticated: keys are needed and none that is known was presented.
             RateExceeded: this key's requests come too fast.
-            BadInput: a believed header is no number.
+            BadInput: a believed header is no number, or no UTF-8.
         """
         if self._ring is not None:
             return self._by_key(self._ring, headers)
         if not self._is_trusted(remote):
             return ANYBODY
-        return _lowered(Caller(tenant=headers.get(HEADER_TENANT, "")[:128]), headers)
+        return _lowered(Caller(tenant=_tenant(headers)), headers)
 
     def _by_key(self, ring: KeyRing, headers: Mapping[str, str]) -> Caller:
         key = ring.find(_presented(headers))
@@ -119,6 +119,17 @@ class Callers:
 def _presented(headers: Mapping[str, str]) -> str:
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else headers.get("X-Api-Key", "")
+
+
+def _tenant(headers: Mapping[str, str]) -> str:
+    tenant = headers.get(HEADER_TENANT, "")[:128]
+    try:
+        tenant.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"{HEADER_TENANT} {tenant[:40]!a} must be UTF-8", field=HEADER_TENANT
+        ) from error
+    return tenant
 
 
 def _lowered(caller: Caller, headers: Mapping[str, str]) -> Caller:

@@ -73,5 +73,5 @@ class KeyRing:
 
 
 def digest(key: str) -> bytes:
-    """Return the SHA-256 of a key."""
-    return hashlib.sha256(key.encode()).digest()
+    """Return the SHA-256 of a key; bytes that are no UTF-8 are in it as aiohttp reads them from a header."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

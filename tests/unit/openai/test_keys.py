@@ -150,12 +150,25 @@ def test_a_key_opens_the_pod_and_bounds_the_answer(guarded: Served) -> None:
 
 def test_without_a_key_nothing_but_probes_is_answered(guarded: Served) -> None:
     counters = guarded.pod.counters
-    before = guarded.ask(counters.settled)
+    before, refused = guarded.ask(lambda: (counters.settled(), counters.refused["Unauthenticated"]))
     with httpx2.Client(base_url=guarded.url) as http:
         for path in ("/v1/completions", "/v2/models/tiny/generate", "/tokenize"):
             answer = http.post(path, json={})
             assert answer.status_code == 401
             assert "API key" in answer.json()["error"]["message"]
         assert http.get("/health").status_code == 200
-    assert counters.refused["Unauthenticated"] == 3
+    assert counters.refused["Unauthenticated"] == refused + 3
     assert guarded.ask(counters.settled) == before + 3
+
+
+@pytest.mark.parametrize(
+    "header", [(b"Authorization", b"Bearer se\xe9cret"), (b"X-Api-Key", b"\xff\xfe")]
+)
+def test_a_key_of_bytes_that_are_no_text_is_nobodys(
+    guarded: Served, header: tuple[bytes, bytes]
+) -> None:
+    refused = guarded.pod.counters.refused
+    before = refused["Unauthenticated"]
+    answer = httpx2.post(guarded.url + "/v1/completions", json=SHORT, headers=[header])
+    assert answer.status_code == 401
+    assert refused["Unauthenticated"] == before + 1
