@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus
+from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
 from penstock_operator.decide.children.revision import revision_name
-from penstock_operator.decide.conditions.budget import BUDGET_LIMITED
 from penstock_operator.decide.contest import CONTESTED
 from penstock_operator.decide.findings import BUDGETED_FIELD, Findings
 from penstock_operator.decide.plan import EventNote, EventType

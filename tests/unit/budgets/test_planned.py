@@ -1,80 +1,12 @@
 """Two pools under one policy, planned together: what is written, what is said, and who is woken."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+import pytest
 
 from penstock_operator.decide.budgets.ledger import Ledger
-from penstock_operator.decide.plan import Plan, PoolPlan
-from penstock_operator.decide.planner import make_plan
-from penstock_operator.observed import PodObject, PodProblem, PolicyObject
-from tests.unit.decide.world import CONFIG, World, failing, message, pod, policy, pool, reason
-
-GPU = "nvidia.com/gpu"
-
-
-def budget(count: int, **more: object) -> PolicyObject:
-    return policy("prod", gpuBudgets=[{"resourceName": GPU, "count": count}], **more)
-
-
-@dataclass
-class Town:
-    """Pools by name, and one operator that plans those that are due; every plan comes true."""
-
-    policies: tuple[PolicyObject, ...]
-    worlds: dict[str, World] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    plan: Plan | None = None
-
-    def add(self, name: str, **spec: object) -> None:
-        self.worlds[name] = World(pool=pool(name, f"uid-{name}", **spec))
-
-    def go(self, *due: str) -> dict[str, PoolPlan]:
-        """Plan the pools of `due` (all, if none is named), and do what is planned but run no pod."""
-        worlds = [self.worlds[name] for name in due or self.worlds]
-        now = max(world.now for world in self.worlds.values())
-        whole = worlds[0].observed()
-        observed = replace(
-            whole,
-            pools=tuple(world.view() for world in worlds),
-            policies=self.policies,
-            all_pools=tuple(world.observed().all_pools[0] for world in self.worlds.values()),
-        )
-        states = {uid: one for world in worlds for uid, one in world.states.items()}
-        self.plan = make_plan(observed, states, CONFIG, now, self.ledger)
-        assert not self.plan.failures
-        self.ledger = self.plan.ledger
-        plans = {one.name: one for one in self.plan.pools}
-        for world in worlds:
-            mine = plans[world.pool.name]
-            world.states[world.pool.uid] = mine.law_state
-            for write in mine.writes:
-                world.store(write)
-            world.pool = replace(world.pool, status=mine.status)
-        for world in self.worlds.values():
-            world.now = now + 5
-        return plans
-
-    def replicas(self) -> dict[str, int]:
-        return {
-            name: int(world.deployment["spec"]["replicas"]) for name, world in self.worlds.items()
-        }
-
-    def run_pods(self) -> None:
-        """Let every Deployment have the pods it asks for, Ready."""
-        for name, world in self.worlds.items():
-            wanted = self.replicas()[name]
-            world.pods = tuple(
-                pod(f"{name}-{number}", revision=world.revision) for number in range(wanted)
-            )
-
-
-def town(count: int, **replicas: int) -> Town:
-    made = Town((budget(count),))
-    for name, number in replicas.items():
-        made.add(name, replicas=number)
-    made.go()
-    made.run_pods()
-    made.go()
-    return made
+from tests.unit.budgets.town import GPU, Town, budget, town, waiting
+from tests.unit.decide.world import message, reason
 
 
 def test_manual_pools_too_have_no_more_than_their_share() -> None:
@@ -208,15 +140,6 @@ def test_the_strategy_surge_waits_for_a_full_budget_and_leaves_the_pods_alone() 
     assert "paused" not in world.deployment["spec"]
 
 
-def waiting(name: str, since: float, text: str) -> PodObject:
-    return replace(
-        failing(name, "Unschedulable", text),
-        scheduled=False,
-        unschedulable_since=since,
-        problem=PodProblem("Unschedulable", text),
-    )
-
-
 def test_pods_that_find_no_device_count_as_the_clusters_bound() -> None:
     made = town(100, a=3, b=3)
     for name in ("a", "b"):
@@ -256,3 +179,53 @@ def test_a_weight_is_bounded_by_a_policy() -> None:
     made.add("modest", replicas=4)
     made.go()
     assert made.replicas() == {"greedy": 2, "modest": 2}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_pool_in_hold_has_its_count_back_once_the_budget_has_room_again(restarted: bool) -> None:
+    made = Town((budget(8),))
+    made.add("a", replicas=4, scaling={"mode": "Hold"})
+    made.add("b", replicas=4)
+    made.go()
+    made.run_pods()
+    made.policies = (budget(4),)
+    for _ in range(3):
+        plans = made.go()
+        assert made.replicas() == {"a": 2, "b": 2}
+        assert plans["a"].status.desired_replicas == 4
+        assert reason(plans["a"], "BudgetLimited") == "True/BudgetShort"
+    made.run_pods()
+    if restarted:
+        made.worlds["a"].states.clear()
+        made.ledger = Ledger()
+    made.policies = (budget(8),)
+    made.go()
+    assert made.replicas() == {"a": 4, "b": 4}
+
+
+def test_hold_gives_others_what_they_need_and_takes_it_back() -> None:
+    made = Town((budget(8),))
+    made.add("a", replicas=4, scaling={"mode": "Hold"})
+    for name in ("b", "c"):
+        made.add(name, replicas=1)
+    made.go()
+    made.run_pods()
+    for name in ("b", "c"):
+        made.worlds[name].edit_spec(replicas=4)
+    for _ in range(30):
+        made.go()
+        made.run_pods()
+    assert made.replicas()["a"] == 3
+    for name in ("b", "c"):
+        made.worlds[name].edit_spec(replicas=1)
+    for _ in range(3):
+        made.go()
+        made.run_pods()
+    assert made.replicas() == {"a": 4, "b": 1, "c": 1}
+
+
+def test_hold_that_was_set_while_nobody_looked_freezes_the_live_count() -> None:
+    made = town(4, a=4, b=4)
+    made.worlds["a"].edit_spec(scaling={"mode": "Hold"})
+    made.worlds["a"].states.clear()
+    assert made.go()["a"].status.desired_replicas == 2

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 BudgetKey = tuple[str, str]
 """(policy, resource)."""
+BUDGET_LIMITED = "BudgetLimited"
+"""The condition that tells what became of a claim."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """BudgetLimited: does the pool get the devices it wants?"""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
 from penstock_operator.decide.findings import Findings
 
-BUDGET_LIMITED = "BudgetLimited"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 REMEDIES = {
     "Cluster": "add a node with them, or give this pool more weight or minReplicas",

@@ -5,7 +5,7 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.conditions.budget import BUDGET_LIMITED
+from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
 from penstock_operator.decide.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.findings import Findings

@@ -83,6 +83,8 @@ class ScalingState:
     mode: ScalingMode
     replicas: int
     """The count last acted on: a Deployment scaled by another hand is drift, not a new wish."""
+    base: int
+    """The count that the law is asked about next (`modes.next_base`)."""
     spec_replicas: int | None
     """`spec.replicas` when mode Auto began; None: it has been edited since."""
     last: LastDecision | None
@@ -143,7 +145,7 @@ def propose(
     before = (
         state if isinstance(state, ScalingState) and _continues(state, effective, now) else None
     )
-    count = modes.first_replicas(effective, view) if before is None else before.replicas
+    count = modes.first_replicas(effective, view) if before is None else before.base
     base = modes.base_replicas(effective, count)
     law = LAWS[effective.algorithm]
     limited = before is not None and before.limited
@@ -173,6 +175,7 @@ def conclude(
         law=proposal.law,
         mode=effective.scaling_mode,
         replicas=granted,
+        base=modes.next_base(effective, decision, wanted, granted),
         spec_replicas=_accepted(effective, view, before),
         last=last,
         limited=granted < wanted,

@@ -1,17 +1,21 @@
 """The two modes of the two valves (DESIGN, section 2), and where a count begins. Pure.
 
-`scaling.mode`: Auto acts; Recommend and Manual leave `spec.replicas`; Hold freezes the live count.
+`scaling.mode`: Auto acts; Recommend and Manual leave `spec.replicas`; Hold freezes the count.
 `batching.mode`: Auto acts; Recommend freezes the cap; Fixed is size.max. A policy's bound on replicas and
 the range of batch sizes hold at once in every mode; minReplicas and maxReplicas bind what the law decides.
 """
 
+from penstock_api.conditions import ConditionStatus
 from penstock_api.limits import LimitsUpdate
-from penstock_api.live import BatchingMode, ScalingMode
+from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.names import CHILD_SUFFIX
+from penstock_api.status import PoolStatus
+from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.scaling.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.decide.scaling.replicas import clamp_replicas
+from penstock_operator.decide.scaling.report import HELD
 from penstock_operator.observed import PoolView
 
 
@@ -28,16 +32,25 @@ def first_replicas(effective: EffectiveSpec, view: PoolView) -> int:
     """Return the count of a pool just met: the live one, never the minimum.
 
     Without a Deployment (never made, or deleted while the operator was down) the last wish in the
-    status, else `spec.replicas` inside the bounds.
+    status, else `spec.replicas` inside the bounds. So too in mode Hold, if that wish was frozen then and a
+    budget kept the live count below it.
     """
     live = live_replicas(view)
     if live is not None:
-        return live
+        frozen = effective.scaling_mode is ScalingMode.HOLD and _frozen_short(view.pool.status)
+        return max(live, view.pool.status.desired_replicas or 0) if frozen else live
     if view.pool.status.desired_replicas is not None and scales(effective.scaling_mode):
         return view.pool.status.desired_replicas
     if scales(effective.scaling_mode):
         return clamp_replicas(effective.replicas, effective.law)
     return effective.replicas
+
+
+def _frozen_short(status: PoolStatus) -> bool:
+    """Return whether the status tells of mode Hold, and of a budget that grants less than the frozen count."""
+    told = {(one.type, one.status, one.reason) for one in status.conditions or ()}
+    held = ("Scaling", ConditionStatus.FALSE, HELD) in told
+    return held and any(one[:2] == (BUDGET_LIMITED, ConditionStatus.TRUE) for one in told)
 
 
 def scales(mode: ScalingMode) -> bool:
@@ -46,12 +59,35 @@ def scales(mode: ScalingMode) -> bool:
 
 
 def base_replicas(effective: EffectiveSpec, before: int) -> int:
-    """Return the count that the law is asked about; `before` is the last one acted on."""
+    """Return the count that the law is asked about; `before` is what `next_base` returned at the last tick."""
     if not scales(effective.scaling_mode):
         return effective.replicas
     if effective.replicas_bound is None:
         return before
     return min(before, effective.replicas_bound)
+
+
+def next_base(effective: EffectiveSpec, decision: Decision, wanted: int, granted: int) -> int:
+    """Return the count to ask the law about at the next tick: what was `granted`.
+
+    Where nobody decides the count, in mode Hold and while the law cannot see, it is what was `wanted`: that others
+    have the devices is no wish for less.
+    """
+    if effective.scaling_mode is ScalingMode.HOLD:
+        return wanted
+    return (
+        wanted
+        if effective.scaling_mode is ScalingMode.AUTO and _blind(effective, decision)
+        else granted
+    )
+
+
+def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
+    """Return whether the law but holds the count; the second one names what it asks for as soon as it knows a capacity."""
+    unmeasured = (
+        effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.asked
+    )
+    return not decision.metrics_available or unmeasured
 
 
 def granted_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:

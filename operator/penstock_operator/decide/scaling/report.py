@@ -14,6 +14,7 @@ from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.observed import PoolSignals, SignalSource
 
 REPLICAS_IGNORED = "ReplicasIgnored"
+HELD = "Held"
 
 
 def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -> Condition:
@@ -26,7 +27,7 @@ def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -
     if mode is ScalingMode.MANUAL:
         reason, text = "Manual", "scaling.mode is Manual: spec.replicas decides the count"
     elif mode is ScalingMode.HOLD:
-        reason, text = "Held", "scaling.mode is Hold: the count is frozen; the law only records"
+        reason, text = HELD, "scaling.mode is Hold: the count is frozen; the law only records"
     elif mode is ScalingMode.RECOMMEND:
         reason = "Recommending"
         text = "scaling.mode is Recommend: spec.replicas decides; desiredReplicas is the law's wish"
