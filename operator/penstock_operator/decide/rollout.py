@@ -7,6 +7,9 @@
 - Surge: surge, and wait for room; where a budget has none the rollout does not begin, for it would break the budget
 - Replace: one pod is given up before its successor starts
 
+Until a budget is divided (a new operator, a new pool) nobody knows what it has to spare: a rollout that surges goes on,
+one that has not begun waits, and no surge is given up.
+
 That a rollout gave up its surge is kept on the Deployment itself, under the revision that rolls: it outlives the
 operator and ends with the rollout. No node and no foreign pod is read: the scheduler's own words tell.
 """
@@ -30,6 +33,7 @@ ROOM = ("Insufficient ", "Too many pods", "ReadWriteOncePod")
 HOPELESS = "Preemption is not helpful for scheduling"
 HOPEFUL = "No preemption victims found"
 """kube-scheduler judges each node: would it help if pods left? Only the first verdict on all of them is hopeless."""
+UNDIVIDED = "not every pool under the GPU budget was looked at yet"
 
 
 class Way(StrEnum):
@@ -60,42 +64,64 @@ def rollout(
     """Return how the pool's pods come to the pinned template; `deployed` is the pool's own Deployment."""
     current = revision_name(pinned.template or {}) or ""
     outdated = sum(_of_another(pod, current) for pod in view.pods)
-    rolls = deployed is not None and outdated > 0
     asked = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
     if asked is RolloutStrategy.REPLACE:
         return Rollout(Way.REPLACE, outdated)
+    if deployed is None or not outdated:
+        return Rollout(_next_way(asked, deployed, grant), outdated)
+    if asked is not RolloutStrategy.SURGE and _gave_up(deployed) == current:
+        return Rollout(Way.REPLACE, outdated, current)
+    if _undivided(grant) and not _surges(deployed, current):
+        return Rollout(Way.WAIT, outdated, why=UNDIVIDED)
     short = _budget(grant)
     if asked is RolloutStrategy.SURGE:
-        return (
-            Rollout(Way.WAIT, outdated, why=short)
-            if short and rolls
-            else Rollout(outdated=outdated)
-        )
-    if not rolls:
-        return Rollout(Way.REPLACE if short else Way.SURGE, outdated)
-    if _gave_up(deployed) == current:
-        return Rollout(Way.REPLACE, outdated, current)
+        return Rollout(Way.WAIT if short else Way.SURGE, outdated, why=short)
     new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]
     why = short or _unplaced(new, now) or _quota(deployed, now)
-    if why:
-        return Rollout(Way.REPLACE, outdated, current, why)
-    return Rollout(outdated=outdated)
+    return Rollout(Way.REPLACE, outdated, current, why) if why else Rollout(outdated=outdated)
+
+
+def _next_way(
+    asked: RolloutStrategy | None, deployed: ChildObject | None, grant: Grant | None
+) -> Way:
+    """Return how the next rollout would begin, as far as is known now."""
+    if asked is RolloutStrategy.SURGE:
+        return Way.SURGE
+    replaces = _max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
+    return Way.REPLACE if replaces else Way.SURGE
+
+
+def _surges(deployed: ChildObject, current: str) -> bool:
+    """Return whether the Deployment was told of the current template already, and surges to it."""
+    spec = deployed.manifest.get("spec") or {}
+    begun = revision_name(spec.get("template") or {}) == current and not spec.get("paused")
+    return begun and _max_surge(deployed) != 0
+
+
+def _max_surge(deployed: ChildObject | None) -> int | str | None:
+    """Return what the Deployment says; None where it says nothing."""
+    spec = deployed.manifest.get("spec") or {} if deployed else {}
+    step: int | str | None = spec.get("strategy", {}).get("rollingUpdate", {}).get("maxSurge")
+    return step
 
 
 def _of_another(pod: PodObject, current: str) -> bool:
     return not pod.terminating and pod.revision is not None and pod.revision != current
 
 
-def _gave_up(deployed: ChildObject | None) -> str:
-    held = deployed.manifest["metadata"].get("annotations") or {} if deployed else {}
+def _gave_up(deployed: ChildObject) -> str:
+    held = deployed.manifest["metadata"].get("annotations") or {}
     return str(held.get(names.ANNOTATION_WITHOUT_SURGE, ""))
 
 
+def _undivided(grant: Grant | None) -> bool:
+    return grant is not None and not grant.divided
+
+
 def _budget(grant: Grant | None) -> str:
-    if grant is None or grant.surge:
+    """Return whose budget has no room for a surge; empty where there is room, or nobody knows."""
+    if grant is None or grant.surge or not grant.divided:
         return ""
-    if not grant.policy:
-        return "the GPU budget is not divided yet"
     return f"policy {grant.policy} has no device to spare"
 
 
@@ -117,9 +143,9 @@ def helped_by_leaving(message: str) -> bool:
     return any(word in message for word in ROOM)
 
 
-def _quota(deployed: ChildObject | None, now: float) -> str:
+def _quota(deployed: ChildObject, now: float) -> str:
     """Return the words of a ResourceQuota that lets the Deployment make no further pod."""
-    conditions = (deployed.status.get("conditions") if deployed else None) or ()
+    conditions = deployed.status.get("conditions") or ()
     for one in conditions:
         full = one.get("type") == "ReplicaFailure" and one.get("status") == "True"
         message, since = one.get("message") or "", one.get("lastTransitionTime")

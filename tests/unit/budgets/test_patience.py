@@ -85,9 +85,3 @@ def test_a_rollout_may_surge_only_where_a_device_is_to_spare() -> None:
     assert [one.surge for one in roomy.grants.values()] == [True, True]
     assert surging.grants["a"].surge  # its own surge is no reason to end it
     assert not surging.grants["b"].surge
-
-
-def test_until_every_pool_was_looked_at_nobodys_count_moves() -> None:
-    news = {"a": claim("a", 4, asked=2), "b": claim("b", 1, asked=3)}
-    ledger = settle(Ledger(), news, {BUDGET: 8}, {"unseen"}, 0.0)
-    assert asked_for(ledger) == {"a": 2, "b": 1}

@@ -1,6 +1,7 @@
 """Pools under policies, one operator that plans those that are due, and plans that come true at once."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.plan import Plan, PoolPlan
@@ -84,3 +85,8 @@ def waiting(name: str, since: float, text: str) -> PodObject:
         unschedulable_since=since,
         problem=PodProblem("Unschedulable", text),
     )
+
+
+def step(made: Town, name: str) -> Any:
+    """Return by how many pods the pool's Deployment goes above and below its count in a rollout."""
+    return made.worlds[name].deployment["spec"]["strategy"]["rollingUpdate"]

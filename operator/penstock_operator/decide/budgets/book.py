@@ -8,7 +8,7 @@ they count as used, and the pool that gains waits.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_operator.decide.budgets.division import budgets_of, divide, fits
+from penstock_operator.decide.budgets.division import budgets_of, divide, fits, joined
 from penstock_operator.decide.budgets.ledger import BudgetKey, Claim, Grant, Ledger, Pressure
 from penstock_operator.decide.budgets.pressure import pressed
 
@@ -20,25 +20,29 @@ def settle(
     ledger: Ledger,
     news: Mapping[str, Claim | None],
     budgets: Budgets,
-    missing: Collection[str],
+    unknown: Collection[BudgetKey],
     now: float,
 ) -> Ledger:
     """Return the ledger with fresh claims (None: the pool claims nothing any more) and everyone's grant.
 
-    `missing` are pools under a budget that were never looked at: until they are, nobody's count moves.
+    `unknown` are the budgets of pools that were never looked at: until they are, no count moves in those.
     """
     held = {**ledger.claims, **news}
     claims = {uid: one for uid, one in held.items() if one is not None}
     idle = frozenset(uid for uid, one in news.items() if one is None) | (ledger.idle - news.keys())
-    if missing:
-        frozen = {uid: _frozen(one) for uid, one in claims.items()}
-        return Ledger(claims, frozen, ledger.losing, ledger.pressures, idle)
-    grants: dict[str, Grant] = {}
-    losing: dict[str, float] = {}
-    pressures: dict[BudgetKey, Pressure] = {}
-    for resource in sorted({one.resource for one in claims.values()}):
+    frozen = joined(claims.values(), budgets, unknown)
+    still = {
+        uid
+        for uid, one in claims.items()
+        if frozen and not frozen.isdisjoint(budgets_of(one, budgets))
+    }
+    grants = {uid: _frozen(claims[uid]) for uid in still}
+    losing = {uid: since for uid, since in ledger.losing.items() if uid in still}
+    pressures = {key: one for key, one in ledger.pressures.items() if key in frozen}
+    moving = [one for uid, one in sorted(claims.items()) if uid not in still]
+    for resource in sorted({one.resource for one in moving}):
         limits = {key: count for key, count in budgets.items() if key[1] == resource}
-        mine = [one for _, one in sorted(claims.items()) if one.resource == resource]
+        mine = [one for one in moving if one.resource == resource]
         settled = _settled(_Group.of(mine, limits), ledger, now)
         grants |= settled.grants
         losing |= settled.losing

@@ -66,7 +66,9 @@ def allowance(grant: Grant | None) -> Allowance | None:
     """Return what a grant lets a pool ask for, in words; None where nothing binds."""
     if grant is None:
         return None
-    if grant.bound_by == "Cluster":
+    if not grant.divided:
+        why = "not every pool under the budget was looked at yet"
+    elif grant.bound_by == "Cluster":
         why = f"the cluster places {grant.limit} devices for the pools of policy {grant.policy}"
     else:
         why = f"policy {grant.policy} has {grant.limit} devices for all its pools"

@@ -6,7 +6,7 @@ the last replica. Rounds: floors; needs up to the fair share; needs beyond it, w
 left; then what is wanted without a need. A replica that a pool has already is worth 10 % more to it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from penstock_operator.decide.budgets.ledger import BudgetKey, Claim
@@ -23,6 +23,18 @@ def budgets_of(claim: Claim, limits: Limits) -> list[BudgetKey]:
     """Return the budgets that bind a claim."""
     keys = ((policy, claim.resource) for policy in claim.policies)
     return [key for key in keys if key in limits]
+
+
+def joined(
+    claims: Collection[Claim], limits: Limits, keys: Collection[BudgetKey]
+) -> frozenset[BudgetKey]:
+    """Return `keys`, and the limits that are divided together with them since they share pools, however remotely."""
+    found, news = frozenset[BudgetKey](), frozenset(keys)
+    while news:
+        found |= news
+        bound = [frozenset(budgets_of(one, limits)) for one in claims]
+        news = frozenset[BudgetKey]().union(*(mine for mine in bound if mine & found)) - found
+    return found
 
 
 def divide(

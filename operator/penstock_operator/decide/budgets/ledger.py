@@ -64,13 +64,18 @@ class Grant:
     replicas: int
     """What it may ask for now: less than its share while others still drain."""
     surge: bool = True
-    """Whether one replica more would fit, as a rollout without a gap needs."""
+    """Whether one replica more is known to fit, as a rollout without a gap needs."""
     bound_by: str = ""
     """GpuBudget | Cluster; empty where nothing binds."""
     policy: str = ""
     """Whose budget binds."""
     limit: int = 0
     """Devices that the budget, or the cluster, has for all its pools."""
+
+    @property
+    def divided(self) -> bool:
+        """Return whether it came of a division: until every pool was looked at, each but keeps what it has."""
+        return bool(self.policy)
 
 
 @dataclass(frozen=True, slots=True)

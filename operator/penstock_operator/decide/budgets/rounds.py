@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.book import Budgets, settle
-from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.budgets.ledger import BudgetKey, Claim, Ledger
 from penstock_operator.decide.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 
@@ -34,14 +34,15 @@ def next_ledger(
         return ledger
     dividing = [one for one in policies if one.spec.gpu_budgets]
     known = ledger.claims.keys() | ledger.idle | news.keys()
-    alive, missing = set[str](), set[str]()
+    alive, unknown = set[str](), set[BudgetKey]()
     for one in pools:
         alive.add(one.uid)
-        if one.uid not in known and matching(one.labels, one.namespace_labels, dividing):
-            missing.add(one.uid)
+        if one.uid not in known:
+            selecting = matching(one.labels, one.namespace_labels, dividing)
+            unknown.update(budgets_of_policies(selecting))
     gone = {uid: _ghost(one, now) for uid, one in ledger.claims.items() if uid not in alive}
     after = settle(
-        replace(ledger, idle=ledger.idle & alive), {**news, **gone}, budgets, missing, now
+        replace(ledger, idle=ledger.idle & alive), {**news, **gone}, budgets, unknown, now
     )
     return replace(after, idle=after.idle & alive)
 

@@ -27,7 +27,7 @@ def budget_limited(found: Findings) -> Condition:
     if granted >= wanted:
         message = f"{asked} and granted, {grant.replicas} may run now: other pools still drain"
         return condition(BUDGET_LIMITED, TRUE, "WaitingForDrain", message)
-    if not grant.bound_by:
+    if not grant.divided:
         message = f"{asked}, {granted} held: not every pool under the budget was looked at yet"
         return condition(BUDGET_LIMITED, TRUE, "NotDividedYet", message)
     who = (

@@ -24,9 +24,14 @@ def progressing(found: Findings) -> Condition:
     if settled:
         return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
     if found.rollout.way is Way.WAIT:
-        message = f"{found.rollout.why}, and the strategy is Surge: {WAITING_REMEDY}"
-        return condition(PROGRESSING, FALSE, "RolloutWaits", message)
+        return condition(PROGRESSING, FALSE, "RolloutWaits", _waits(found))
     return _stuck(found) or condition(PROGRESSING, TRUE, *_under_way(found, missing))
+
+
+def _waits(found: Findings) -> str:
+    if found.grant is not None and not found.grant.divided:
+        return found.rollout.why
+    return f"{found.rollout.why}, and the strategy is Surge: {WAITING_REMEDY}"
 
 
 def _stuck(found: Findings) -> Condition | None:
