@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
-from penstock_operator.decide.budgets.claims import claim
+from penstock_operator.decide.budgets.claims import claims
 from penstock_operator.decide.budgets.ledger import Claim
 from penstock_operator.decide.candidate import Shadow, carrier, continued, in_place
 from penstock_operator.decide.config import DecideConfig, PoolPeers
@@ -37,11 +37,16 @@ class Draft:
     pinned: Pinned
     published: LimitsUpdate | None
     proposal: Proposal
-    claim: Claim | None
+    claims: tuple[Claim, ...]
     standing: Standing
     ruling: Ruling
     trial: Trial | None = None
     peers: PoolPeers | None = None
+
+    @property
+    def claim(self) -> Claim | None:
+        """Return what the pool asks for, without what pods of earlier templates hold of other resources."""
+        return next((one for one in self.claims if not one.remains_of), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,11 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     ruling = rule(words.value.effective, policies, view.kept, held, seen)
     spec = ruling.effective
     proposal = propose(spec, view, before, memory.scaling, now)
-    wish = claim(proposal, template.value.template, policies, now)
+    wishes = claims(proposal, template.value.template, policies, now)
     standing = Standing(ruled=words, pinned=template, stored=told, writes=memory.standing.writes)
     trial = _trial(view, memory, policies, before, moment)
     return Draft(
-        view, memory, spec, template.value, before, proposal, wish, standing, ruling, trial,
+        view, memory, spec, template.value, before, proposal, wishes, standing, ruling, trial,
         config.peers,
     )  # fmt: skip
 

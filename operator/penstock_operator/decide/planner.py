@@ -55,17 +55,18 @@ def make_plan(
     drafts: list[Draft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
-    claims: dict[str, Claim | None] = {}
+    claims: dict[str, tuple[Claim, ...]] = {}
     for view in observed.pools:
         pool = view.pool
         if pool.deleting:
             continue
-        claims[pool.uid] = ledger.claims.get(pool.uid)
         try:
             drafts.append(draft(view, states.get(pool.uid), moment))
-            claims[pool.uid] = drafts[-1].claim
+            claims[pool.uid] = drafts[-1].claims
         except Exception as error:  # noqa: BLE001 - told by the caller; other pools must go on
             failures.append(PoolFailure(pool.uid, pool.namespace, pool.name, error))
+            if not ledger.knows(pool.uid):
+                claims[pool.uid] = ()
     after = next_ledger(ledger, claims, observed.policies, observed.all_pools, now)
     for one in drafts:
         pool = one.view.pool

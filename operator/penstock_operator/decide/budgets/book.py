@@ -47,7 +47,8 @@ def settle(
         grants |= settled.grants
         losing |= settled.losing
         pressures |= settled.pressures
-    return Ledger(claims, grants, losing, pressures, idle)
+    asking = {uid: one for uid, one in grants.items() if not claims[uid].remains_of}
+    return Ledger(claims, asking, losing, pressures, idle)
 
 
 def _frozen(one: Claim) -> Grant:

@@ -1,6 +1,7 @@
-"""From one pool's proposal to its claim, and from a grant back to what its count may be. Pure."""
+"""From one pool's proposal to its claims, and from a grant back to what its count may be. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.environment import accelerator
@@ -8,45 +9,85 @@ from penstock_operator.decide.children.metadata import Manifest
 from penstock_operator.decide.devices import devices, held_devices
 from penstock_operator.decide.scaling.decision import Allowance, Proposal
 from penstock_operator.decide.scaling.modes import live_replicas
-from penstock_operator.observed import PodObject, PolicyObject
+from penstock_operator.observed import PodObject, PolicyObject, PoolView
 
 UNPLACED_SECONDS = 30.0
 """A scheduler that has room binds a pod in seconds; one that terminates makes room later."""
 DRAIN_SECONDS = 120
 
 
-def claim(
+def claims(
     proposal: Proposal,
     template: Manifest | None,
     policies: Sequence[PolicyObject],
     now: float,
-) -> Claim | None:
-    """Return what the pool asks for; None on the CPU, or where no policy budgets its resource.
+) -> tuple[Claim, ...]:
+    """Return what the pool asks for, and what pods of its earlier templates still hold of other resources.
 
-    `template` is the pinned one: what new pods will ask for.
+    Nothing on the CPU, or where no policy budgets its resources. `template` is the pinned one: new pods will ask
+    for what it says, whatever the spec says meanwhile.
     """
-    view, wished = proposal.view, accelerator(proposal.view.pool)
-    resource = wished.resource_name
-    named = tuple(one.name for one in policies if _budgets(one, resource))
-    each = devices(template).get(resource, 0) if template else wished.count
-    if not named or each == 0:
-        return None
-    staying, leaving = held_devices(view, template)
-    drain = view.pool.spec.drain
+    budgeted = {one.resource_name for policy in policies for one in policy.spec.gpu_budgets or ()}
+    if not budgeted:
+        return ()
+    asked = _asked(proposal.view, template, budgeted)
+    staying, leaving = held_devices(proposal.view, template)
+    named = {one for one in budgeted if staying[one] or leaving[one]}
+    if asked is not None:
+        named.add(asked[0])
+    plain = {one: _holding(proposal, one, policies) for one in sorted(named)}
+    found = {
+        one: replace(held, staying=staying[one], leaving=leaving[one])
+        for one, held in plain.items()
+    }
+    if asked is not None:
+        resource, each = asked
+        found[resource] = _wished(found[resource], each, proposal, now)
+    return tuple(found.values())
+
+
+def _holding(proposal: Proposal, resource: str, policies: Sequence[PolicyObject]) -> Claim:
+    """Return a claim of a pool that asks for nothing."""
+    pool = proposal.view.pool
+    drain = pool.spec.drain
     return Claim(
-        uid=view.pool.uid,
+        uid=f"{pool.uid} {resource}",
         resource=resource,
-        per_replica=each,
+        per_replica=1,
         weight=proposal.effective.weight,
-        floor=min(proposal.effective.law.min_replicas, proposal.wanted),
-        wanted=proposal.wanted,
+        floor=0,
+        wanted=0,
+        need=0.0,
+        asked=0,
+        policies=tuple(one.name for one in policies if _budgets(one, resource)),
+        drain_seconds=drain.deadline_seconds or DRAIN_SECONDS if drain else DRAIN_SECONDS,
+        remains_of=pool.uid,
+    )
+
+
+def _asked(
+    view: PoolView, template: Manifest | None, budgeted: Collection[str]
+) -> tuple[str, int] | None:
+    """Return the budgeted resource that new pods compute on and how many devices each; None where they ask for none."""
+    wished = accelerator(view.pool)
+    given = devices(template) if template else {wished.resource_name: wished.count}
+    asked = ((one, count) for one, count in given.items() if count and one in budgeted)
+    return next(asked, None)
+
+
+def _wished(held: Claim, each: int, proposal: Proposal, now: float) -> Claim:
+    """Return what is `held` as part of what the pool asks for."""
+    view, wanted = proposal.view, proposal.wanted
+    return replace(
+        held,
+        uid=view.pool.uid,
+        remains_of="",
+        per_replica=each,
+        floor=min(proposal.effective.law.min_replicas, wanted),
+        wanted=wanted,
         need=proposal.need,
         asked=live_replicas(view) or 0,
-        staying=staying[resource],
-        leaving=leaving[resource],
-        unplaced=sum(_waits(pod, resource, now) for pod in view.pods),
-        policies=named,
-        drain_seconds=drain.deadline_seconds or DRAIN_SECONDS if drain else DRAIN_SECONDS,
+        unplaced=sum(_waits(pod, held.resource, now) for pod in view.pods),
     )
 
 

@@ -14,6 +14,7 @@ class Claim:
     """What one pool asks of one resource; counts are replicas unless they say devices."""
 
     uid: str
+    """The pool's; of remains, another one."""
     resource: str
     per_replica: int
     """Devices, at least one."""
@@ -36,8 +37,15 @@ class Claim:
     """Those whose budgets may bind it."""
     drain_seconds: int = 120
     """How long a pod of it may take to give its devices back."""
+    remains_of: str = ""
+    """The pool, where this is but what its pods of earlier templates still hold; empty: what a pool asks for."""
     gone: float | None = None
     """When its pool was deleted: until its pods have drained they still hold devices."""
+
+    @property
+    def pool(self) -> str:
+        """Return the UID of the pool whose claim it is."""
+        return self.remains_of or self.uid
 
     @property
     def needed(self) -> int:
@@ -95,7 +103,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Every pool's claim and grant; claims are as of each pool's last visit."""
+    """Every pool's claims and grant; claims are as of each pool's last visit."""
 
     claims: Mapping[str, Claim] = field(default_factory=dict)
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -104,3 +112,7 @@ class Ledger:
     pressures: Mapping[BudgetKey, Pressure] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
     """Pools that were looked at, and claim nothing."""
+
+    def knows(self, uid: str) -> bool:
+        """Return whether the pool was ever looked at."""
+        return uid in self.claims or uid in self.idle

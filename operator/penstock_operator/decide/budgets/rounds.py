@@ -23,28 +23,33 @@ def budgets_of_policies(policies: Iterable[PolicyObject]) -> Budgets:
 
 def next_ledger(
     ledger: Ledger,
-    news: Mapping[str, Claim | None],
+    news: Mapping[str, Sequence[Claim]],
     policies: Sequence[PolicyObject],
     pools: Iterable[PoolLabels],
     now: float,
 ) -> Ledger:
-    """Return the ledger after a pass that looked at the pools of `news`; `pools` are all there are."""
+    """Return the ledger after a pass; `news` are the claims of each pool that it looked at, `pools` all there are."""
     budgets = budgets_of_policies(policies)
     if not budgets and not ledger.claims:
         return ledger
     dividing = [one for one in policies if one.spec.gpu_budgets]
-    known = ledger.claims.keys() | ledger.idle | news.keys()
     alive, unknown = set[str](), set[BudgetKey]()
     for one in pools:
         alive.add(one.uid)
-        if one.uid not in known:
+        if one.uid not in news and not ledger.knows(one.uid):
             selecting = matching(one.labels, one.namespace_labels, dividing)
             unknown.update(budgets_of_policies(selecting))
-    gone = {uid: _ghost(one, now) for uid, one in ledger.claims.items() if uid not in alive}
-    after = settle(
-        replace(ledger, idle=ledger.idle & alive), {**news, **gone}, budgets, unknown, now
-    )
+    gone = {uid: _ghost(one, now) for uid, one in ledger.claims.items() if one.pool not in alive}
+    changed = {**_changed(ledger, news), **gone}
+    after = settle(replace(ledger, idle=ledger.idle & alive), changed, budgets, unknown, now)
     return replace(after, idle=after.idle & alive)
+
+
+def _changed(ledger: Ledger, news: Mapping[str, Sequence[Claim]]) -> dict[str, Claim | None]:
+    """Return the claims of `news`, and None for each that is no more."""
+    changed: dict[str, Claim | None] = dict.fromkeys(news)
+    changed |= {uid: None for uid, one in ledger.claims.items() if one.pool in news}
+    return changed | {one.uid: one for claims in news.values() for one in claims}
 
 
 def _ghost(one: Claim, now: float) -> Claim | None:
