@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.budgets.ledger import Ledger
-from tests.unit.budgets.town import GPU, Town, budget, town, waiting
+from tests.unit.budgets.town import GPU, Town, budget, step, town, waiting
 from tests.unit.decide.world import message, reason
 
 
@@ -229,3 +229,19 @@ def test_hold_that_was_set_while_nobody_looked_freezes_the_live_count() -> None:
     made.worlds["a"].edit_spec(scaling={"mode": "Hold"})
     made.worlds["a"].states.clear()
     assert made.go()["a"].status.desired_replicas == 2
+
+
+def test_a_pod_that_waits_for_other_nodes_limits_no_pool_that_may_go_elsewhere() -> None:
+    made = Town((budget(100),))
+    made.add("a", replicas=3, template={"nodeSelector": {"gpu": "a100"}})
+    made.add("b", replicas=3)
+    made.go()
+    made.run_pods()
+    world = made.worlds["a"]
+    text = f"0/5 nodes are available: 2 Insufficient {GPU}, 3 node(s) didn't match Pod's node affinity/selector."
+    world.pods = (*world.pods[:2], waiting("a-x", world.now - 31, text))
+    plans = made.go()
+    assert reason(plans["a"], "BudgetLimited") == "True/ClusterShort"
+    assert "that may go to the same nodes" in message(plans["a"], "BudgetLimited")
+    assert reason(plans["b"], "BudgetLimited") == "False/WithinBudget"
+    assert step(made, "b") == {"maxSurge": 1, "maxUnavailable": 0}

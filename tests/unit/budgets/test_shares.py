@@ -6,8 +6,8 @@ from math import ceil, isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.division import divide, fits
+from penstock_operator.decide.budgets.book import Budgets, settle
+from penstock_operator.decide.budgets.division import Limits, divide, fits
 from penstock_operator.decide.budgets.ledger import Claim, Ledger
 from penstock_operator.decide.budgets.shares import Part, fair_shares
 from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim, entitled, obeyed, settled
@@ -110,7 +110,7 @@ LIMITS = st.builds(
 TIMES = st.floats(0, 1e6)
 
 
-def divided(claims: list[Claim], limits: dict[tuple[str, str], int]) -> dict[str, int]:
+def divided(claims: list[Claim], limits: Limits) -> dict[str, int]:
     before = {one.uid: one.asked for one in claims}
     return divide(claims, limits, before, {one.uid: one.floor for one in claims})
 
@@ -118,7 +118,7 @@ def divided(claims: list[Claim], limits: dict[tuple[str, str], int]) -> dict[str
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
 def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
-    claims: list[Claim], limits: dict[tuple[str, str], int]
+    claims: list[Claim], limits: Limits
 ) -> None:
     counts = divided(claims, limits)
     assert fits(claims, limits, counts)
@@ -127,9 +127,7 @@ def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_floors_hold_wherever_they_fit(
-    claims: list[Claim], limits: dict[tuple[str, str], int]
-) -> None:
+def test_floors_hold_wherever_they_fit(claims: list[Claim], limits: Limits) -> None:
     floors = {one.uid: one.floor for one in claims}
     counts = divided(claims, limits)
     if fits(claims, limits, floors):
@@ -138,9 +136,7 @@ def test_floors_hold_wherever_they_fit(
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_nothing_that_is_wanted_and_fits_is_left_over(
-    claims: list[Claim], limits: dict[tuple[str, str], int]
-) -> None:
+def test_nothing_that_is_wanted_and_fits_is_left_over(claims: list[Claim], limits: Limits) -> None:
     counts = divided(claims, limits)
     for one in claims:
         if counts[one.uid] < one.wanted:
@@ -180,7 +176,7 @@ def test_shares_add_up_and_stay_between_floor_and_demand(
 @given(st.lists(MANY, min_size=1, max_size=4), LIMITS, TIMES)
 @settings(max_examples=80, deadline=None)
 def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
-    rounds: list[list[Claim]], limits: dict[tuple[str, str], int], begin: float
+    rounds: list[list[Claim]], limits: Budgets, begin: float
 ) -> None:
     ledger = Ledger()
     for number, claims in enumerate(rounds):
@@ -201,9 +197,7 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
 
 @given(MANY, LIMITS)
 @settings(max_examples=40, deadline=None)
-def test_steady_claims_come_to_rest(
-    claims: list[Claim], limits: dict[tuple[str, str], int]
-) -> None:
+def test_steady_claims_come_to_rest(claims: list[Claim], limits: Budgets) -> None:
     claims = [replace(one, unplaced=0, leaving=0) for one in claims]
     ledger = settle(Ledger(), {one.uid: one for one in claims}, limits, (), 0.0)
     for number in range(1, 40):

@@ -8,8 +8,16 @@ they count as used, and the pool that gains waits.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_operator.decide.budgets.division import budgets_of, divide, fits, joined
-from penstock_operator.decide.budgets.ledger import BudgetKey, Claim, Grant, Ledger, Pressure
+from penstock_operator.decide.budgets.division import Limits, budgets_of, divide, fits, joined
+from penstock_operator.decide.budgets.ledger import (
+    BudgetKey,
+    Claim,
+    Grant,
+    Ledger,
+    LimitKey,
+    PlaceKey,
+    Pressure,
+)
 from penstock_operator.decide.budgets.pressure import pressed
 
 PATIENCE_SECONDS = 60.0
@@ -30,18 +38,19 @@ def settle(
     held = {**ledger.claims, **news}
     claims = {uid: one for uid, one in held.items() if one is not None}
     idle = frozenset(uid for uid, one in news.items() if one is None) | (ledger.idle - news.keys())
-    frozen = joined(claims.values(), budgets, unknown)
+    known: dict[LimitKey, int] = dict(budgets.items())
+    frozen = joined(claims.values(), known, unknown)
     still = {
         uid
         for uid, one in claims.items()
-        if frozen and not frozen.isdisjoint(budgets_of(one, budgets))
+        if frozen and not frozen.isdisjoint(budgets_of(one, known))
     }
     grants = {uid: _frozen(claims[uid]) for uid in still}
     losing = {uid: since for uid, since in ledger.losing.items() if uid in still}
-    pressures = {key: one for key, one in ledger.pressures.items() if key in frozen}
+    pressures = {key: one for key, one in ledger.pressures.items() if key[:2] in frozen}
     moving = [one for uid, one in sorted(claims.items()) if uid not in still]
     for resource in sorted({one.resource for one in moving}):
-        limits = {key: count for key, count in budgets.items() if key[1] == resource}
+        limits = {key: count for key, count in known.items() if key[1] == resource}
         mine = [one for one in moving if one.resource == resource]
         settled = _settled(_Group.of(mine, limits), ledger, now)
         grants |= settled.grants
@@ -58,56 +67,54 @@ def _frozen(one: Claim) -> Grant:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """All claims to one resource that some budget binds."""
+    """All claims to one resource that some limit binds."""
 
     claims: Sequence[Claim]
-    budgets: Budgets
-    keys: Mapping[str, Sequence[BudgetKey]]
-    """The budgets of each pool."""
-    members: Mapping[BudgetKey, Sequence[str]]
-    """The pools of each budget."""
+    limits: Limits
+    keys: Mapping[str, Sequence[LimitKey]]
+    """The limits of each pool."""
+    members: Mapping[LimitKey, Sequence[str]]
+    """The pools under each limit."""
 
     @classmethod
-    def of(cls, claims: Sequence[Claim], budgets: Budgets) -> "_Group":
-        keys = {one.uid: budgets_of(one, budgets) for one in claims}
-        members: dict[BudgetKey, list[str]] = {key: [] for key in budgets}
+    def of(cls, claims: Sequence[Claim], limits: Limits) -> "_Group":
+        keys = {one.uid: budgets_of(one, limits) for one in claims}
+        members: dict[LimitKey, list[str]] = {key: [] for key in limits}
         for uid, mine in keys.items():
             for key in mine:
                 members[key].append(uid)
-        return cls([one for one in claims if keys[one.uid]], budgets, keys, members)
+        return cls([one for one in claims if keys[one.uid]], limits, keys, members)
 
-    def total(self, key: BudgetKey, counts: Mapping[str, int]) -> int:
-        """Return the sum of `counts` over the pools of one budget."""
+    def total(self, key: LimitKey, counts: Mapping[str, int]) -> int:
+        """Return the sum of `counts` over the pools under one limit."""
         return sum(counts[uid] for uid in self.members[key])
 
 
 def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
+    """Return grants under the budgets of `group`, and under what the cluster places of them."""
     pressures = _pressures(group, ledger, now)
-    limits = {
-        key: min(count, pressures[key].devices) if key in pressures else count
-        for key, count in group.budgets.items()
-    }
-    shares, losing = _patient(group, limits, ledger, now)
-    targets = dict(shares)
-    if pressures and (uid := _waiter(group, shares)) is not None:
-        targets[uid] += 1
-    replicas = _startable(group, targets)
+    limits: dict[LimitKey, int] = dict(group.limits)
+    for key, pressure in pressures.items():
+        if pressure.devices < group.limits[key[:2]]:
+            limits[key] = pressure.devices
+    bound = _Group.of(group.claims, limits)
+    shares, losing = _patient(bound, ledger, now)
+    replicas = _startable(group, _left_to_wait(group, pressures, shares))
     reserved = {one.uid: _reserved(one, shares) for one in group.claims}
-    sums = {key: group.total(key, reserved) for key in group.budgets}
+    sums = {key: group.total(key, reserved) for key in group.limits}
     devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
-    slack = {key: limits[key] - group.total(key, devices) for key in limits}
+    slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
     for one in group.claims:
-        keys = group.keys[one.uid]
         own = max(shares[one.uid], one.asked) * one.per_replica
         surge = all(
-            key not in pressures
-            and group.budgets[key] - sums[key] + reserved[one.uid] - own >= one.per_replica
-            for key in keys
+            _place(key, one) not in pressures
+            and group.limits[key] - sums[key] + reserved[one.uid] - own >= one.per_replica
+            for key in group.keys[one.uid]
         )
-        tightest = min(keys, key=lambda key: (slack[key], limits[key], key))
+        tightest = min(bound.keys[one.uid], key=lambda key: (slack[key], limits[key], key))
         short = shares[one.uid] < one.wanted
-        cause = "Cluster" if limits[tightest] < group.budgets[tightest] else "GpuBudget"
+        cause = "GpuBudget" if tightest in group.limits else "Cluster"
         grants[one.uid] = Grant(
             entitled=shares[one.uid],
             replicas=replicas[one.uid],
@@ -119,26 +126,31 @@ def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
     return Ledger({}, grants, losing, pressures)
 
 
-def _pressures(group: _Group, ledger: Ledger, now: float) -> dict[BudgetKey, Pressure]:
-    used = {one.uid: one.used for one in group.claims}
-    waits = {one.uid: one.unplaced for one in group.claims}
+def _place(key: LimitKey, one: Claim) -> PlaceKey:
+    return key[0], key[1], one.placement
+
+
+def _pressures(group: _Group, ledger: Ledger, now: float) -> dict[PlaceKey, Pressure]:
+    """Return what the cluster places of each budget where that is less than asked for, by where pods may go."""
+    alike: dict[PlaceKey, list[Claim]] = {}
+    for one in group.claims:
+        for key in group.keys[one.uid]:
+            alike.setdefault(_place(key, one), []).append(one)
     found = {
         key: pressed(
             ledger.pressures.get(key),
-            placed=group.total(key, used),
-            waiting=group.total(key, waits) > 0,
+            placed=sum(one.used for one in claims),
+            waiting=any(one.unplaced for one in claims),
             now=now,
         )
-        for key in group.budgets
+        for key, claims in alike.items()
     }
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _patient(
-    group: _Group, limits: Budgets, ledger: Ledger, now: float
-) -> tuple[dict[str, int], dict[str, float]]:
+def _patient(group: _Group, ledger: Ledger, now: float) -> tuple[dict[str, int], dict[str, float]]:
     """Return each pool's share, and since when the pools whose share is only kept for now should lose some."""
-    claims = group.claims
+    claims, limits = group.claims, group.limits
     before = {one.uid: _before(one, ledger) for one in claims}
     floors = {one.uid: one.floor for one in claims}
     fresh = divide(claims, limits, before, floors)
@@ -163,15 +175,27 @@ def _before(one: Claim, ledger: Ledger) -> int:
     return one.asked if grant is None else grant.entitled
 
 
-def _waiter(group: _Group, shares: Mapping[str, int]) -> str | None:
+def _left_to_wait(
+    group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the shares with one replica too many wherever the cluster is short."""
+    targets = dict(shares)
+    for placement in sorted({key[2] for key in pressures}):
+        if (uid := _waiter(group, placement, targets)) is not None:
+            targets[uid] += 1
+    return targets
+
+
+def _waiter(group: _Group, placement: str, shares: Mapping[str, int]) -> str | None:
     """Return the pool that one replica too many is to wait at; none while another's drain is waited for."""
-    if any(shares[one.uid] * one.per_replica > one.staying for one in group.claims):
+    alike = [one for one in group.claims if one.placement == placement]
+    if any(shares[one.uid] * one.per_replica > one.staying for one in alike):
         return None
     devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
-    left = {key: count - group.total(key, devices) for key, count in group.budgets.items()}
+    left = {key: count - group.total(key, devices) for key, count in group.limits.items()}
     able = [
         one
-        for one in group.claims
+        for one in alike
         if shares[one.uid] < one.wanted
         and all(left[key] >= one.per_replica for key in group.keys[one.uid])
     ]
@@ -187,7 +211,7 @@ def _waiter(group: _Group, shares: Mapping[str, int]) -> str | None:
 def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
     """Return what each pool may ask for now; free devices go to who has least of his share."""
     committed = {one.uid: one.committed for one in group.claims}
-    free = {key: count - group.total(key, committed) for key, count in group.budgets.items()}
+    free = {key: count - group.total(key, committed) for key, count in group.limits.items()}
     replicas = {one.uid: min(targets[one.uid], one.asked) for one in group.claims}
     by_turn = sorted(
         (one for one in group.claims if targets[one.uid] > one.asked),

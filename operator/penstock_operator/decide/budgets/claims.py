@@ -7,6 +7,7 @@ from penstock_operator.decide.budgets.ledger import Claim, Grant
 from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.children.metadata import Manifest
 from penstock_operator.decide.devices import devices, held_devices
+from penstock_operator.decide.digest import digest
 from penstock_operator.decide.scaling.decision import Allowance, Proposal
 from penstock_operator.decide.scaling.modes import live_replicas
 from penstock_operator.observed import PodObject, PolicyObject, PoolView
@@ -14,6 +15,8 @@ from penstock_operator.observed import PodObject, PolicyObject, PoolView
 UNPLACED_SECONDS = 30.0
 """A scheduler that has room binds a pod in seconds; one that terminates makes room later."""
 DRAIN_SECONDS = 120
+PLACING = ("nodeSelector", "affinity", "tolerations")
+"""What a pod template says of the nodes that its pods may go to."""
 
 
 def claims(
@@ -35,7 +38,7 @@ def claims(
     named = {one for one in budgeted if staying[one] or leaving[one]}
     if asked is not None:
         named.add(asked[0])
-    plain = {one: _holding(proposal, one, policies) for one in sorted(named)}
+    plain = {one: _holding(proposal, one, policies, template) for one in sorted(named)}
     found = {
         one: replace(held, staying=staying[one], leaving=leaving[one])
         for one, held in plain.items()
@@ -46,7 +49,9 @@ def claims(
     return tuple(found.values())
 
 
-def _holding(proposal: Proposal, resource: str, policies: Sequence[PolicyObject]) -> Claim:
+def _holding(
+    proposal: Proposal, resource: str, policies: Sequence[PolicyObject], template: Manifest | None
+) -> Claim:
     """Return a claim of a pool that asks for nothing."""
     pool = proposal.view.pool
     drain = pool.spec.drain
@@ -61,6 +66,7 @@ def _holding(proposal: Proposal, resource: str, policies: Sequence[PolicyObject]
         asked=0,
         policies=tuple(one.name for one in policies if _budgets(one, resource)),
         drain_seconds=drain.deadline_seconds or DRAIN_SECONDS if drain else DRAIN_SECONDS,
+        placement=_placement(template),
         remains_of=pool.uid,
     )
 
@@ -91,6 +97,13 @@ def _wished(held: Claim, each: int, proposal: Proposal, now: float) -> Claim:
     )
 
 
+def _placement(template: Manifest | None) -> str:
+    """Return a name of the nodes that pods of `template` choose; empty where they choose none."""
+    spec = template["spec"] if template else {}
+    given = {key: spec[key] for key in PLACING if spec.get(key)}
+    return digest(given) if given else ""
+
+
 def _budgets(policy: PolicyObject, resource: str) -> bool:
     return any(one.resource_name == resource for one in policy.spec.gpu_budgets or ())
 
@@ -110,7 +123,7 @@ def allowance(grant: Grant | None) -> Allowance | None:
     if not grant.divided:
         why = "not every pool under the budget was looked at yet"
     elif grant.bound_by == "Cluster":
-        why = f"the cluster places {grant.limit} devices for the pools of policy {grant.policy}"
+        why = f"the cluster places {grant.limit} devices for the pools of policy {grant.policy} that may go to the same nodes"
     else:
         why = f"policy {grant.policy} has {grant.limit} devices for all its pools"
     return Allowance(grant.replicas, grant.bound_by, why)

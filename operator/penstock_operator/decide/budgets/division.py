@@ -9,31 +9,33 @@ left; then what is wanted without a need. A replica that a pool has already is w
 from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from penstock_operator.decide.budgets.ledger import BudgetKey, Claim
+from penstock_operator.decide.budgets.ledger import Claim, LimitKey
 from penstock_operator.decide.budgets.shares import Part, fair_shares
 
 INCUMBENCY = 1.1
-Limits = Mapping[BudgetKey, int]
-"""Devices a budget."""
+Limits = Mapping[LimitKey, int]
+"""Devices a budget, or as many of it as the cluster places."""
 Counts = Mapping[str, int]
 """Replicas by pool."""
 
 
-def budgets_of(claim: Claim, limits: Limits) -> list[BudgetKey]:
-    """Return the budgets that bind a claim."""
-    keys = ((policy, claim.resource) for policy in claim.policies)
+def budgets_of(claim: Claim, limits: Limits) -> list[LimitKey]:
+    """Return the limits that bind a claim."""
+    keys: list[LimitKey] = []
+    for policy in claim.policies:
+        keys += (policy, claim.resource), (policy, claim.resource, claim.placement)
     return [key for key in keys if key in limits]
 
 
 def joined(
-    claims: Collection[Claim], limits: Limits, keys: Collection[BudgetKey]
-) -> frozenset[BudgetKey]:
+    claims: Collection[Claim], limits: Limits, keys: Collection[LimitKey]
+) -> frozenset[LimitKey]:
     """Return `keys`, and the limits that are divided together with them since they share pools, however remotely."""
-    found, news = frozenset[BudgetKey](), frozenset(keys)
+    found, news = frozenset[LimitKey](), frozenset(keys)
     while news:
         found |= news
         bound = [frozenset(budgets_of(one, limits)) for one in claims]
-        news = frozenset[BudgetKey]().union(*(mine for mine in bound if mine & found)) - found
+        news = frozenset[LimitKey]().union(*(mine for mine in bound if mine & found)) - found
     return found
 
 
@@ -128,7 +130,7 @@ class _Round:
 
 
 def _pour(
-    claims: Sequence[Claim], held: dict[str, int], left: dict[BudgetKey, int], round_: _Round
+    claims: Sequence[Claim], held: dict[str, int], left: dict[LimitKey, int], round_: _Round
 ) -> None:
     """Hand out replicas, the worthiest first, until nobody wants or fits; equals go by UID."""
     by_uid = {one.uid: one for one in claims}

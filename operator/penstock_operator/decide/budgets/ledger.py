@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 BudgetKey = tuple[str, str]
 """(policy, resource)."""
+PlaceKey = tuple[str, str, str]
+"""(policy, resource, placement): what the cluster places of a budget for pods that may go to the same nodes."""
+LimitKey = BudgetKey | PlaceKey
 BUDGET_LIMITED = "BudgetLimited"
 """The condition that tells what became of a claim."""
 
@@ -37,6 +40,8 @@ class Claim:
     """Those whose budgets may bind it."""
     drain_seconds: int = 120
     """How long a pod of it may take to give its devices back."""
+    placement: str = ""
+    """Which nodes its pods may go to: equal for pools that choose alike, empty where they choose none."""
     remains_of: str = ""
     """The pool, where this is but what its pods of earlier templates still hold; empty: what a pool asks for."""
     gone: float | None = None
@@ -109,7 +114,7 @@ class Ledger:
     grants: Mapping[str, Grant] = field(default_factory=dict)
     losing: Mapping[str, float] = field(default_factory=dict)
     """Since when a fresh division would take replicas from a pool."""
-    pressures: Mapping[BudgetKey, Pressure] = field(default_factory=dict)
+    pressures: Mapping[PlaceKey, Pressure] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
     """Pools that were looked at, and claim nothing."""
 

@@ -31,7 +31,7 @@ def budget_limited(found: Findings) -> Condition:
         message = f"{asked}, {granted} held: not every pool under the budget was looked at yet"
         return condition(BUDGET_LIMITED, TRUE, "NotDividedYet", message)
     who = (
-        f"the cluster places {grant.limit} for the pools of policy {grant.policy}"
+        f"the cluster places {grant.limit} for the pools of policy {grant.policy} that may go to the same nodes"
         if grant.bound_by == "Cluster"
         else f"policy {grant.policy} has {grant.limit} for all its pools"
     )
