@@ -14,10 +14,12 @@ A group (requests of one shape) is *ripe*, i.e. may run at once, when any of the
 Of the ripe groups the one whose head has the best key runs, so no shape starves another.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from penstock_runtime.batching.service_time import ServiceTime
-from penstock_runtime.request import Request
+from penstock_runtime.request import Group, Request
 from penstock_runtime.waiting.queue import Head, WaitingRequests
 
 
@@ -28,6 +30,12 @@ class FormingLimits(Struct, frozen=True):
     """Rows of a batch; only a request that alone has more may exceed it, and it runs in slices of the cap."""
     window_seconds: float
     """How long the first waiting request of a group may be held for company."""
+    bounds: Mapping[Group, int] = {}
+    """Rows of a batch of groups that bear fewer than `cap`."""
+
+    def cap_of(self, group: Group) -> int:
+        """Return the cap of one group."""
+        return min(self.cap, self.bounds.get(group, self.cap)) if self.bounds else self.cap
 
 
 class Outlook(Struct, frozen=True):
@@ -92,13 +100,14 @@ def _form_only(
 
 def _batch(waiting: WaitingRequests, head: Head, limits: FormingLimits) -> Batch:
     before = waiting.rows
-    requests = waiting.take(head.shape, limits.cap)
-    return Batch(requests, before - waiting.rows, limits.cap)
+    cap = limits.cap_of(head.shape)
+    requests = waiting.take(head.shape, cap)
+    return Batch(requests, before - waiting.rows, cap)
 
 
 def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:
     """Return when a group must be held no longer; its opening when it fills a batch already."""
-    if head.rows >= limits.cap or limits.window_seconds <= 0.0:
+    if head.rows >= limits.cap_of(head.shape) or limits.window_seconds <= 0.0:
         return head.opened
     closes = head.opened + limits.window_seconds
     if head.earliest_deadline is None:

@@ -9,6 +9,7 @@ from typing import assert_never
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
 from penstock_runtime.batching.arrivals import ArrivalRate
 from penstock_runtime.batching.former import Batch, FormingLimits, Outlook, Placement, form
+from penstock_runtime.engine.bounds import Bounds
 from penstock_runtime.engine.curve import Curve
 from penstock_runtime.engine.draining import Draining
 from penstock_runtime.engine.execution import Ran, execute
@@ -35,7 +36,8 @@ class Engine:
         self._model = model
         self._limits = limits
         self._curve = curve
-        self._bound = max(1, min(memory_bound_rows, model.info.max_rows, MAX_BATCH_SIZE))
+        rows = max(1, min(memory_bound_rows, model.info.max_rows, MAX_BATCH_SIZE))
+        self._bounds = Bounds(rows, model.info)
         self._waiting = WaitingRequests(limits.discipline)
         self._arrivals = ArrivalRate()
         self._ledger = Ledger()
@@ -108,8 +110,8 @@ class Engine:
 
     @property
     def cap(self) -> int:
-        """Rows that the next batch may have: the limit, or the bound that memory and program set."""
-        return min(self._limits.max_batch_size, self._bound)
+        """Rows that the next batch may have: the limit, or the bound that memory and program set; of some shapes fewer."""
+        return min(self._limits.max_batch_size, self._bounds.rows)
 
     def plan(self, now: float) -> Placement:
         """Expire what is overdue, then form the next batch, which from now on runs."""
@@ -134,7 +136,7 @@ class Engine:
     def _forming_limits(self) -> FormingLimits:
         """Nothing is held for company that will not come: a draining engine has no window."""
         delay = 0 if self._draining else self._limits.max_queue_delay_milliseconds
-        return FormingLimits(self.cap, delay / 1000)
+        return FormingLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
     def may_hold_for_company(self) -> bool:
         """Return whether a batch has room for more than what waits, and the limits let it be held."""
@@ -164,8 +166,7 @@ class Engine:
         self._ledger.end_all(ran.ends)
         for rows, seconds in ran.runs:
             self._curve.note(rows, seconds)
-        if ran.out_of_memory_splits:
-            self._bound = min(self._bound, ran.largest_fit)
+        self._bounds.learn(ran)
         self._busy_seconds += ran.seconds
         self._running = None
         self._settled_batch = BatchReport(
@@ -195,7 +196,7 @@ class Engine:
             generation=self._limits.generation,
             converging=self._running is not None
             and self._running_generation < self._limits.generation,
-            batch_cap_bound=self._bound,
+            batch_cap_bound=self._bounds.rows,
             busy_seconds=self._busy_seconds,
             curve=self._curve.sums(),
         )

@@ -33,11 +33,17 @@ class Ran:
     seconds: float = 0.0
     """Of all runs, failed ones included."""
     out_of_memory_splits: int = 0
+    lone_rows_that_did_not_fit: int = 0
+    """Tries of one row alone that ran out of memory."""
 
-    @property
-    def largest_fit(self) -> int:
-        """The most rows that one run held, at least 1."""
-        return max((rows for rows, _ in self.runs), default=1)
+    def bound(self, known: int) -> int:
+        """Return how many rows fit, of `known` that were thought to: the most that one run held of a batch that was split.
+
+        A batch with a row that does not fit even alone teaches nothing: it had that row, not too many.
+        """
+        if not self.out_of_memory_splits or self.lone_rows_that_did_not_fit:
+            return known
+        return min(known, max((rows for rows, _ in self.runs), default=known))
 
 
 def execute(
@@ -87,6 +93,7 @@ class _Execution:
             self.ran.out_of_memory_splits += 1
             self._serve(requests, rows, -(-tried_rows // 2))
         else:
+            self.ran.lone_rows_that_did_not_fit += out_of_memory
             self._split_for_culprit(requests, slice_rows, reason)
 
     def _split_for_culprit(self, requests: Sequence[Request], slice_rows: int, reason: str) -> None:

@@ -210,7 +210,7 @@ class ThreadLink:
             self._wake()
 
     def _accept(self, model: Model, warmed: WarmUp) -> None:
-        if _has_free_dimensions(model.info) or model.info.backend != "cpu":
+        if model.info.has_free_dimensions or model.info.backend != "cpu":
             self._brevity = None  # rows alone do not tell its time, or waiting for it blocks
         self._engine = Engine(model, self._limits, warmed.bound_rows, warmed.curve)
         self._tell(self._engine)
@@ -289,7 +289,3 @@ class ThreadLink:
 
 def _nobody_looks() -> None:
     """Beat for a batch in the loop: while it runs, nobody there can ask for the pulse."""
-
-
-def _has_free_dimensions(info: ModelInfo) -> bool:
-    return any(-1 in spec.shape[1:] for spec in info.inputs)

@@ -50,6 +50,11 @@ class ModelInfo:
     labels: tuple[str, ...] = ()
     """Of a classifier, by index of its output."""
 
+    @property
+    def has_free_dimensions(self) -> bool:
+        """Whether rows of one request may be larger than another's, so that rows alone tell neither time nor memory."""
+        return any(-1 in spec.shape[1:] for spec in self.inputs)
+
 
 def group_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Group:
     """Return what must agree for `inputs` to share a batch: names, dtypes and shapes past the rows.
@@ -70,7 +75,7 @@ def _shared_shape(spec: TensorSpec, shape: tuple[int, ...], info: ModelInfo) -> 
 
 
 class OutOfMemory(Exception):
-    """The device could not hold the batch; the engine splits it, retries, and lowers its bound."""
+    """The device could not hold the batch; the engine splits it, retries, and lowers its bound if all of it then ran."""
 
 
 class DeviceLost(Exception):

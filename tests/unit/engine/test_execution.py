@@ -73,7 +73,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does() -> None:
     model = Doubling(fits=3)
     ran = run(model, *(a_request(str(n), value=n) for n in range(10)))
     assert model.batches == [10, 5, 3, 3, 3, 1]
-    assert (ran.out_of_memory_splits, ran.largest_fit) == (2, 3)
+    assert (ran.out_of_memory_splits, ran.bound(10)) == (2, 3)
     assert [answer(end) for _, end in ran.ends] == [2.0 * n for n in range(10)]
 
 
@@ -89,7 +89,7 @@ def test_a_row_that_does_not_fit_alone_fails_and_nothing_else_does() -> None:
     model = Doubling(fits=0)
     ran = run(model, a_request("a"), a_request("b", rows=2))
     assert [end for _, end in ran.ends] == [Failed("OutOfMemory: 1 rows do not fit")] * 2
-    assert ran.largest_fit == 1
+    assert ran.bound(16) == 16
 
 
 def test_a_request_above_the_cap_is_computed_in_slices_of_the_cap() -> None:

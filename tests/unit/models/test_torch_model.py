@@ -33,7 +33,7 @@ def test_a_batch_above_real_torchs_memory_is_split_and_everyone_is_served() -> N
     with pytest.raises(OutOfMemory, match="tried to allocate for 8 rows"):
         model.run({"INPUT": np.zeros((8, 4), np.float32)})
     ran = execute(model, Batch(each, 8, cap=8), time.monotonic, lambda: None)
-    assert (ran.out_of_memory_splits, ran.largest_fit) == (2, 2)
+    assert (ran.out_of_memory_splits, ran.bound(8)) == (2, 2)
     for request, (name, end) in zip(each, ran.ends, strict=True):
         assert isinstance(end, Completed)
         assert end.outputs["OUTPUT"].shape == (request.rows, 4)
