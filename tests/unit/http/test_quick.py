@@ -2,6 +2,7 @@
 
 import functools
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec
 from penstock_runtime.native import NoNativeCode
 from penstock_runtime.protocols.open_inference import bodies, calls
+from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.quick import QuickReader
 from penstock_runtime.scan import library
 from penstock_runtime.scan.library import Scan, scanner
@@ -170,6 +172,13 @@ def test_an_envelope_seen_before_is_read_without_json(monkeypatch: pytest.Monkey
     assert scanning.read(body_of("FP32", "2.5"), None).inputs["X"].tolist() == [[2.5, 1]]
 
 
+@pytest.mark.parametrize("more", ["", ',"parameters":{"timeout":5}'])
+def test_what_is_remembered_of_an_envelope_keeps_no_numbers(more: str) -> None:
+    scanning = QuickReader(MODELS[0], 4, native())
+    for number in ("1", "2"):
+        assert_dies_with_its_call(scanning.read(body_of("FP32", number, more), None))
+
+
 def test_a_list_of_another_length_under_a_known_envelope_is_a_fault() -> None:
     scanning = QuickReader(MODELS[0], 4, native())
     scanning.read(body_of("FP32", "1"), None)
@@ -215,6 +224,28 @@ def test_a_binary_head_seen_before_is_read_with_the_data_of_its_own_body() -> No
         assert np.array_equal(call.inputs["K"], k)
     with pytest.raises(BadInput, match="follow the JSON"):
         reader.read(head + bytes(41), str(len(head)))
+
+
+@pytest.mark.parametrize("name", [{}, {"id": "mine"}])
+def test_what_is_remembered_of_a_binary_head_keeps_no_data(name: dict[str, str]) -> None:
+    reader = QuickReader(MODELS[0], 4)
+    head = json.dumps(json.loads(lone_head(1)) | name).encode()
+    for value in range(3):
+        assert_dies_with_its_call(reader.read(head + bytes([value] * 8), str(len(head))))
+
+
+def test_a_binary_head_with_an_id_is_not_remembered() -> None:
+    reader = QuickReader(MODELS[0], 4)
+    for number in range(3):
+        head = json.dumps(json.loads(lone_head(1)) | {"id": str(number)}).encode()
+        assert reader.read(head + bytes(8), str(len(head))).id == str(number)
+    assert not reader._heads
+
+
+def assert_dies_with_its_call(call: InferCall) -> None:
+    arrays = [weakref.ref(one) for one in call.inputs.values()]
+    del call
+    assert [one() for one in arrays] == [None] * len(arrays)
 
 
 def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:

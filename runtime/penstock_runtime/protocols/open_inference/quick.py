@@ -40,7 +40,7 @@ class _Known(Struct, frozen=True):
     """What a body means but for its data: the JSON of a binary body, or a JSON body without its numbers."""
 
     call: InferCall
-    """The call of the body that it came with; its inputs lend name, dtype and shape."""
+    """The call of the body that it came with; its inputs lend name, dtype and shape, and hold no data."""
     size: int
     """Of the data, in bytes."""
 
@@ -107,7 +107,7 @@ class QuickReader:
         if call is None:
             return self._read_carefully(body, None)
         if call.id is None and len(envelope) <= _LONGEST_HEAD:
-            _remember(self._envelopes, envelope, _Known(call, len(data)))
+            _remember(self._envelopes, envelope, _Known(_without_data(call), len(data)))
         return call
 
     def _with_numbers(self, like: InferCall, data: bytes) -> InferCall:
@@ -197,9 +197,10 @@ class QuickReader:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
         call = self._read_carefully(body, header_length)
-        plain = call.bytes == len(body) - len(text) and _in_order(text, list(call.inputs))
-        if plain and len(text) <= _LONGEST_HEAD and not _has_booleans(self._model):
-            _remember(self._heads, text, _Known(call, call.bytes))
+        if call.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
+            return call
+        if call.bytes == len(body) - len(text) and _in_order(text, list(call.inputs)):
+            _remember(self._heads, text, _Known(_without_data(call), call.bytes))
         return call
 
 
@@ -211,6 +212,17 @@ def _remember(known: dict[bytes, _Known], text: bytes, meaning: _Known) -> None:
     if len(known) >= _REMEMBERED:
         known.clear()
     known[text] = meaning
+
+
+def _without_data(call: InferCall) -> InferCall:
+    """Return `call` with tensors of its shapes that take no memory: what is remembered of a body must not keep it."""
+    return replace(
+        call,
+        inputs={
+            name: np.ndarray(one.shape, one.dtype, bytes(one.itemsize), strides=(0,) * one.ndim)
+            for name, one in call.inputs.items()
+        },
+    )
 
 
 def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
