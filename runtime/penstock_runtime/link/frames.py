@@ -18,7 +18,7 @@ from penstock_runtime.link.lending import Borrower, Lender, aligned
 
 INLINE_BYTES = 4096
 """Below this a copy through the socket costs less than a block's book-keeping."""
-_HEADER = struct.Struct("<IIHHq")
+_HEADER = struct.Struct("<QIIIq")
 """Bytes of the whole frame, of the pickle, how many arrays, how many blocks handed back, the block or -1."""
 _INLINE = -1
 

@@ -123,6 +123,15 @@ def test_arrays_of_any_dtype_come_aligned_and_writeable(ends: tuple[Frames, Fram
             assert got.inputs[name].flags.writeable
 
 
+def test_a_frame_holds_more_arrays_than_a_full_batch_has_outputs(
+    ends: tuple[Frames, Frames],
+) -> None:
+    mine, theirs = ends
+    sent = [np.full(1, n, np.int32) for n in range(70_000)]  # 4,096 requests have 17 each
+    (got,) = theirs.decode(mine.encode(sent))
+    assert np.concatenate(got).tolist() == list(range(70_000))
+
+
 def test_frames_may_arrive_in_pieces_or_many_at_once(ends: tuple[Frames, Frames]) -> None:
     mine, theirs = ends
     data = b"".join(mine.encode(Submit((a_request(str(n)),))) for n in range(3))
