@@ -292,6 +292,42 @@ async def test_bodies_that_fill_the_memory_are_refused_until_some_have_left(
     assert pod.pod.counters.refused == {"MemoryFull": 1}
 
 
+async def test_bodies_that_are_announced_and_not_sent_hold_nobody_out(
+    start: Any, call: Callable[..., Body]
+) -> None:
+    pod = await start(max_held_bytes=8 * 2**20)
+    silent = [await announced(pod, 2**20) for _ in range(8)]
+    for reader, _ in silent:
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    async with await pod.infer(call()) as reply:
+        assert reply.status == 200
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_a_body_that_would_not_fit_is_refused_before_it_is_sent(
+    start: Any, until: Any, call: Callable[..., Body]
+) -> None:
+    large = call(rows=40)
+    pod = await start(max_held_bytes=2**20 + len(json.dumps(large)) // 2)
+    pod.model.gate.clear()
+    held = asyncio.create_task(pod.infer(large))
+    await until(lambda: pod.pod.admission.load().running == 1)
+    reader, writer = await announced(pod, 2**20)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 429 ")
+    writer.close()
+    pod.model.gate.set()
+    assert (await held).status == 200
+
+
+async def announced(pod: Any, size: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection that asked leave to send a body of `size` bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
+    head = f"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n"
+    writer.write(f"{head}Expect: 100-continue\r\n\r\n".encode())
+    return reader, writer
+
+
 @pytest.mark.parametrize("kind", ["chunked", "gzip", "gzip in chunks"])
 async def test_an_unfinished_body_is_held_by_what_has_come_of_it(
     start: Any, until: Any, call: Callable[..., Body], kind: str

@@ -12,8 +12,8 @@ from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, BodyTimeout, BrokenBody, TooLarge, UnsupportedCoding
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
-UNKNOWN_BYTES: Final = 64 * 2**10
-"""What a body without a length is taken for until more of it has come."""
+FIRST_BYTES: Final = 64 * 2**10
+"""What a body is taken for until more of it has come, but for one that announces less."""
 _CODINGS: Final = frozenset(("", "identity", "gzip", "deflate"))
 
 
@@ -38,7 +38,8 @@ def check_head(request: web.Request, most_bytes: int) -> None:
 async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold) -> bytearray:
     """Return the decompressed body; a client that asked leave to send it (`Expect`) is given it only here.
 
-    `hold` is told what the body takes: as announced, more where more comes, and at last as it is.
+    `hold` is told what the body takes: for a moment as announced, so that what would not fit now is refused before it
+    is sent; then what has come of it, for a length is only a promise, and cheap; and at last as it is.
 
     Raises:
         MemoryFull: as `hold`.
@@ -46,8 +47,9 @@ async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold
         BodyTimeout: not complete within `seconds`.
         BrokenBody: the compression or the chunks are broken.
     """
-    held = request.content_length or UNKNOWN_BYTES
-    hold(held)
+    announced = request.content_length or FIRST_BYTES
+    hold(announced)
+    hold(held := min(announced, FIRST_BYTES))
     await _continue(request)
     body = bytearray()
     try:
