@@ -21,20 +21,9 @@ from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.messages import Cancel, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.predict import least_wait_seconds, patience_to_start, retry_after_seconds
-from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Outcome, Request
+from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Outcome, Request
 from penstock_runtime.ticket import Ticket
 from penstock_runtime.waiting.disciplines import LOWEST_CLASS
-
-DRAIN_RETRY_SECONDS = 1.0
-"""A draining pod's requests are for its neighbours, at once."""
-
-_OUTCOMES: dict[type[End], Outcome] = {
-    Completed: Outcome.COMPLETED,
-    Failed: Outcome.FAILED,
-    Expired: Outcome.EXPIRED,
-    Cancelled: Outcome.CANCELLED,
-}
-
 
 Hold = Callable[[int], None]
 """Told how many bytes a request takes from now on, before it takes more; raises MemoryFull, as `hold_bytes`."""
@@ -44,11 +33,14 @@ Hear = Callable[[End | QueueFull], bool]
 
 
 class _Held(Struct, gc=False):
-    """A submitted request that has not ended."""
+    """A submitted request that has not ended. The engine, maybe in another process, is who has its tensors."""
 
     ticket: Ticket
-    request: Request
     hear: Hear
+    id: str
+    rows: int
+    arrived: float
+    priority: int
 
 
 class Admission:
@@ -211,12 +203,12 @@ class Admission:
         self._counters.count_rows(rows)
         ticket.rows_counted = True
 
-    async def serve(self, ticket: Ticket, request: Request) -> End:
-        """Submit `request` and return its end.
+    def serve(self, ticket: Ticket, request: Request) -> asyncio.Future[End]:
+        """Submit `request`, and return what its end will be.
 
         Raises:
             TooLate: it could not begin before its deadline even if all goes well.
-            QueueFull: it would be served after all that wait in a full queue, or has lost its place to a better class.
+            QueueFull: it would be served after all that wait in a full queue; as the end: it has lost its place to a better class.
             NotServing: the pod stopped serving while the body was read.
         """
         future: asyncio.Future[End] = asyncio.get_running_loop().create_future()
@@ -231,7 +223,7 @@ class Admission:
             return True
 
         self.submit(ticket, request, hear)
-        return await future
+        return future
 
     def submit(self, ticket: Ticket, request: Request, hear: Hear) -> None:
         """Submit `request`; `hear` is told its end, once, unless it is cancelled before, or that it lost its place.
@@ -249,9 +241,10 @@ class Admission:
             self._make_room(request)
         if ticket.reading:
             self._stop_reading(ticket)
-        self._held[request.id] = _Held(ticket, request, hear)
-        self._rows_held += request.rows
-        self._classes.join(request)
+        held = _Held(ticket, hear, request.id, request.rows, request.arrived, request.priority)
+        self._held[held.id] = held
+        self._rows_held += held.rows
+        self._classes.join(held)
         self._send(Submit((request,)))
 
     def note_begun(self, ids: Iterable[str]) -> None:
@@ -259,7 +252,7 @@ class Admission:
         for name in ids:
             held = self._held.get(name)
             if held is not None:
-                self._classes.begin(held.request)
+                self._classes.begin(held)
 
     def _make_room(self, request: Request) -> None:
         """In a queue that is still full, refuse who would be served last: one that waits, or `request`."""
@@ -270,7 +263,7 @@ class Admission:
         held = None if last is None else self._release(last.id)
         if held is None:
             raise refusal
-        self._send(Cancel((held.request.id,)))
+        self._send(Cancel((held.id,)))
         self.refuse(held.ticket, refusal)
         self.depart(held.ticket)
         held.hear(refusal)
@@ -283,8 +276,8 @@ class Admission:
             held = self._held.pop(name, None)
             if held is None:
                 continue
-            self._rows_held -= held.request.rows
-            self._classes.leave(held.request)
+            self._rows_held -= held.rows
+            self._classes.leave(held)
             ticket = held.ticket
             self._bytes -= ticket.bytes
             ticket.bytes = 0
@@ -296,7 +289,7 @@ class Admission:
                 durations.append(now - ticket.arrived)
                 waits.append(end.queue_seconds)
             else:
-                ended[_OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
+                ended[OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
         ended[Outcome.COMPLETED] += len(durations)
         self._counters.request_seconds.observe_all(durations)
         self._counters.queue_seconds.observe_all(waits)
@@ -383,8 +376,8 @@ class Admission:
     def _release(self, id: str) -> _Held | None:
         held = self._held.pop(id, None)
         if held is not None:
-            self._rows_held -= held.request.rows
-            self._classes.leave(held.request)
+            self._rows_held -= held.rows
+            self._classes.leave(held)
         return held
 
     def _leave(self, ticket: Ticket, outcome: Outcome) -> None:

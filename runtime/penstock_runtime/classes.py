@@ -1,8 +1,25 @@
 """Who is held at the door, by class of priority: how many rows, and who of those that wait would be served last."""
 
-from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
-from penstock_runtime.waiting.disciplines import LOWEST_CLASS, order_key, priority_class
+from typing import Protocol
+
+from penstock_runtime.waiting.disciplines import (
+    LOWEST_CLASS,
+    Aging,
+    aged_priority,
+    priority_class,
+)
+
+
+class Placed(Aging, Protocol):
+    """What the door remembers of a request."""
+
+    @property
+    def id(self) -> str:
+        """Unique among those that are held."""
+
+    @property
+    def rows(self) -> int:
+        """How many it has, at least 1."""
 
 
 class Classes:
@@ -10,23 +27,23 @@ class Classes:
 
     def __init__(self) -> None:
         self._rows = [0] * (LOWEST_CLASS + 1)
-        self._waiting: list[dict[str, Request]] = [{} for _ in self._rows]
+        self._waiting: list[dict[str, Placed]] = [{} for _ in self._rows]
 
-    def join(self, request: Request) -> None:
+    def join(self, one: Placed) -> None:
         """Note a request that waits from now on."""
-        of = priority_class(request.priority)
-        self._rows[of] += request.rows
-        self._waiting[of][request.id] = request
+        of = priority_class(one.priority)
+        self._rows[of] += one.rows
+        self._waiting[of][one.id] = one
 
-    def begin(self, request: Request) -> None:
+    def begin(self, one: Placed) -> None:
         """Note that a request waits no longer, but runs."""
-        self._waiting[priority_class(request.priority)].pop(request.id, None)
+        self._waiting[priority_class(one.priority)].pop(one.id, None)
 
-    def leave(self, request: Request) -> None:
+    def leave(self, one: Placed) -> None:
         """Note that a request has ended."""
-        of = priority_class(request.priority)
-        self._rows[of] -= request.rows
-        self._waiting[of].pop(request.id, None)
+        of = priority_class(one.priority)
+        self._rows[of] -= one.rows
+        self._waiting[of].pop(one.id, None)
 
     def rows_up_to(self, priority: int) -> int:
         """Return the rows held of the class of `priority` and of better ones."""
@@ -36,12 +53,8 @@ class Classes:
         """Return how many requests of a class worse than that of `priority` wait."""
         return sum(map(len, self._waiting[priority_class(priority) + 1 :]))
 
-    def behind(self, request: Request) -> Request | None:
-        """Return who would be served last by priority, if that is after `request`."""
+    def behind(self, newcomer: Aging) -> Placed | None:
+        """Return who would be served last by priority, if that is after `newcomer`."""
         newest = [next(reversed(one.values())) for one in self._waiting if one]
-        last = max(newest, key=_key, default=None)
-        return last if last is not None and _key(last) > _key(request) else None
-
-
-def _key(request: Request) -> float:
-    return order_key(Discipline.PRIORITY, request)
+        last = max(newest, key=aged_priority, default=None)
+        return last if last is not None and aged_priority(last) > aged_priority(newcomer) else None

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from penstock_runtime.admission import DRAIN_RETRY_SECONDS
 from penstock_runtime.health import Stage
 from penstock_runtime.link.messages import Drain
 from penstock_runtime.pod import Pod
@@ -21,6 +20,8 @@ from penstock_runtime.server import ClientServer
 
 log = logging.getLogger(__name__)
 
+DRAIN_RETRY_SECONDS = 1.0
+"""A draining pod's requests are for its neighbours, at once."""
 QUIET_SECONDS = 1.0
 """Who was just told to close may connect here once more, as long as the endpoint is not removed."""
 IDLE_SECONDS = 3.0

@@ -1,6 +1,7 @@
 """A request, its deadline, its order, and its four possible ends. Times are seconds of one monotonic clock."""
 
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -72,3 +73,11 @@ class Outcome(StrEnum):
     FAILED = "Failed"
     EXPIRED = "Expired"
     CANCELLED = "Cancelled"
+
+
+OUTCOMES: Final[dict[type[End], Outcome]] = {
+    Completed: Outcome.COMPLETED,
+    Failed: Outcome.FAILED,
+    Expired: Outcome.EXPIRED,
+    Cancelled: Outcome.CANCELLED,
+}

@@ -19,20 +19,24 @@ LOWEST_CLASS = 10
 """Of an unset priority (0), and of any number above it."""
 
 
-class Ordered(Protocol):
-    """What an order may know of a request, one-shot or generation."""
+class Aging(Protocol):
+    """What `Priority` orders by."""
 
     @property
     def arrived(self) -> float:
         """When it came, in seconds of the monotonic clock."""
 
     @property
-    def deadline(self) -> float | None:
-        """When it is of no more use, on the same clock."""
-
-    @property
     def priority(self) -> int:
         """1 is the highest; 0 is unset."""
+
+
+class Ordered(Aging, Protocol):
+    """What an order may know of a request, one-shot or generation."""
+
+    @property
+    def deadline(self) -> float | None:
+        """When it is of no more use, on the same clock."""
 
     @property
     def tenant(self) -> str:
@@ -67,7 +71,7 @@ def key_function(discipline: Discipline) -> Callable[[Ordered], float]:
         case Discipline.FIRST_IN_FIRST_OUT:
             return _arrival
         case Discipline.PRIORITY:
-            return _aged_priority
+            return aged_priority
         case Discipline.EARLIEST_DEADLINE_FIRST:
             return _deadline
         case Discipline.SHORTEST_JOB_FIRST:
@@ -82,9 +86,10 @@ def _arrival(ordered: Ordered) -> float:
     return ordered.arrived
 
 
-def _aged_priority(ordered: Ordered) -> float:
-    priority = ordered.priority  # `priority_class`, without a call on every request's way
-    return ordered.arrived + AGING_SECONDS * (
+def aged_priority(one: Aging) -> float:
+    """Return the key of `Priority`: the smaller is served first."""
+    priority = one.priority  # `priority_class`, without a call on every request's way
+    return one.arrived + AGING_SECONDS * (
         priority if 1 <= priority < LOWEST_CLASS else LOWEST_CLASS
     )
 

@@ -3,13 +3,15 @@
 import asyncio
 import re
 import socket
+import weakref
 from typing import Any
 
 import pytest
 
+from penstock_runtime.link.messages import Submit, ToEngine
 from penstock_runtime.protocols.fast_lane import connection
 from penstock_runtime.protocols.request_ids import trace_of
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import Failed, Outcome, Tensor
 from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -138,6 +140,24 @@ async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> 
     assert pod.client.traffic.answering == 0
     for _, writer in held[:2]:
         writer.close()
+
+
+@pytest.mark.parametrize("fast_lane", [True, False])
+async def test_the_engine_alone_keeps_what_it_was_given(pod: Any, until: Any) -> None:
+    given = list[weakref.ref[Tensor]]()
+
+    def take(message: ToEngine) -> None:
+        assert isinstance(message, Submit)
+        given.extend(weakref.ref(one) for one in message.requests[0].inputs.values())
+
+    pod.pod.admission._send = take
+    _, writer = await connected(pod)
+    writer.write(GOOD)
+    await until(lambda: len(given) == 2)
+    await until(lambda: [one() for one in given] == [None, None])
+    assert pod.pod.admission.load().waiting == 1
+    pod.pod.admission.fail_all(Failed("over"))
+    writer.close()
 
 
 async def test_a_client_that_never_reads_holds_little_memory(start: Any, until: Any) -> None:

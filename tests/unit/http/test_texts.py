@@ -23,7 +23,7 @@ from penstock_runtime.metrics import Exposition
 from penstock_runtime.models import memory
 from penstock_runtime.models.load import load
 from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.openai.embedding_ends import Asked, reply_to
+from penstock_runtime.protocols.openai.embedding_ends import Wanted, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.server import ClientServer
 from penstock_runtime.tokenizing import Ids
@@ -363,8 +363,7 @@ async def test_texts_are_let_go_when_their_deadline_passes(
 def test_ends_that_are_no_answer_are_told_in_openais_words(
     end: End, status: int, kind: str
 ) -> None:
-    asked = Asked({}, 1, (), 3, base64=False, priority=0, timeout_seconds=None)
-    reply = reply_to(end, asked, "texts")
+    reply = reply_to(end, Wanted(3, base64=False), "texts")
     assert reply.status == status
     error = json.loads(reply.body)["error"]
     assert error["type"] == kind

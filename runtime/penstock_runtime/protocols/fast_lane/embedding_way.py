@@ -8,7 +8,7 @@ from penstock_runtime.protocols.fast_lane.heads import Head
 from penstock_runtime.protocols.fast_lane.ways import Later
 from penstock_runtime.protocols.open_inference.answers import Answer
 from penstock_runtime.protocols.openai import embedding_ends
-from penstock_runtime.protocols.openai.embedding_ends import Asked
+from penstock_runtime.protocols.openai.embedding_ends import Asked, Wanted
 from penstock_runtime.protocols.openai.errors import of_refusal
 from penstock_runtime.protocols.replies import Reply
 from penstock_runtime.request import Completed, End, Request
@@ -33,13 +33,13 @@ class EmbeddingWay:
         patience = self._pod.admission.seconds_to_start(head.timeout_seconds)
         return embedding_ends.to_request(ticket, asked, patience)
 
-    def served(self, asked: Asked, end: Completed) -> Answer:
+    def served(self, wanted: Wanted, end: Completed) -> Answer:
         """As `Way.served`."""
-        return Answer(embedding_ends.rendered(end, asked, self._model), None)
+        return Answer(embedding_ends.rendered(end, wanted, self._model), None)
 
-    def reply_to(self, asked: Asked, end: End, _request_id: str) -> Reply:
+    def reply_to(self, wanted: Wanted, end: End, _request_id: str) -> Reply:
         """As `Way.reply_to`."""
-        return embedding_ends.reply_to(end, asked, self._model)
+        return embedding_ends.reply_to(end, wanted, self._model)
 
     def of_refusal(self, refusal: Refusal) -> Reply:
         """As `Way.of_refusal`."""

@@ -135,7 +135,6 @@ class Exchange:
 
     __slots__ = (
         "_began",
-        "_call",
         "_client",
         "_head",
         "_lane",
@@ -143,6 +142,7 @@ class Exchange:
         "_reading",
         "_request_id",
         "_ticket",
+        "_wanted",
         "_way",
     )
 
@@ -154,7 +154,8 @@ class Exchange:
         self._client: Client | None = client
         self._last = last
         self._way = lane.way_of(head)
-        self._call: Any
+        self._wanted: Any
+        """Of a call that the engine has, whose tensors it alone keeps: in another process they would be here a second time."""
         self._reading: asyncio.Task[None] | None = None
         self._request_id = head.request_id or lane.ids.new()
         self._ticket = lane.pod.admission.open(came)
@@ -202,7 +203,7 @@ class Exchange:
 
     def _submit(self, call: Any) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
-        self._call = call
+        self._wanted = call.wanted
         admission.count_rows(ticket, call.rows)
         admission.submit(ticket, self._way.to_request(ticket, call, self._head), self._hear)
 
@@ -241,7 +242,7 @@ class Exchange:
         lane = self._lane
         try:
             if type(end) is Completed:
-                answer = self._way.served(self._call, end)
+                answer = self._way.served(self._wanted, end)
                 closes = self._last or lane.pod.health.closing
                 self._send(
                     lane.wire.write_served(
@@ -254,7 +255,7 @@ class Exchange:
             if isinstance(end, QueueFull):
                 self._turn_down(end)
                 return True
-            reply = self._way.reply_to(self._call, end, self._request_id)
+            reply = self._way.reply_to(self._wanted, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
             reply = of_defect()

@@ -16,7 +16,7 @@ from penstock_runtime.errors import NotServing, Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.heads import Head
 from penstock_runtime.protocols.open_inference.answers import Answer, render
-from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.quick import QuickReader
@@ -34,7 +34,10 @@ class Later(Struct, frozen=True):
 
 
 class Way(Protocol):
-    """One route. A call, which has `rows` and (unless it comes later) `bytes`, is understood by the way alone."""
+    """One route. A call, which has `rows`, `wanted` and (unless it comes later) `bytes`, is understood by the way alone.
+
+    Its `wanted` is what is left of it when the engine has its tensors.
+    """
 
     def read(self, body: bytes, head: Head) -> Any:
         """Return the call that a body spells, or `Later`; raise Refusal, as what is awaited may."""
@@ -42,10 +45,10 @@ class Way(Protocol):
     def to_request(self, ticket: Ticket, call: Any, head: Head) -> Request:
         """Return what the engine is to serve."""
 
-    def served(self, call: Any, end: Completed) -> Answer:
+    def served(self, wanted: Any, end: Completed) -> Answer:
         """Return the answer of a call that was served."""
 
-    def reply_to(self, call: Any, end: End, request_id: str) -> Reply:
+    def reply_to(self, wanted: Any, end: End, request_id: str) -> Reply:
         """Return the answer that tells how a call ended otherwise."""
 
     def of_refusal(self, refusal: Refusal) -> Reply:
@@ -82,15 +85,15 @@ class InferWay:
             patience = self._pod.admission.seconds_to_start(patience)
         return to_request(ticket, call, patience)
 
-    def served(self, call: InferCall, end: Completed) -> Answer:
+    def served(self, wanted: Wanted, end: Completed) -> Answer:
         """As `Way.served`."""
         assert self._pod.model is not None  # noqa: S101 - no engine, no end
-        return render(call.id, end.outputs, call.outputs, self._pod.model)
+        return render(wanted.id, end.outputs, wanted.outputs, self._pod.model)
 
-    def reply_to(self, call: InferCall, end: End, request_id: str) -> Reply:
+    def reply_to(self, wanted: Wanted, end: End, request_id: str) -> Reply:
         """As `Way.reply_to`."""
         assert self._pod.model is not None  # noqa: S101 - as above
-        return reply_to(end, call, self._pod.model, request_id)
+        return reply_to(end, wanted, self._pod.model, request_id)
 
     def of_refusal(self, refusal: Refusal) -> Reply:
         """As `Way.of_refusal`."""

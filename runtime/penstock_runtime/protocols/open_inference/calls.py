@@ -15,17 +15,23 @@ MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
 
 
+class Wanted(Struct, frozen=True, gc=False):
+    """What the answer to a call is made of beside the outputs: all that is kept of it once the engine has its tensors."""
+
+    id: str | None
+    outputs: tuple[WantedOutput, ...]
+
+
 class InferCall(Struct, frozen=True, gc=False):
     """A valid call. Inputs are in the model's own order, `rows` is their common first axis."""
 
-    id: str | None
     inputs: dict[str, Tensor]
     rows: int
     group: Group
     priority: int
     timeout_seconds: float | None
     """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
-    outputs: tuple[WantedOutput, ...]
+    wanted: Wanted
     bytes: int
     """Of all inputs together."""
 
@@ -43,13 +49,12 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
     inputs = _inputs(wire, binary, model)
     priority, timeout_seconds = order_of(parameters)
     return InferCall(
-        id=name,
         inputs=inputs,
         rows=_rows(inputs, wire["inputs"], most_rows),
         group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
-        outputs=wanted_outputs(wire, parameters, model),
+        wanted=Wanted(name, wanted_outputs(wire, parameters, model)),
         bytes=sum(one.nbytes for one in inputs.values()),
     )
 

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.protocols.open_inference import answers, bodies
-from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.replies import JSON, Reply, error
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
 from penstock_runtime.ticket import Ticket
@@ -32,11 +32,11 @@ def to_request(ticket: Ticket, call: InferCall, header_seconds: float | None) ->
     )
 
 
-def reply_to(end: End, call: InferCall, model: ModelInfo, request_id: str) -> Reply:
+def reply_to(end: End, wanted: Wanted, model: ModelInfo, request_id: str) -> Reply:
     """Return the answer that tells a client how its request ended."""
     match end:
         case Completed():
-            return _served(end, call, model)
+            return _served(end, wanted, model)
         case Failed():
             log.warning("a request failed: %s", end.reason, extra={"request_id": request_id})
             status = 500 if end.retry_after_seconds is None else 503
@@ -53,8 +53,8 @@ def reply_to(end: End, call: InferCall, model: ModelInfo, request_id: str) -> Re
             assert_never(end)
 
 
-def _served(end: Completed, call: InferCall, model: ModelInfo) -> Reply:
-    answer = answers.render(call.id, end.outputs, call.outputs, model)
+def _served(end: Completed, wanted: Wanted, model: ModelInfo) -> Reply:
+    answer = answers.render(wanted.id, end.outputs, wanted.outputs, model)
     waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
     if answer.header_length is None:
         return Reply(200, answer.body, JSON, (waited,))

@@ -22,7 +22,7 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
 from penstock_runtime.models.datatypes import numpy_dtype
 from penstock_runtime.protocols.open_inference import bodies, calls
-from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
 from penstock_runtime.scan.library import Scan
@@ -81,7 +81,7 @@ class QuickReader:
         self._last: _Repeated | None = None
         """Of a model with one input."""
         self._envelopes: dict[bytes, _Known] = {}
-        self._every_output = wanted_outputs({}, {}, model)
+        self._every_output = Wanted(None, wanted_outputs({}, {}, model))
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
         """Return the call that `body` spells.
@@ -106,7 +106,7 @@ class QuickReader:
         call = self._read_json(body)
         if call is None:
             return self._read_carefully(body, None)
-        if call.id is None and len(envelope) <= _LONGEST_HEAD:
+        if call.wanted.id is None and len(envelope) <= _LONGEST_HEAD:
             _remember(self._envelopes, envelope, _Known(_without_data(call), len(data)))
         return call
 
@@ -141,7 +141,7 @@ class QuickReader:
             return None
         if wire.parameters or wire.outputs or wire.id is not None:
             return self._with_more(wire, inputs, rows, group, size)
-        return InferCall(None, inputs, rows, group, 0, None, self._every_output, size)
+        return InferCall(inputs, rows, group, 0, None, self._every_output, size)
 
     def _form(self, one: Any) -> "_Form":
         """Return what a tensor of this name and shape is made with, the same for all of them."""
@@ -179,7 +179,8 @@ class QuickReader:
             outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
-        return InferCall(wire.id, inputs, rows, group, priority, timeout_seconds, outputs, size)
+        wanted = Wanted(wire.id, outputs)
+        return InferCall(inputs, rows, group, priority, timeout_seconds, wanted, size)
 
     def _read_binary(self, body: bytes, header_length: str) -> InferCall:
         last = self._last
@@ -197,7 +198,7 @@ class QuickReader:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
         call = self._read_carefully(body, header_length)
-        if call.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
+        if call.wanted.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
             return call
         if call.bytes == len(body) - len(text) and _in_order(text, list(call.inputs)):
             _remember(self._heads, text, _Known(_without_data(call), call.bytes))

@@ -20,7 +20,9 @@ from penstock_runtime.protocols.replies import (
     json_reply,
     response_of,
 )
+from penstock_runtime.request import End
 from penstock_runtime.sockets import lain_seconds
+from penstock_runtime.ticket import Ticket
 
 HEADER_TIMEOUT = "X-Request-Timeout-Ms"
 COMPRESS_IN_THREAD_BYTES = 2**20
@@ -108,10 +110,10 @@ class OpenInference:
             model = self._model(request)
             call = await self._read(request, model, pod.admission.holding(ticket))
             pod.admission.count_rows(ticket, call.rows)
-            patience = pod.admission.seconds_to_start(header_seconds(request))
-            asked = ends.to_request(ticket, call, patience)
-            end = await pod.admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
-        reply = ends.reply_to(end, call, model, request[REQUEST_ID])
+            wanted, ending = call.wanted, self._submit(request, ticket, call)
+            del call  # the engine alone keeps its tensors: in another process they would be here a second time
+            end = await ending
+        reply = ends.reply_to(end, wanted, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))
 
     async def _read(self, request: web.Request, model: ModelInfo, hold: Hold) -> InferCall:
@@ -124,6 +126,12 @@ class OpenInference:
             return call
         del body
         return await call.tokenised(hold, header_seconds(request))
+
+    def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:
+        """Hand the engine what a call asks, by the nearer of its deadlines; raise as `Admission.serve`."""
+        admission = self._pod.admission
+        asked = ends.to_request(ticket, call, admission.seconds_to_start(header_seconds(request)))
+        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
 
     def _check_model(self, request: web.Request) -> None:
         held = self._pod.config.model_name

@@ -15,9 +15,9 @@ from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, NotServing
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.protocols.open_inference import bodies, calls
-from penstock_runtime.protocols.open_inference.calls import InferCall
+from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.metadata import TEXT
-from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
+from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.tokenizing import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 MAY_BE_TEXT: Final = b'"text"'
@@ -41,10 +41,9 @@ class TextCall(Struct, frozen=True):
 
     texts: list[str]
     cut: bool
-    id: str | None
     priority: int
     timeout_seconds: float | None
-    outputs: tuple[WantedOutput, ...]
+    wanted: Wanted
     model: ModelInfo
     tokenizing: Tokenizing
 
@@ -65,13 +64,12 @@ class TextCall(Struct, frozen=True):
         hold(size)
         inputs = rows_of(ids)
         return InferCall(
-            id=self.id,
             inputs=inputs,
             rows=len(ids),
             group=group_of(self.model, inputs),
             priority=self.priority,
             timeout_seconds=self.timeout_seconds,
-            outputs=self.outputs,
+            wanted=self.wanted,
             bytes=size,
         )
 
@@ -121,10 +119,9 @@ def parse(
     return TextCall(
         texts=_texts(wire["inputs"][0], binary, most_rows),
         cut=cut,
-        id=name,
         priority=priority,
         timeout_seconds=timeout_seconds,
-        outputs=wanted_outputs(wire, parameters, model),
+        wanted=Wanted(name, wanted_outputs(wire, parameters, model)),
         model=model,
         tokenizing=tokenizing,
     )

@@ -31,15 +31,21 @@ from penstock_runtime.ticket import Ticket
 from penstock_runtime.tokenizing import Ids, Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 
+class Wanted(Struct, frozen=True):
+    """What an answer tells beside the vectors, and how: all that is kept of a call once the engine has its tokens."""
+
+    tokens: int
+    """Of all rows."""
+    base64: bool
+
+
 class Asked(Struct, frozen=True):
     """A call with its tokens; nothing is kept of its texts."""
 
     inputs: dict[str, Tensor]
     rows: int
     group: Group
-    tokens: int
-    """Of all rows."""
-    base64: bool
+    wanted: Wanted
     priority: int
     timeout_seconds: float | None
 
@@ -81,8 +87,7 @@ async def tokenised(
         inputs,
         len(ids),
         group_of(model, inputs),
-        sum(map(len, ids)),
-        call.base64,
+        Wanted(sum(map(len, ids)), call.base64),
         call.priority,
         call.timeout_seconds,
     )
@@ -120,12 +125,12 @@ def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Re
     )
 
 
-def reply_to(end: End, asked: Asked, model: str) -> Reply:
+def reply_to(end: End, wanted: Wanted, model: str) -> Reply:
     """Return the answer that tells a client how its call of `model` ended."""
     match end:
         case Completed():
             waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
-            return Reply(200, rendered(end, asked, model), headers=(waited,))
+            return Reply(200, rendered(end, wanted, model), headers=(waited,))
         case Failed():
             status = 500 if end.retry_after_seconds is None else 503
             return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)
@@ -141,16 +146,16 @@ def reply_to(end: End, asked: Asked, model: str) -> Reply:
             assert_never(end)
 
 
-def rendered(end: Completed, asked: Asked, model: str) -> bytes:
+def rendered(end: Completed, wanted: Wanted, model: str) -> bytes:
     """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
     (vectors,) = end.outputs.values()
     rows: list[Any] = list(np.ascontiguousarray(vectors, np.dtype("<f4")))
-    if asked.base64:
+    if wanted.base64:
         rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
     data = [
         {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
     ]
-    usage = {"prompt_tokens": asked.tokens, "total_tokens": asked.tokens}
+    usage = {"prompt_tokens": wanted.tokens, "total_tokens": wanted.tokens}
     body = {"object": "list", "data": data, "model": model, "usage": usage}
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 

@@ -1,5 +1,7 @@
 """`POST /v1/embeddings` on the client port of a pool whose task is Embedding, as aiohttp serves it."""
 
+import asyncio
+
 from aiohttp import web
 
 from penstock_runtime.admission import Hold
@@ -18,6 +20,7 @@ from penstock_runtime.protocols.openai.embedding_ends import (
 )
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.replies import Reply, response_of
+from penstock_runtime.request import End
 from penstock_runtime.sockets import lain_seconds
 from penstock_runtime.ticket import Ticket
 
@@ -49,10 +52,14 @@ class Embeddings:
         pod.admission.check_door(ticket, best_class(request))
         asked = await self._read(request, pod.admission.holding(ticket))
         pod.admission.count_rows(ticket, asked.rows)
-        made = to_request(ticket, asked, pod.admission.seconds_to_start(header_seconds(request)))
-        granted = request.get(CALLER, ANYBODY).grant(made)
-        end = await pod.admission.serve(ticket, granted)
-        return reply_to(end, asked, pod.config.model_name)
+        wanted, ending = asked.wanted, self._submit(request, ticket, asked)
+        del asked  # as in Open Inference: the engine alone keeps its tokens
+        return reply_to(await ending, wanted, pod.config.model_name)
+
+    def _submit(self, request: web.Request, ticket: Ticket, asked: Asked) -> asyncio.Future[End]:
+        admission = self._pod.admission
+        made = to_request(ticket, asked, admission.seconds_to_start(header_seconds(request)))
+        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(made))
 
     async def _read(self, request: web.Request, hold: Hold) -> Asked:
         config = self._pod.config
