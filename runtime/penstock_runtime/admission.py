@@ -185,6 +185,10 @@ class Admission:
         self._bytes += size - ticket.bytes
         ticket.bytes = size
 
+    def hold_unread(self, more_bytes: int) -> None:
+        """Count `more_bytes` (or fewer, if negative) of answers that lie unread; they leave newcomers less room."""
+        self._bytes += more_bytes
+
     def holding(self, ticket: Ticket) -> Hold:
         """Return `hold_bytes` of `ticket`."""
         return partial(self.hold_bytes, ticket)

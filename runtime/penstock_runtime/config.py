@@ -61,7 +61,8 @@ class Config:
     max_held_bytes: int = 512 * 2**20
     """Of all requests that are read or wait, as text or tensors: `maxQueueDepth` counts requests, memory does not."""
     body_seconds: float = 60.0
-    """A client that has not sent its body by then is answered 408 and gives its credit back."""
+    """A client that has not sent its body by then is answered 408 and gives its credit back; one that has not read a large
+    answer by then is cut off."""
     keep_alive_seconds: float = 75.0
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""

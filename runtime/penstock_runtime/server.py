@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import hdrs, web
@@ -18,8 +19,8 @@ from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.doors import routes_of, who_is_calling
+from penstock_runtime.protocols.fast_lane.connection import LaneConnection
 from penstock_runtime.protocols.fast_lane.lane import FastLane
-from penstock_runtime.protocols.fast_lane.runner import LaneRunner
 from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
@@ -35,7 +36,9 @@ from penstock_runtime.protocols.request_ids import (
     trace_of,
 )
 from penstock_runtime.protocols.rests import Rests
+from penstock_runtime.protocols.runner import ClientsRunner
 from penstock_runtime.protocols.tokens import TokenVerifier
+from penstock_runtime.protocols.unread import Unread, WatchedConnection
 from penstock_runtime.request import Outcome
 from penstock_runtime.traffic import CLIENT_GONE, Traffic
 
@@ -43,6 +46,8 @@ log = logging.getLogger(__name__)
 
 CONTROL_BODY_BYTES: Final = 64 * 2**10
 BACKLOG: Final = 1024
+UNREAD_SHARE: Final = 2
+"""Of the bytes that requests may take, answers that are not read get one part in so many."""
 ACCEPTS_A_ROUND: Final = 16
 """New clients at once. uvloop accepts one connection of a socket in a round of its loop, and under load a round takes
 milliseconds: clients that come together would wait for as many rounds, so it is given the socket so often."""
@@ -88,14 +93,24 @@ class ClientServer:
             "access_log": None,
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
-        if config.fast_lane and self._pod.has_plain_lane:
-            lane = FastLane(self._pod, self._connections, self.traffic, self._ids, self._rests)
-            self._runner = LaneRunner(self.app(), lane, **settings)
-        else:
-            self._runner = web.AppRunner(self.app(), **settings)
+        self._runner = ClientsRunner(self.app(), self._connection_maker(), **settings)
         return await listen(
             self._runner, config.host, config.client_port, self._tls, ACCEPTS_A_ROUND
         )
+
+    def _connection_maker(self) -> Callable[..., web.RequestHandler]:
+        """Return what makes the protocol of a new connection."""
+        pod, config = self._pod, self._pod.config
+        unread = Unread(
+            pod.admission.hold_unread,
+            config.max_held_bytes // UNREAD_SHARE,
+            config.body_seconds,
+            asyncio.get_running_loop().call_later,
+        )
+        if not (config.fast_lane and pod.has_plain_lane):
+            return partial(WatchedConnection, unread=unread)
+        lane = FastLane(pod, self._connections, self.traffic, self._ids, self._rests)
+        return partial(LaneConnection, lane=lane, unread=unread)
 
     def open_connections(self) -> int:
         """Return how many clients are connected."""

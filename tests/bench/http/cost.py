@@ -50,6 +50,9 @@ class Counting(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         """Do nothing: there is no socket."""
 

@@ -131,9 +131,12 @@ async def start(tmp_path: Path, fast_lane: bool) -> AsyncIterator[Start]:
     running: list[tuple[Running, ClusterServer]] = []
 
     async def begin(
-        limits: LimitsUpdate = LIMITS, tls: ssl.SSLContext | None = None, **settings: object
+        limits: LimitsUpdate = LIMITS,
+        tls: ssl.SSLContext | None = None,
+        model: Halves | None = None,
+        **settings: object,
     ) -> Running:
-        model = Halves()
+        model = model or Halves()
         settings = {"fast_lane": fast_lane, **settings}
         pod = Pod(config(tmp_path, **settings), ThreadLink(lambda: model, limits), limits)
         exposition = Exposition(pod)

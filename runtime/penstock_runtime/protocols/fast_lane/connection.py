@@ -15,6 +15,7 @@ from aiohttp import web
 from penstock_runtime.connections import Age
 from penstock_runtime.protocols.fast_lane.heads import LONGEST, Head
 from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
+from penstock_runtime.protocols.unread import WatchedConnection
 
 PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
@@ -26,7 +27,7 @@ MOST_PIPELINED: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
 
-class LaneConnection(web.RequestHandler):
+class LaneConnection(WatchedConnection):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (

@@ -1,0 +1,204 @@
+"""Answers that are not read: counted, held to a share of the memory, and cut off after a while."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from penstock_runtime.models.base import TensorSpec
+from penstock_runtime.protocols.unread import Unread, WatchedConnection
+from penstock_runtime.request import Outcome, Tensor
+from tests.unit.http.conftest import Halves
+from tests.unit.http.wire_cases import binary
+
+MIB = 2**20
+
+
+class Lying(asyncio.Transport):
+    """A transport with so many bytes that its client does not take."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.aborted = self.closed = False
+
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
+
+    def get_write_buffer_size(self) -> int:
+        return self.size
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Book:
+    """What `Unread` counts, and whom it will look at again."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.bytes = 0
+        self.later: list[tuple[Any, ...]] = []
+        self.unread = Unread(self.hold, most_bytes, 60.0, self.call_later)
+
+    def hold(self, more_bytes: int) -> None:
+        self.bytes += more_bytes
+
+    def call_later(
+        self, seconds: float, call: Callable[..., None], *what: object
+    ) -> asyncio.TimerHandle:
+        self.later.append((seconds, call, *what))
+        return asyncio.get_running_loop().call_later(1000.0, lambda: None)
+
+    def note(self, name: str, size: int) -> Lying:
+        transport = Lying(size)
+        self.unread.note(name, transport)
+        return transport
+
+
+async def test_what_lies_is_counted_until_it_is_forgotten() -> None:
+    book = Book(100)
+    book.note("a", 60)
+    book.note("a", 70)
+    book.note("b", 30)
+    book.note("nothing", 0)
+    assert book.bytes == 90
+    book.unread.forget("a")
+    book.unread.forget("a")
+    assert book.bytes == 30
+    book.unread.forget("b")
+
+
+async def test_beyond_its_share_who_lies_longest_is_cut_off() -> None:
+    book = Book(100)
+    lying = [book.note(name, 40) for name in "abcd"]
+    assert [one.aborted for one in lying] == [True, True, False, False]
+    assert book.bytes == 80
+    large = book.note("large", 500)
+    assert [one.aborted for one in (*lying, large)] == [True] * 4 + [False]
+    assert book.bytes == 500
+    book.unread.forget("large")
+
+
+async def test_who_has_not_read_in_time_is_cut_off() -> None:
+    book = Book(100)
+    one = book.note("a", 60)
+    ((seconds, call, *what),) = book.later
+    assert seconds == 60.0
+    call(*what)
+    assert (one.aborted, book.bytes) == (True, 0)
+
+
+@pytest.fixture
+async def connected() -> tuple[WatchedConnection, Lying, Book]:
+    """A connection whose transport holds 10 bytes."""
+
+    async def nothing(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    book, transport = Book(100), Lying(10)
+    connection = WatchedConnection(
+        web.Server(nothing), unread=book.unread, loop=asyncio.get_running_loop()
+    )
+    connection.connection_made(transport)
+    await asyncio.sleep(0)  # it begins to wait for requests
+    return connection, transport, book
+
+
+async def test_a_connection_that_reads_again_is_counted_no_longer(connected: Any) -> None:
+    connection, _, book = connected
+    connection.pause_writing()
+    assert book.bytes == 10
+    connection.resume_writing()
+    assert book.bytes == 0
+    connection.connection_lost(None)
+
+
+async def test_what_lies_with_a_connection_that_is_closed_is_watched_until_it_is_lost(
+    connected: Any,
+) -> None:
+    connection, transport, book = connected
+    connection.pause_writing()
+    connection.force_close()
+    connection.resume_writing()
+    assert (transport.closed, book.bytes) == (True, 10)
+    connection.connection_lost(None)
+    assert book.bytes == 0
+
+
+async def test_a_connection_that_is_closed_after_its_last_answer_is_watched(
+    connected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport, book = connected
+
+    async def end(_self: web.RequestHandler) -> None:
+        transport.close()
+
+    monkeypatch.setattr(web.RequestHandler, "start", end)
+    await connection.start()
+    assert book.bytes == 10
+    connection.connection_lost(None)
+    assert book.bytes == 0
+
+
+class Wide(Halves):
+    """Answers 8 MiB a row."""
+
+    info = replace(
+        Halves.info,
+        outputs=(TensorSpec("Y", "FP32", (-1, 2 * MIB)), TensorSpec("N", "INT64", (-1, 1))),
+        max_rows=4,
+    )
+
+    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return zeros."""
+        found = super().run(inputs)
+        return {"Y": np.zeros((len(found["N"]), 2 * MIB), np.float32), "N": found["N"]}
+
+
+@pytest.mark.parametrize("fast_lane", [True, False])
+async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_long(
+    start: Any, until: Any
+) -> None:
+    pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_seconds=2.0)
+    asked = binary(parameters={"binary_data_output": True})
+    clients = [await silent(pod, asked) for _ in range(16)]
+    await until(lambda: pod.pod.counters.ended[Outcome.COMPLETED] == 16, 30.0)
+    await until(lambda: all(one.writing_paused for one in connections(pod)))
+    assert 0 < unread_bytes(pod) <= 32 * MIB
+    assert 0 < pod.pod.admission._bytes <= 32 * MIB
+    await until(lambda: pod.client.open_connections() == 0)
+    assert pod.pod.admission._bytes == 0
+    for one in clients:
+        one.close()
+
+
+async def silent(pod: Any, asked: bytes) -> socket.socket:
+    """Return a client that asks and never reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, ("127.0.0.1", int(pod.url.rsplit(":", 1)[1])))
+    await loop.sock_sendall(client, asked)
+    return client
+
+
+def connections(pod: Any) -> list[Any]:
+    """Return those that are open."""
+    return [one for one in pod.client._runner.server.connections if one.transport is not None]
+
+
+def unread_bytes(pod: Any) -> int:
+    """Return what lies in the buffers of all connections."""
+    return sum(one.transport.get_write_buffer_size() for one in connections(pod))
