@@ -48,8 +48,7 @@ def serve(
     ran: Ran | None = None
     while (messages := inbox.receive(until)) is not None:
         now = clock()
-        for message in messages:
-            engine.take(message, now)
+        _take_in(engine, messages, now)
         if ran is not None:
             engine.settle(ran)
             ran = None
@@ -63,10 +62,16 @@ def serve(
                 until = time
             case Idle():
                 until = None
+        del messages, placement  # an engine that waits keeps nobody's tensors
     if ran is not None:
         engine.settle(ran)
     engine.fail_all("the engine was closed", retry_after_seconds=1.0)
     _tell(engine, post)
+
+
+def _take_in(engine: Engine, messages: Sequence[ToEngine], now: float) -> None:
+    for message in messages:
+        engine.take(message, now)
 
 
 def _run(engine: Engine, batch: Batch, pulse: Pulse, clock: Callable[[], float]) -> Ran:

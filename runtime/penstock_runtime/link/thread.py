@@ -273,11 +273,14 @@ class ThreadLink:
 
     def _serve(self) -> None:
         while (batch := self._work.get()) is not None:
-            engine = self._engine
-            if engine is not None:
-                began = time.thread_time()
-                ran = engine.run(batch, self._clock, self._pulse.beat)
-                self._in_loop(self._settle, ran, time.thread_time() - began)
+            if self._engine is not None:
+                self._run_there(self._engine, batch)
+            del batch  # a thread that waits keeps nobody's tensors
+
+    def _run_there(self, engine: Engine, batch: Batch) -> None:
+        began = time.thread_time()
+        ran = engine.run(batch, self._clock, self._pulse.beat)
+        self._in_loop(self._settle, ran, time.thread_time() - began)
 
     def _in_loop(self, call: Callable[..., None], *arguments: object) -> None:
         """Call in the event loop; a loop that has closed has nobody left to tell."""

@@ -6,8 +6,9 @@ from penstock_runtime.request import Request
 from penstock_runtime.waiting.line import Line
 from penstock_runtime.waiting.order import STALE_ALLOWED, Key, Order
 
-_Entry = tuple[float, int, Request]
-"""A time, the order of admission, the request; the first two tell entries apart."""
+_Entry = tuple[float, int, str]
+"""A time, the order of admission, the id; the first two tell entries apart. The request itself, whose tensors may be large,
+is not kept: an entry may stay long after it has left."""
 
 
 class Group:
@@ -22,9 +23,10 @@ class Group:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self._waiting: dict[str, _Entry] = {}
-        self._by_arrival: Line[Request] = Line()
-        self._by_deadline: Line[Request] = Line()
+        self._waiting: dict[str, tuple[int, Request]] = {}
+        """By id, with the order of admission."""
+        self._by_arrival: Line[str] = Line()
+        self._by_deadline: Line[str] = Line()
         self.rows = 0
 
     def __len__(self) -> int:
@@ -32,17 +34,16 @@ class Group:
 
     def add(self, request: Request, sequence: int) -> None:
         """Let `request` wait; `sequence` is its place in the order of admission."""
-        entry = (request.arrived, sequence, request)
-        self._waiting[request.id] = entry
+        self._waiting[request.id] = (sequence, request)
         self._order.add(request.id, request, sequence)
-        self._by_arrival.push(entry)
+        self._by_arrival.push((request.arrived, sequence, request.id))
         if request.deadline is not None:
-            self._by_deadline.push((request.deadline, sequence, request))
+            self._by_deadline.push((request.deadline, sequence, request.id))
         self.rows += request.rows
 
     def remove(self, id: str) -> Request:
         """Return the request called `id`, which no longer waits; raise KeyError if it did not."""
-        request = self._waiting.pop(id)[2]
+        request = self._waiting.pop(id)[1]
         self._order.discard(id)
         self.rows -= request.rows
         self._compact()
@@ -58,7 +59,7 @@ class Group:
         waiting, order = self._waiting, self._order
         while waiting:
             name = self.head()[1]
-            request = waiting[name][2]
+            request = waiting[name][1]
             rows += request.rows
             if taken and rows > max_rows:
                 break
@@ -89,19 +90,19 @@ class Group:
 
     def first_to_expire(self) -> str:
         """Return the id with the earliest deadline; raise IndexError when nobody has one."""
-        return self._head(self._by_deadline)[2].id
+        return self._head(self._by_deadline)[2]
 
     def entries(self) -> Iterator[tuple[Key, Request]]:
         """Iterate over keys and requests, in no order."""
-        return ((key, self._waiting[name][2]) for key, name in self._order.entries())
+        return ((key, self._waiting[name][1]) for key, name in self._order.entries())
 
     def change_order(self, order: Order) -> None:
         """Let everything wait in `order`, which is empty; one rebuild."""
         self._order = order
-        for _, sequence, request in self._waiting.values():
+        for sequence, request in self._waiting.values():
             order.add(request.id, request, sequence)
 
-    def _head(self, line: Line[Request]) -> _Entry:
+    def _head(self, line: Line[str]) -> _Entry:
         while True:
             entry = line.head()
             if self._waits(entry):
@@ -115,5 +116,5 @@ class Group:
                 line.keep(self._waits)
 
     def _waits(self, entry: _Entry) -> bool:
-        held = self._waiting.get(entry[2].id)
-        return held is not None and held[1] == entry[1]
+        held = self._waiting.get(entry[2])
+        return held is not None and held[0] == entry[1]

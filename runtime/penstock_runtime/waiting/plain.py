@@ -15,13 +15,15 @@ ARRIVAL_SERVES: Final = frozenset(
 )
 """Disciplines that serve in order of arrival whom they cannot tell apart, or whose deadlines are in that order."""
 _STALE_ALLOWED: Final = 64
+_LARGE_BYTES: Final = 2**16
+"""Who left with tensors of so many bytes is not kept in the line: looking through it costs less than they do."""
 
 
 class PlainLine:
     """Requests of one shape and one priority whose arrivals and deadlines (all have one, or none) only grow.
 
-    Who was cancelled stays in the line until it surfaces, or until such entries outnumber those that wait. All
-    costs O(1), amortised.
+    Who was cancelled stays in the line until it surfaces, or until such entries outnumber those that wait; not who holds
+    much memory. All costs O(1), amortised.
     """
 
     __slots__ = ("_last", "_line", "_waiting", "rows")
@@ -65,8 +67,11 @@ class PlainLine:
         request = self._waiting.pop(id, None)
         if request is not None:
             self.rows -= request.rows
-            if len(self._line) > 2 * len(self._waiting) + _STALE_ALLOWED:
+            stale = len(self._line) > 2 * len(self._waiting) + _STALE_ALLOWED
+            if stale or _is_large(request):
                 self._line = deque(self)
+            if not self._waiting:
+                self._last = None
         return request
 
     def take(self, max_rows: int) -> list[Request]:
@@ -86,6 +91,8 @@ class PlainLine:
             del waiting[request.id]
             taken.append(request)
         self.rows -= rows - taken[0].rows
+        if not waiting:
+            self._last = None
         return taken
 
     def take_all(self) -> list[Request]:
@@ -112,6 +119,10 @@ class PlainLine:
 
     def _waits(self, request: Request) -> bool:
         return self._waiting.get(request.id) is request
+
+
+def _is_large(request: Request) -> bool:
+    return sum(one.nbytes for one in request.inputs.values()) >= _LARGE_BYTES
 
 
 def _follows(request: Request, last: Request) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+import weakref
 from functools import partial
 
 import pytest
@@ -40,6 +41,18 @@ async def test_requests_are_answered_each_with_its_own_rows(connect: Connect) ->
     client.submit(*(a_request(str(n), value=n + 100) for n in range(20)))
     ends = await client.ends_of(*(str(n) for n in range(20)))
     assert [answer(end) for end in ends] == [2.0 * (n + 100) for n in range(20)]
+
+
+async def test_who_has_been_answered_is_kept_by_nobody(connect: Connect) -> None:
+    client = await connect(Gated, limits())
+    request = a_request("a", rows=4)
+    tensor = weakref.ref(request.inputs["x"])
+    client.submit(request)
+    del request
+    await client.ends_of("a")
+    async with asyncio.timeout(10):
+        while tensor() is not None:  # noqa: ASYNC110 - what is waited for is another thread's
+            await asyncio.sleep(0.005)
 
 
 async def test_deliveries_happen_in_the_event_loop(place: Place) -> None:

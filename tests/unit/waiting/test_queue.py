@@ -1,9 +1,11 @@
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
+from penstock_runtime.request import Request, Tensor
 from penstock_runtime.waiting.disciplines import order_key
 from penstock_runtime.waiting.queue import WaitingRequests
 from tests.unit.engine.builders import a_request
@@ -140,3 +142,34 @@ def test_heads_agree_with_a_plain_sort_after_any_removals(
         sum(one.rows for one in left if one.group == group) for group in {o.group for o in left}
     )
     assert min(head.opened for head in heads) == min(one.arrived for one in left)
+
+
+def left(queue: WaitingRequests, *requests: Request) -> list[weakref.ref[Tensor]]:
+    """Add `requests`, and return what tells whether their tensors are still held."""
+    for request in requests:
+        queue.add(request)
+    return [weakref.ref(request.inputs["x"]) for request in requests]
+
+
+def test_who_is_served_or_cancelled_before_others_is_kept_by_nobody() -> None:
+    queue = waiting(a_request("old", priority=9), discipline=PRIORITY)
+    tensors = left(
+        queue, *(a_request(name, arrived=1.0, deadline=9.0, priority=1) for name in "abc")
+    )
+    assert ids(queue.take(queue.heads()[0].shape, 2)) == ["a", "b"]
+    queue.remove("c")
+    assert [one() for one in tensors] == [None] * 3
+    assert len(queue) == 1
+
+
+def test_who_is_cancelled_in_a_plain_line_leaves_nothing_large_in_it() -> None:
+    queue = WaitingRequests(FIFO)
+    (gone,) = left(queue, a_request("a", rows=10_000))
+    (mate,) = left(queue, a_request("b", rows=10_000))
+    queue.remove("a")
+    assert (gone() is None, mate() is None) == (True, False)
+    queue.take(queue.heads()[0].shape, 20_000)
+    assert mate() is None
+    (alone,) = left(queue, a_request("c", rows=10_000))
+    queue.remove("c")
+    assert alone() is None

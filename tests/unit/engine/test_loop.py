@@ -1,0 +1,44 @@
+import weakref
+from collections.abc import Sequence
+
+from penstock_runtime.engine.loop import serve
+from penstock_runtime.link.messages import Settled, Submit, ToEngine
+from tests.unit.engine.builders import Doubling, a_request, an_engine
+
+
+class OneRequest:
+    """An inbox with one request, which looks who still holds its tensors when nothing else comes."""
+
+    def __init__(self) -> None:
+        request = a_request("a")
+        self._tensor = weakref.ref(request.inputs["x"])
+        self._left: list[Sequence[ToEngine]] = [(), (Submit((request,)),)]
+        self.kept = True
+
+    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
+        """As `Inbox.receive`."""
+        if self._left:
+            return self._left.pop()
+        assert until is None
+        self.kept = self._tensor() is not None
+        return None
+
+
+class NoPulse:
+    """Nobody looks."""
+
+    def begin(self, predicted_seconds: float) -> None:
+        """As `Pulse.begin`."""
+
+    def beat(self) -> None:
+        """As `Pulse.beat`."""
+
+    def end(self) -> None:
+        """As `Pulse.end`."""
+
+
+def test_an_engine_with_nothing_to_do_keeps_nobodys_tensors() -> None:
+    model, inbox, told = Doubling(), OneRequest(), list[Settled]()
+    serve(an_engine(model), inbox, told.append, NoPulse(), model.clock)
+    assert [name for one in told for name, _ in one.ends] == ["a"]
+    assert not inbox.kept
