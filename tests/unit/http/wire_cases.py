@@ -132,6 +132,7 @@ CASES: dict[str, Case] = {
     "a null in a field": Case((post(body(), "X-Null: \0"),)),
     "bytes beyond ASCII": Case((post(body(), "X-Latin: \xe9"),)),
     "bare line feeds": Case((GOOD.replace(b"\r\n", b"\n"),)),
+    "a null first": Case((b"\0\r\n\r\n",)),
     "no HTTP at all": Case((b"\x16\x03\x01\x02\x00\x01\x00" * 10 + b"\r\n\r\n",)),
     "no host": Case((GOOD.replace(b"Host: pod\r\n", b""),)),
     "two hosts": Case((post(body(), "Host: other"),)),

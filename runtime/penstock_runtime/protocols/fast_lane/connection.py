@@ -21,8 +21,6 @@ PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
 MOST_IN_PARTS: Final = 2**20
 """Bytes of a body that are collected here; a larger one streams through aiohttp."""
-NO_HEAD: Final = b"\0"
-"""What no head begins with."""
 MOST_PIPELINED: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
@@ -38,7 +36,8 @@ class LaneConnection(WatchedConnection):
     def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
         super().__init__(manager, **more)
         self._lane = lane
-        self._seen = NO_HEAD
+        self._seen = b""
+        """The last head that was understood; empty: none yet."""
         self._head: Head
         """What `_seen` says."""
         self._slow = False
@@ -109,7 +108,8 @@ class LaneConnection(WatchedConnection):
         if (self._request_count and not self._aiohttp_idle()) or self._close or self._force_close:
             self._hand_over(data)
             return
-        if not data.startswith(self._seen) and not self._see(data):
+        known = self._seen and data.startswith(self._seen)
+        if not known and not self._see(data):
             return
         end, head = len(self._seen), self._head
         total = end + head.length
