@@ -123,6 +123,23 @@ async def test_a_sender_without_haste_is_aiohttps_to_time(start: Any, monkeypatc
     writer.close()
 
 
+async def test_a_pipelined_body_that_fills_the_room_behind_a_request_is_read_to_its_end(
+    pod: Any, until: Any
+) -> None:
+    large = body() + b" " * 5 * connection.MOST_PIPELINED
+    pod.model.gate.clear()
+    reader, writer = await connected(pod)
+    writer.write(GOOD + post(large) + post(large))
+    await until(lambda: pod.pod.admission.load().running == 1)
+    (served,) = pod.client._runner.server.connections
+    await until(lambda: served._full)
+    pod.model.gate.set()
+    for _ in range(3):
+        assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
+    assert by_aiohttp(pod) == 0
+    writer.close()
+
+
 async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> None:
     pod.model.gate.clear()
     held = [await connected(pod) for _ in range(3)]

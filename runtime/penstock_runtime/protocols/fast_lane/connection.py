@@ -218,7 +218,8 @@ class LaneConnection(WatchedConnection):
             return
         if self._held and self._patience is None:
             self._look(self._take_held())
-        if len(self._held) <= MOST_PIPELINED and not self._resting:
+        collecting = self._patience is not None
+        if (collecting or len(self._held) <= MOST_PIPELINED) and not self._resting:
             self._read_on()
 
     # -- answering
