@@ -12,6 +12,12 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
+from penstock_runtime.protocols.header_fields import (
+    HEADER_TIMEOUT,
+    MOST_MILLISECONDS,
+    whole_number,
+)
+
 STRETCH_SECONDS: Final = 0.1
 """Over which refusals are counted."""
 REMEMBERED_STRETCHES: Final = 4
@@ -24,7 +30,6 @@ MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
 MOST_OF_PATIENCE: Final = 0.4
 """Of a client that says its deadline: what comes during a rest is old when it is read."""
-HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
 TOO_MUCH: Final = 429
 """The status of refusals that count."""
 
@@ -121,9 +126,9 @@ class Paused:
             transport.resume_reading()
 
 
-def _patience(milliseconds: str) -> float | None:
-    plain = milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) < 16
-    return int(milliseconds) / 1000 if plain else None
+def _patience(text: str) -> float | None:
+    milliseconds = whole_number(text, MOST_MILLISECONDS)
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _call_later(seconds: float, call: Callable[..., object], *arguments: object) -> object:

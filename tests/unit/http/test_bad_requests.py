@@ -132,6 +132,8 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("header length is negative", binary()[0], {HEADER: "-1"}, 400, HEADER),
     ("header length beyond the body", binary()[0], {HEADER: "100000"}, 400, HEADER),
     ("header length absurd", binary()[0], {HEADER: "9" * 5000}, 400, HEADER),
+    ("header length absurd behind zeros", binary()[0], {HEADER: "0" * 20 + "9" * 4400}, 400, HEADER),
+    ("header length beyond the body behind zeros", binary()[0], {HEADER: "0" * 20 + "100000"}, 400, HEADER),
     ("header length inside the JSON", binary()[0], {HEADER: "5"}, 400, "body"),
     ("no header length", binary()[0], {}, 400, "body"),
     ("first size too small", binary((20, 20))[0], {HEADER: str(LENGTH)}, 400, "inputs[0].parameters.binary_data_size"),
@@ -144,6 +146,7 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("too large when decompressed", gzip.compress(bytes(2**24)), {"Content-Encoding": "gzip"}, 413, "Content-Length"),
     ("timeout header is a word", json.dumps(good()).encode(), {"X-Request-Timeout-Ms": "soon"}, 400, "X-Request-Timeout-Ms"),
     ("timeout header is zero", json.dumps(good()).encode(), {"X-Request-Timeout-Ms": "0"}, 400, "X-Request-Timeout-Ms"),
+    ("timeout header is absurd behind zeros", json.dumps(good()).encode(), {"X-Request-Timeout-Ms": "0" * 19 + "1" + "0" * 400}, 400, "X-Request-Timeout-Ms"),
 ]  # fmt: skip
 
 

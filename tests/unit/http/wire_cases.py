@@ -33,13 +33,13 @@ def chunked(data: bytes, size: int = 20) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in parts) + b"0\r\n\r\n"
 
 
-def binary(*fields: str, **more: Any) -> bytes:
-    """Return a request whose tensors lie behind its JSON."""
+def binary(*fields: str, zeros: int = 0, **more: Any) -> bytes:
+    """Return a request whose tensors lie behind its JSON, the JSON's length behind so many zeros."""
     x = {"name": "X", "datatype": "FP32", "shape": [1, 3], "parameters": {"binary_data_size": 12}}
     k = {"name": "K", "datatype": "INT64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
     head = json.dumps({"inputs": [x, k], **more}).encode()
     data = head + struct.pack("<3f2q", 1.0, 2.5, -3.0, 4, 2**40)
-    return post(data, f"Inference-Header-Content-Length: {len(head)}", *fields)
+    return post(data, f"Inference-Header-Content-Length: {'0' * zeros}{len(head)}", *fields)
 
 
 def get(path: str) -> bytes:
@@ -80,6 +80,7 @@ CASES: dict[str, Case] = {
     "a request id that is none": Case((post(body(), "X-Request-Id: not mine"),)),
     "a time-out header": Case((post(body(), "X-Request-Timeout-Ms: 60000"),)),
     "a broken time-out header": Case((post(body(), "X-Request-Timeout-Ms: 1e3"),)),
+    "a time-out header with zeros before it": Case((post(body(), "X-Request-Timeout-Ms: " + "0" * 20 + "60000"),)),
     "any case and spaces": Case((post(body(), "content-TYPE:   application/json  ", "ACCEPT: */*"),)),
     "many header fields": Case((post(body(), *(f"X-Field-{n}: {n}" for n in range(50))),)),
     "by version": Case((post(body(), path="/v2/models/halves/versions/1/infer"),)),
@@ -87,6 +88,7 @@ CASES: dict[str, Case] = {
     "binary twice": Case((binary(), binary()), 2),
     "binary in and out": Case((binary(parameters={"binary_data_output": True}),)),
     "binary of the wrong size": Case((post(b"{}xx", "Inference-Header-Content-Length: 2"),)),
+    "binary behind a length with zeros before it": Case((binary(zeros=20),)),
     "one after another": Case((GOOD, post(body(value=8.0)), GOOD), 3),
     "pipelined": Case((GOOD + post(body(value=8.0)) + GOOD,), 3),
     "pipelined, then split": Case((GOOD + GOOD[:40], GOOD[40:]), 2),

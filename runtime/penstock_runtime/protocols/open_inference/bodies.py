@@ -10,6 +10,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, BodyTimeout, BrokenBody, TooLarge, UnsupportedCoding
+from penstock_runtime.protocols.header_fields import whole_number
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
@@ -88,12 +89,13 @@ def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str,
 
 
 def _length(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:20]) <= most):
+    length = whole_number(text, most)
+    if length is None:
         raise BadInput(
             f"{HEADER_LENGTH} {text[:40]!r} must be a number of bytes from 0 to the body's {most}",
             field=HEADER_LENGTH,
         )
-    return int(text)
+    return length
 
 
 def _json(text: memoryview) -> Any:

@@ -6,9 +6,10 @@ from aiohttp import hdrs, web
 
 from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
-from penstock_runtime.errors import BadInput, NotServing, UnknownModel
+from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.header_fields import header_seconds
 from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import answers, bodies, ends, metadata
 from penstock_runtime.protocols.open_inference.calls import InferCall
@@ -24,7 +25,6 @@ from penstock_runtime.request import End
 from penstock_runtime.sockets import lain_seconds
 from penstock_runtime.ticket import Ticket
 
-HEADER_TIMEOUT = "X-Request-Timeout-Ms"
 COMPRESS_IN_THREAD_BYTES = 2**20
 
 
@@ -151,19 +151,6 @@ class OpenInference:
         if self._pod.model is None:
             raise NotServing("Loading", "the model is being loaded: try again soon")
         return self._pod.model
-
-
-def header_seconds(request: web.Request) -> float | None:
-    """Return the time that `X-Request-Timeout-Ms` allows; raise BadInput when it is no number above 0."""
-    text = request.headers.get(HEADER_TIMEOUT)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**53):
-        raise BadInput(
-            f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",
-            field=HEADER_TIMEOUT,
-        )
-    return int(text) / 1000
 
 
 async def _in_wanted_coding(request: web.Request, reply: Reply) -> Reply:

@@ -10,12 +10,12 @@ from penstock_runtime.callers.callers import Caller
 from penstock_runtime.errors import BadInput
 from penstock_runtime.generation.bounds import grant
 from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.protocols.header_fields import header_seconds
 from penstock_runtime.protocols.openai.wire.options import Options
 from penstock_runtime.streams.answering import draw_seed
 from penstock_runtime.streams.call import Call, Prompt
 from penstock_runtime.streams.serving import Serving
 
-HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
 _SEEDS: Final = 2**63
 
 
@@ -136,16 +136,8 @@ def timeout_seconds(request: web.Request, body_seconds: float | None) -> float |
     Raises:
         BadInput: the header is no whole number of milliseconds.
     """
-    text = request.headers.get(HEADER_TIMEOUT)
-    if text is None:
-        return body_seconds
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**53):
-        raise BadInput(
-            f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",
-            field=HEADER_TIMEOUT,
-        )
-    header_seconds = int(text) / 1000
-    return header_seconds if body_seconds is None else min(header_seconds, body_seconds)
+    allowed = (header_seconds(request), body_seconds)
+    return min((one for one in allowed if one is not None), default=None)
 
 
 def _check_ids(ids: Iterable[int], size: int, field: str) -> None:

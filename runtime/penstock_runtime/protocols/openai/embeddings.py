@@ -8,9 +8,9 @@ from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.header_fields import header_seconds
 from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import bodies
-from penstock_runtime.protocols.open_inference.routes import header_seconds
 from penstock_runtime.protocols.openai.embedding_ends import (
     Asked,
     read,
