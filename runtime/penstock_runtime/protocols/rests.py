@@ -21,7 +21,7 @@ from penstock_runtime.protocols.header_fields import (
 STRETCH_SECONDS: Final = 0.1
 """Over which refusals are counted."""
 REMEMBERED_STRETCHES: Final = 4
-"""Over which the rate of refusals is averaged: a rest shows in the rate only when it ends."""
+"""Over which the rate of refusals is averaged, whether or not any was told in them."""
 FREE_REFUSALS: Final = 1000.0
 """Refusals a second that are told without rest: two percent of one core."""
 LEAST_REST_SECONDS: Final = 0.05
@@ -78,9 +78,11 @@ class Rests:
 
     def note(self, now: float) -> None:
         """Count a refusal that is told at `now`."""
-        if now - self._counted_at >= STRETCH_SECONDS:
-            lately = self._told / max(STRETCH_SECONDS, now - self._counted_at)
-            self._rate += (lately - self._rate) / REMEMBERED_STRETCHES
+        elapsed = now - self._counted_at
+        if elapsed >= STRETCH_SECONDS:
+            lately = self._told / elapsed
+            kept = (1 - 1 / REMEMBERED_STRETCHES) ** (elapsed / STRETCH_SECONDS)
+            self._rate = lately + (self._rate - lately) * kept
             self._told, self._counted_at = 0, now
         self._told += 1
 
@@ -88,15 +90,18 @@ class Rests:
         """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS.
 
         It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
-        `patience_seconds` is what its client allows for an answer: its next request has most of it left.
+        `patience_seconds` is what its client allows for an answer: its next request has most of it left. Who is held to
+        that is spread over its last quarter at least, for who was refused together would come back together.
         """
         excess = self._rate / FREE_REFUSALS
         if excess <= 1.0:
             return 0.0
         rest = min(LEAST_REST_SECONDS * excess**2, MOST_REST_SECONDS)
+        least, most = 0.5 * rest, 1.5 * rest
         if patience_seconds is not None:
-            rest = min(rest, MOST_OF_PATIENCE * patience_seconds)
-        return rest * (0.5 + self._draw())
+            most = min(most, MOST_OF_PATIENCE * patience_seconds)
+            least = min(least, 0.75 * most)
+        return least + (most - least) * self._draw()
 
     def note_reply(self, request: web.Request, status: int, now: float) -> None:
         """Count what aiohttp's lane answers; a connection that asks too much is not read for a while."""

@@ -114,7 +114,7 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
 
 
 def test_a_rest_leaves_most_of_a_clients_patience() -> None:
-    many = told(FREE_REFUSALS * 9)
+    many = told(FREE_REFUSALS * 9, drawn=1.0)
     assert many.seconds(0.1) == pytest.approx(MOST_OF_PATIENCE * 0.1)
     assert many.seconds(1e9) == many.seconds()
 

@@ -70,7 +70,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one refusal a second gives rest."""
     monkeypatch.setattr(rests, "FREE_REFUSALS", 1.0)
     monkeypatch.setattr(rests, "LEAST_REST_SECONDS", 0.3)
-    monkeypatch.setattr(rests, "STRETCH_SECONDS", 0.0)
+    monkeypatch.setattr(rests, "STRETCH_SECONDS", 1e-6)
 
 
 async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
@@ -164,9 +164,9 @@ async def test_a_client_that_rests_is_served_when_there_is_room(
     await asyncio.sleep(0)
 
 
-def told(refused_a_second: float) -> Rests:
+def told(refused_a_second: float, drawn: float = 0.5) -> Rests:
     """Return the rests of a pod that refused so often each second for a while."""
-    found = Rests(lambda: 0.0, draw=lambda: 0.5)
+    found = Rests(lambda: 0.0, draw=lambda: drawn)
     for number in range(int(refused_a_second)):
         found.note(100.0 + number / refused_a_second)
     return found
@@ -176,6 +176,26 @@ def test_few_refusals_give_no_rest_and_many_the_more() -> None:
     assert told(FREE_REFUSALS / 2).seconds() == 0.0
     some, many = (told(FREE_REFUSALS * factor).seconds() for factor in (3, 9))
     assert 0.0 < some < many <= rests.MOST_REST_SECONDS
+
+
+def test_a_refusal_after_a_calm_is_the_first_again() -> None:
+    found = told(5 * FREE_REFUSALS)
+    assert found.seconds() > 0.0
+    found.note(700.0)
+    assert found.seconds() == 0.0
+
+
+def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
+    found, unbroken = told(3 * FREE_REFUSALS), told(3 * FREE_REFUSALS)
+    found.note(101.3)
+    assert found.seconds() < unbroken.seconds() / 2
+
+
+@pytest.mark.parametrize("patience", [0.1, 0.5, 1.0, 1.8, 60.0])
+def test_no_rest_is_more_than_two_fifths_of_the_patience_and_rests_differ(patience: float) -> None:
+    shortest, longest = (told(9 * FREE_REFUSALS, drawn).seconds(patience) for drawn in (0.0, 1.0))
+    assert longest == pytest.approx(min(0.4 * patience, 1.5 * rests.MOST_REST_SECONDS))
+    assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest
 
 
 class Words:
