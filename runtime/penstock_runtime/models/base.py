@@ -21,7 +21,12 @@ class TensorSpec:
     bounds: tuple[tuple[int, int], ...] = ()
     """Least and most of every dimension, as the program has them; empty: it does not say."""
     ragged: bool = False
-    """Whether rows of one batch may differ along axis 1 (texts): shorter ones get zeros behind them."""
+    """Whether rows of one batch may differ along axis 1 (texts): shorter ones get zeros behind them. Within a request
+    all such inputs are equally long."""
+    values: range | None = None
+    """What an element may be (token ids); None: anything."""
+    marks: bool = False
+    """Whether it marks what counts of each row, so that no row may be all zeros (an attention mask)."""
 
     def outside(self, shape: tuple[int, ...]) -> str | None:
         """Return which size past the rows is out of `bounds`, in words, or None; rows are the cap's affair."""

@@ -28,6 +28,11 @@ MODELS = [
         (FLOATS, TensorSpec("K", "INT32", (-1, -1), ((1, 8), (1, 3)))),
         (TensorSpec("D", "FP64", (-1,)), TensorSpec("L", "INT64", (-1, 1))),
         (FLOATS, TensorSpec("B", "BOOL", (-1, 1))),
+        (
+            TensorSpec("I", "INT64", (-1, -1), ragged=True, values=range(9)),
+            TensorSpec("M", "INT64", (-1, -1), ragged=True, marks=True),
+        ),
+        (TensorSpec("I", "INT64", (-1, -1), ragged=True, values=range(9)),),
     )
 ]
 NUMBERS = st.one_of(
@@ -69,6 +74,8 @@ def tensors(draw: Any, spec: TensorSpec, rows: int) -> dict[str, Any]:
     number: st.SearchStrategy[Any] = (
         st.booleans() if spec.datatype == "BOOL" else st.integers(-(2**31), 2**31 - 1)
     )
+    if spec.ragged:
+        number = st.integers(0, 1) | st.integers(-1, 9)
     if spec.datatype.startswith("FP"):
         number = st.floats(-1e30, 1e30) | st.integers(-(2**70), 2**70)
     data = draw(st.lists(number, min_size=size, max_size=size))

@@ -116,13 +116,15 @@ def _head(directory: EncoderDirectory, task: Task, model: Any) -> Head:
 def _info(directory: EncoderDirectory, task: Task, model: Any, device: torch.device) -> ModelInfo:
     width = int(model.config.num_labels if task is Task.CLASSIFICATION else _width(model))
     bounds = ((1, MAX_BATCH_SIZE), (1, directory.most_tokens))
+    vocabulary = range(int(model.config.vocab_size))
     name = "logits" if task is Task.CLASSIFICATION else "embedding"
     return ModelInfo(
         name=directory.folder.name,
         platform="transformers_padded",
         backend=backend_of(device),
-        inputs=tuple(
-            TensorSpec(one, "INT64", (-1, -1), bounds, ragged=True) for one in (IDS, MASK)
+        inputs=(
+            TensorSpec(IDS, "INT64", (-1, -1), bounds, ragged=True, values=vocabulary),
+            TensorSpec(MASK, "INT64", (-1, -1), bounds, ragged=True, marks=True),
         ),
         outputs=(TensorSpec(name, "FP32", (-1, width)),),
         max_rows=MAX_BATCH_SIZE,

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
+from penstock_runtime.models.contents import fault_of
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
 from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
 from penstock_runtime.request import Group, Tensor
@@ -47,10 +48,13 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
     inputs = _inputs(wire, binary, model)
+    index_of = {one["name"]: index for index, one in enumerate(wire["inputs"])}
+    rows = _rows(inputs, index_of, most_rows)
+    _check_contents(inputs, index_of, model)
     priority, timeout_seconds = order_of(parameters)
     return InferCall(
         inputs=inputs,
-        rows=_rows(inputs, wire["inputs"], most_rows),
+        rows=rows,
         group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
@@ -194,8 +198,7 @@ def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _rows(inputs: Mapping[str, Tensor], listed: list[dict[str, Any]], most_rows: int) -> int:
-    index_of = {one["name"]: index for index, one in enumerate(listed)}
+def _rows(inputs: Mapping[str, Tensor], index_of: Mapping[str, int], most_rows: int) -> int:
     first = next(iter(inputs))
     rows = int(inputs[first].shape[0])
     for name, one in inputs.items():
@@ -210,3 +213,14 @@ def _rows(inputs: Mapping[str, Tensor], listed: list[dict[str, Any]], most_rows:
             field=f"inputs[{index_of[first]}].shape",
         )
     return rows
+
+
+def _check_contents(
+    inputs: dict[str, Tensor], index_of: Mapping[str, int], model: ModelInfo
+) -> None:
+    fault = fault_of(model, inputs)
+    if fault is not None:
+        raise BadInput(
+            f"input {fault.input!r} {fault.words}",
+            field=f"inputs[{index_of[fault.input]}].{fault.place}",
+        )

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
+from penstock_runtime.models.contents import fault_of, is_particular
 from penstock_runtime.models.datatypes import numpy_dtype
 from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
@@ -69,6 +70,7 @@ class QuickReader:
 
     def __init__(self, model: ModelInfo, most_rows: int, scan: Scan | None = None) -> None:
         self._model = model
+        self._is_particular = is_particular(model)
         self._scan = scan if len(model.inputs) == 1 else None
         self._code = _CODES.get(model.inputs[0].datatype, "")
         self._only = model.inputs[0].name
@@ -89,6 +91,13 @@ class QuickReader:
         Raises:
             BadInput: as `calls.parse`.
         """
+        call = self._read(body, header_length)
+        if self._is_particular and fault_of(self._model, call.inputs) is not None:
+            return self._read_carefully(body, header_length)
+        return call
+
+    def _read(self, body: bytes, header_length: str | None) -> InferCall:
+        """As `read`, but what the tensors hold may be a fault still."""
         if header_length is not None:
             return self._read_binary(body, header_length)
         if self._scan is not None and self._code:

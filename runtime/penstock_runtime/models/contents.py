@@ -1,0 +1,57 @@
+"""What inputs must be beyond each one's own shape: judged before they meet a batch, which they would spoil for others."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.request import Tensor
+
+
+class Fault(NamedTuple):
+    """What no batch may hold."""
+
+    input: str
+    place: str
+    """`shape` or `data`."""
+    words: str
+    """What it is, and the remedy."""
+
+
+def is_particular(info: ModelInfo) -> bool:
+    """Return whether `fault_of` could find anything."""
+    return any(spec.ragged or spec.values is not None or spec.marks for spec in info.inputs)
+
+
+def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
+    """Return the first fault of `inputs`, whose shapes each fit their specs and have as many rows; None: none."""
+    return _unequal(info, inputs) or next(
+        (
+            Fault(spec.name, "data", words)
+            for spec in info.inputs
+            if (words := _wrong(spec, inputs[spec.name])) is not None
+        ),
+        None,
+    )
+
+
+def _unequal(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
+    lengths = [(spec.name, inputs[spec.name].shape[1]) for spec in info.inputs if spec.ragged]
+    for name, length in lengths[1:]:
+        first, wanted = lengths[0]
+        if length != wanted:
+            words = (
+                f"has rows of {length}, but those of {first!r} have {wanted}: send as many in each"
+            )
+            return Fault(name, "shape", words)
+    return None
+
+
+def _wrong(spec: TensorSpec, tensor: Tensor) -> str | None:
+    if spec.values is not None:
+        for value in (int(tensor.min()), int(tensor.max())):
+            if value not in spec.values:
+                return f"holds {value}: send {spec.values.start} to {spec.values.stop - 1}"
+    if spec.marks and not (marked := tensor.any(axis=1)).all():
+        return f"marks nothing in row {int(np.argmin(marked))}: mark what counts of each row with 1"
+    return None
