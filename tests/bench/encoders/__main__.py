@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock_runtime.live import FIRST_LIMITS
+from tests.bench.encoders import chart
 from tests.bench.encoders.contenders import contenders, write
-from tests.bench.encoders.subjects import EMBEDDER, ENCODER, SUBJECTS, Subject
+from tests.bench.encoders.subjects import ENCODER, SUBJECTS, Subject
 from tests.bench.http import show
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
@@ -28,6 +30,12 @@ from tests.bench.http.running import DoesNotServeError, load, serving
 
 MODELS = BUILD / "models"
 Rates = dict[str, dict[int, list[float]]]
+ByServer = Mapping[str, Mapping[int, float]]
+"""Rows a second by server and connections."""
+Line = tuple[str, float | None, float | None, float]
+"""What is divided by what, both, and the least that is wanted."""
+BINARY = ", binary"
+"""Ends the names of servers that are asked in binary."""
 GOODPUT_TARGET = 0.95
 """Of the encoder, three times beyond its peak."""
 console = Console(width=120)
@@ -68,7 +76,7 @@ def main() -> None:
     console.print(show.machine(machine))
     for name, figures in found.items():
         _show(name, figures)
-    console.print(f"figures: {BUILD / 'encoders.json'}")
+    console.print(f"figures: {BUILD / 'encoders.json'}, chart: {chart.draw(found, BUILD)}")
 
 
 def _measure(subject: Subject, options: argparse.Namespace) -> dict[str, Any]:
@@ -172,30 +180,12 @@ def _round(
                 by.append(told["right"] / told[seconds])
 
 
-def ratios(
-    subject: Subject, raw: dict[str, float], rates: dict[str, dict[int, float]]
-) -> list[dict[str, Any]]:
-    """Return each line that must be shown: what is divided by what, and the least that is wanted."""
-    ours, peers = (
-        {connections: _best(rates, connections, ours=of_ours) for connections in (1, 64, 256)}
-        for of_ours in (True, False)
-    )
-    fastest = max(raw["packed"], raw["prepacked, sorted by length"])
-    lines = {
-        ENCODER.name: [
-            ("64 connections / untouched raw torch", ours[64], raw["untouched"], 1.0),
-            ("64 connections / raw torch, packed and prepacked", ours[64], max(raw["packed"], raw["prepacked"]), 0.95),
-            ("1 connection / untouched raw torch, one row", ours[1], raw["untouched, one row"], 0.92),
-            ("1 connection / packed raw torch, one row", ours[1], raw["packed, one row"], 0.92),
-            ("64 connections / the best peer", ours[64], peers[64], 1.0),
-        ],
-        EMBEDDER.name: [
-            ("64 connections / the best peer", ours[64], peers[64], 1.25),
-            ("256 connections / the best peer", ours[256], peers[256], 1.15),
-            ("64 connections / length-sorted or packed raw torch", ours[64], fastest, 0.95),
-            ("256 connections / length-sorted or packed raw torch", ours[256], fastest, 0.95),
-        ],
-    }[subject.name]  # fmt: skip
+def ratios(subject: Subject, raw: dict[str, float], rates: ByServer) -> list[dict[str, Any]]:
+    """Return each line that must be shown: what is divided by what, and the least that is wanted.
+
+    A body of one kind is compared with bodies of its kind alone.
+    """
+    lines = _encoder_lines(raw, rates) if subject is ENCODER else _embedder_lines(raw, rates)
     return [
         {"line": line, "measured": round(one / other, 3), "target": target}
         for line, one, other, target in lines
@@ -203,10 +193,33 @@ def ratios(
     ]
 
 
-def _best(rates: dict[str, dict[int, float]], connections: int, *, ours: bool) -> float | None:
-    """Return the best rate of our servers, or of the others; None where none was measured."""
+def _encoder_lines(raw: dict[str, float], rates: ByServer) -> Iterator[Line]:
+    packed = max(raw["packed"], raw["prepacked"])
+    for kind, name in (("JSON", "penstock"), ("binary", f"penstock{BINARY}")):
+        one, many = (rates.get(name, {}).get(connections) for connections in (1, 64))
+        yield f"{kind}, 64 connections / untouched raw torch", many, raw["untouched"], 1.0
+        yield f"{kind}, 64 connections / raw torch, packed and prepacked", many, packed, 0.95
+        yield f"{kind}, 1 connection / untouched raw torch, one row", one, raw["untouched, one row"], 0.92  # fmt: skip
+        yield f"{kind}, 1 connection / packed raw torch, one row", one, raw["packed, one row"], 0.92
+        peer = _best_peer(rates, 64, binary=kind == "binary")
+        yield f"{kind}, 64 connections / the best peer by {kind}", many, peer, 1.0
+
+
+def _embedder_lines(raw: dict[str, float], rates: ByServer) -> Iterator[Line]:
+    fastest = max(raw["packed"], raw["prepacked, sorted by length"])
+    for connections, target in ((64, 1.25), (256, 1.15)):
+        ours = rates.get("penstock", {}).get(connections)
+        peer = _best_peer(rates, connections, binary=False)
+        yield f"{connections} connections / the best peer", ours, peer, target
+        yield f"{connections} connections / length-sorted or packed raw torch", ours, fastest, 0.95
+
+
+def _best_peer(rates: ByServer, connections: int, *, binary: bool) -> float | None:
+    """Return the best rate of the others, asked in one kind of body; None where none was measured."""
     seen = (
-        by.get(connections) for name, by in rates.items() if name.startswith("penstock") == ours
+        by.get(connections)
+        for name, by in rates.items()
+        if not name.startswith("penstock") and name.endswith(BINARY) == binary
     )
     return max((one for one in seen if one is not None), default=None)
 

@@ -65,7 +65,9 @@ def _peers(subject: Subject, root: Path) -> list[Contender]:
         peer("LitServe, 1 ms", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
         peer("LitServe, 10 ms", "litserve==0.2.19", "serve_litserve_text.py", "/predict"),
     ]
-    if subject is not ENCODER:
+    if subject is ENCODER:
+        found.append(peer("Triton (PyTriton), no wait, binary", PYTRITON, "serve_pytriton_text.py", triton, "binary"))  # fmt: skip
+    else:
         found.append(peer("Infinity", INFINITY, "serve_infinity.py", "/embeddings"))
     return found
 

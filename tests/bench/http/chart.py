@@ -1,6 +1,8 @@
 """The bench's chart: requests a second by connections, and processor time a request."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -15,13 +17,12 @@ def draw(found: Figures, folder: Path) -> Path:
 
     numbers = found.connections()
     figure, (rates, costs, forming) = plt.subplots(1, 3, figsize=(18, 5))
-    for name in found.names():
-        style = {"linewidth": 2.5} if name.startswith("penstock") else {"linewidth": 1.0}
-        rates.plot(numbers, [found.rate(name, c) for c in numbers], marker="o", label=name, **style)
-        costs.plot(numbers, [found.cpu_microseconds(name, c) for c in numbers], marker="o", **style)
-    for axes, title in ((rates, "right answers a second"), (costs, "CPU microseconds a request")):
-        axes.set(title=title, xlabel="connections", xscale="log", yscale="log")
-        axes.grid(alpha=0.3)
+    for axes, title, figure_of in (
+        (rates, "right answers a second", found.rate),
+        (costs, "CPU microseconds a request", found.cpu_microseconds),
+    ):
+        by_server = {name: {c: figure_of(name, c) for c in numbers} for name in found.names()}
+        plot_servers(axes, by_server, title)
     forming.plot(list(found.forming), list(found.forming.values()), marker="o")
     forming.set(
         title="microseconds to form a batch",
@@ -36,3 +37,12 @@ def draw(found: Figures, folder: Path) -> Path:
     figure.savefig(file, dpi=120)
     plt.close(figure)
     return file
+
+
+def plot_servers(axes: Any, by_server: Mapping[str, Mapping[int, float]], title: str) -> None:
+    """Plot a figure of each server by connections into matplotlib's `axes`, ours the thicker."""
+    for name, by in by_server.items():
+        width = 2.5 if name.startswith("penstock") else 1.0
+        axes.plot(list(by), list(by.values()), marker="o", label=name, linewidth=width)
+    axes.set(title=title, xlabel="connections", xscale="log", yscale="log")
+    axes.grid(alpha=0.3)

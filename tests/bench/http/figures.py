@@ -66,14 +66,18 @@ class Figures:
         rates = (self._rate(one, connections) for one in self.names() if one.startswith(start))
         return max((one for one in rates if one is not None), default=None)
 
-    def ratios(self) -> list[tuple[str, float, float]]:
-        """Return (line, measured, target) for every line that this run can tell, one of 0 too."""
-        lines: list[tuple[str, float | None, float]] = []
+    def ratios(self) -> list[tuple[str, float, float | None]]:
+        """Return (line, measured, target) for every line that this run can tell, one of 0 too; one without a target too."""
+        lines: list[tuple[str, float | None, float | None]] = []
         many = [one for one in self.connections() if one >= 64]
         for c in many:
-            ours, sketch = (self._cpu(n, c) for n in ("penstock", "raw asyncio sketch"))
+            ours, sketch, on_uvloop = (
+                self._cpu(n, c)
+                for n in ("penstock", "raw asyncio sketch", "raw asyncio sketch, uvloop")
+            )
             lines += [
                 (f"CPU a request / raw sketch's, {c} connections (at most)", _ratio(ours, sketch), 1.35),
+                (f"CPU a request / raw sketch's on uvloop, {c} connections", _ratio(ours, on_uvloop), None),
                 (f"requests/s / Mosec's best, {c} connections", self._over("penstock", BEST_MOSEC, c), 1.2),
                 (f"requests/s / LitServe's, {c} connections", self._over("penstock", "LitServe", c), 15.0),
                 (f"binary / Triton's binary, {c} connections", self._over("penstock, binary", "Triton", c), 2.0),

@@ -65,6 +65,7 @@ CONTENDERS: Final = (
     Contender("penstock", RUNTIME, environment=OURS, quick=True, decisive=True),
     Contender("penstock, binary", RUNTIME, body="binary", environment=OURS, quick=True, decisive=True),
     Contender("raw asyncio sketch", ("{python}", "sketch_asyncio.py", "{port}"), quick=True, decisive=True),
+    Contender("raw asyncio sketch, uvloop", ("{python}", "sketch_asyncio.py", "{port}", "uvloop"), quick=True, decisive=True),
     Contender("bare aiohttp sketch", ("{python}", "sketch_aiohttp.py", "{port}", "batched"), quick=True),
     Contender("naive aiohttp", ("{python}", "sketch_aiohttp.py", "{port}", "naive"), quick=True, decisive=True),
     peer("Mosec, no wait", "mosec==0.9.8", "serve_mosec.py", 0, path="/inference", quick=True, decisive=True),

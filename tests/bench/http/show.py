@@ -113,6 +113,9 @@ def _overload(found: Figures) -> Table:
 def _ratios(found: Figures) -> Table:
     table = _table("ratios", "line", "measured", "target")
     for line, measured, target in found.ratios():
+        if target is None:
+            table.add_row(line, f"{measured:.2f}", "")
+            continue
         good = measured <= target if "at most" in line else measured >= target
         colour = "green" if good else "red"
         sign = "<=" if "at most" in line else ">="

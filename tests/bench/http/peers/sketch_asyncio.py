@@ -1,10 +1,14 @@
-"""A raw asyncio protocol with a batcher: the floor for a Python server. Checks nothing, handles nothing odd."""
+"""A raw asyncio protocol with a batcher: the floor for a Python server. Checks nothing, handles nothing odd.
+
+`PORT uvloop` runs it on uvloop, as our pod runs; `PORT` alone on asyncio's own loop.
+"""
 
 import asyncio
 import sys
 
 import orjson
 import torch
+import uvloop
 from tiny_mlp import network
 
 MODEL = network()
@@ -48,4 +52,5 @@ async def main(port):
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    run = uvloop.run if sys.argv[2:] == ["uvloop"] else asyncio.run
+    run(main(int(sys.argv[1])))

@@ -1,0 +1,29 @@
+"""The bench's chart: rows a second by connections, beside raw torch's of the same run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from tests.bench.http.chart import plot_servers
+
+mpl.use("Agg")
+
+
+def draw(found: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
+    """Write the chart of each subject's figures (`rates` and `raw`) below `folder` and return its file."""
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(found), figsize=(9 * len(found), 6), squeeze=False)
+    for axes, (name, figures) in zip(panels[0], found.items(), strict=True):
+        plot_servers(axes, figures["rates"], f"{name}: rows a second")
+        for way, rate in figures["raw"].items():
+            axes.axhline(rate, linestyle="--", linewidth=0.8, color="grey")
+            axes.annotate(f"raw torch: {way}", (1, rate), fontsize=6, color="grey")
+        axes.legend(fontsize=7)
+    figure.tight_layout()
+    file = folder / "encoders.png"
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+    return file
