@@ -24,7 +24,7 @@ from tests.bench.encoders.subjects import ENCODER, SUBJECTS, Subject
 from tests.bench.http import show
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
-from tests.bench.http.overload import GROWN_TARGET, QUEUE_DEPTH, mebibytes_grown, overload
+from tests.bench.http.overload import GROWN_TARGET, QUEUE_DEPTH, Peak, mebibytes_grown, overload
 from tests.bench.http.plan import BUILD, SERVER_CORE, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
@@ -115,7 +115,7 @@ def _overload(folder: Path, figures: dict[str, Any], options: argparse.Namespace
     file = BUILD / "requests-overload"
     return overload(
         ours,
-        max(by.values()),
+        Peak(*max((rate, int(connections)) for connections, rate in by.items())),
         options.overload_seconds,
         lambda one: write(ENCODER, one, folder, file),
         options.queue_depth,

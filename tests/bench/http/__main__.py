@@ -17,7 +17,7 @@ from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
 from tests.bench.http.figures import Figures
 from tests.bench.http.forming import forming_microseconds
-from tests.bench.http.overload import QUEUE_DEPTH, overload
+from tests.bench.http.overload import QUEUE_DEPTH, Peak, overload
 from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
 from tests.bench.http.running import DoesNotServeError, load, serving
 
@@ -39,7 +39,7 @@ def main() -> None:
             if one.name not in found.absent:
                 _round(one, number, options, found)
     _keep(found, options)
-    if found.rate("penstock", 64):
+    if found.peak("penstock")[0]:
         for step in (_overload, _process_memory, _balance):
             _attempt(found, step.__name__, lambda: step(options, found))  # noqa: B023 - called at once
             _keep(found, options)
@@ -148,13 +148,13 @@ def _round(contender: Contender, number: int, options: argparse.Namespace, found
 
 
 def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: Figures) -> None:
-    peak = found.rate("penstock", 64)
+    peak, _ = found.peak("penstock")
     for one in contenders:
         # beyond its own peak it would only show how long its queue grows
         shares = [
             share
             for share in (0.5, 0.8)
-            if one.name == "penstock" or found.rate(one.name, 64) >= share * peak
+            if one.name == "penstock" or found.peak(one.name)[0] >= share * peak
         ]
         if one.name in found.absent or not shares or not options.open_seconds:
             continue
@@ -164,7 +164,7 @@ def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: 
 def _open(
     contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: Figures
 ) -> None:
-    peak = found.rate("penstock", 64)
+    peak, _ = found.peak("penstock")
     with serving(contender) as running:
         load(running, 64, 0.5)
         for share in shares:
@@ -173,10 +173,12 @@ def _open(
 
 
 def _overload(options: argparse.Namespace, found: Figures) -> None:
-    peak = found.rate("penstock", 256) or found.rate("penstock", 64)
     if options.overload_seconds:
         found.overload = overload(
-            OURS_ALONE, peak, options.overload_seconds, queue_depth=options.queue_depth
+            OURS_ALONE,
+            Peak(*found.peak("penstock")),
+            options.overload_seconds,
+            queue_depth=options.queue_depth,
         )
 
 

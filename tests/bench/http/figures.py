@@ -46,6 +46,11 @@ class Figures:
         """Return the median of right answers a second; 0 where there is none."""
         return self._median(name, connections, lambda one: one["right"] / one["seconds"])
 
+    def peak(self, name: str) -> tuple[float, int]:
+        """Return the best rate of any number of connections, and that number; (0, 64) where none was measured."""
+        measured = self._closed.get(name, {})
+        return max(((self.rate(name, one), one) for one in measured), default=(0.0, 64))
+
     def cpu_microseconds(self, name: str, connections: int) -> float:
         """Return the median of processor time a right answer, of all the server's processes."""
         return self._median(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.names import LIMITS_FILE
@@ -25,14 +25,22 @@ GROWN_TARGET: Final = 16.0
 """MiB: as flat as memory is told to be."""
 
 
+class Peak(NamedTuple):
+    """What a server does at its best in closed loop: that is what overload is a multiple, and goodput a share, of."""
+
+    rate: float
+    """Right answers a second."""
+    connections: int
+
+
 def overload(
     ours: Contender,
-    peak: float,
+    peak: Peak,
     seconds: float,
     write: Callable[[Contender], Path] | None = None,
     queue_depth: int = QUEUE_DEPTH,
 ) -> dict[str, Any]:
-    """Return goodput as a share of `peak` (answers a second in closed loop), p99 and growth of memory.
+    """Return goodput as a share of `peak`, p99 and growth of memory.
 
     `write` makes the file of requests, for another model than the network; `queue_depth` is `maxQueueDepth`.
     """
@@ -45,12 +53,12 @@ def overload(
             environment={**ours.environment, "PENSTOCK_SETTINGS_FOLDER": folder},
         )
         with serving(contender, write(contender) if write else None) as running:
-            before = load(running, 256, 2.0)
-            seen = load(running, CONNECTIONS, seconds, FACTOR * peak, PATIENCE_SECONDS)
+            before = load(running, peak.connections, 2.0)
+            seen = load(running, CONNECTIONS, seconds, FACTOR * peak.rate, PATIENCE_SECONDS)
             after = load(running, 64, 1.0)
     return {
         **seen,
-        "goodput_ratio": seen["right"] / seen["seconds"] / peak,
+        "goodput_ratio": seen["right"] / seen["seconds"] / peak.rate,
         "goodput_target": GOODPUT_TARGET,
         "goodput_ratio_by_cpu": _cpu(before) / _cpu(seen),
         "p99_milliseconds": seen["p99"] / 1000,

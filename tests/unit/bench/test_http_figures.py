@@ -36,6 +36,13 @@ def test_a_rate_is_the_median_of_its_rounds() -> None:
     assert figures(penstock=[100, 900, 200]).rate("penstock", 64) == 100.0
 
 
+def test_a_peak_is_the_best_rate_of_any_number_of_connections() -> None:
+    found = figures(penstock=[400])
+    found.note("penstock", 256, seen(320))
+    assert found.peak("penstock") == (200.0, 64)
+    assert found.peak("nobody") == (0.0, 64)
+
+
 def test_ratios_are_to_the_best_setting_of_a_peer() -> None:
     found = figures(penstock=[600], Mosec_a=[300], Mosec_b=[500], raw_asyncio_sketch=[900])
     lines = {line: measured for line, measured, _ in found.ratios()}
