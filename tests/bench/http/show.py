@@ -46,17 +46,16 @@ def _table(title: str, *columns: str) -> Table:
 
 def _closed(found: Figures) -> Table:
     numbers = found.connections()
-    columns = [f"{what} @{c}" for c in numbers for what in ("req/s", "CPU us", "p99 ms")]
-    table = _table("closed loop: medians by connections", "server", *columns)
+    at = " / ".join(map(str, numbers))
+    what = ("requests/s", "CPU us a request", "p99 ms")
+    table = _table(f"closed loop: medians at {at} connections", "server", *what)
     for name in sorted(found.names(), key=lambda one: -found.rate(one, numbers[-1])):
-        cells = []
-        for c in numbers:
-            cells += [
-                f"{found.rate(name, c):,.0f}",
-                f"{found.cpu_microseconds(name, c):.1f}",
-                f"{found.p99_milliseconds(name, c):.2f}",
-            ]
-        table.add_row(f"[bold]{name}[/]" if name.startswith("penstock") else name, *cells)
+        table.add_row(
+            f"[bold]{name}[/]" if name.startswith("penstock") else name,
+            " / ".join(f"{found.rate(name, c):,.0f}" for c in numbers),
+            " / ".join(f"{found.cpu_microseconds(name, c):,.0f}" for c in numbers),
+            " / ".join(f"{found.p99_milliseconds(name, c):.1f}" for c in numbers),
+        )
     return table
 
 
