@@ -47,11 +47,21 @@ OURS: Final = {
     "PYTHONPATH": str(PEERS),
 }
 RUNTIME: Final = ("{python}", "-m", "penstock_runtime")
+BENTOML: Final = (
+    "{python}", "-m", "bentoml", "serve", "serve_bentoml:Tiny", "--host", "127.0.0.1", "--port", "{port}",
+)  # fmt: skip
 
 
-def peer(name: str, package: str, script: str, wait: int, **more: object) -> Contender:
-    """Return a peer that waits at most `wait` milliseconds for company."""
-    environment = {"BENCH_WAIT_MS": str(wait), "BENCH_PORT": "{port}"}
+def peer(
+    name: str,
+    package: str,
+    script: str,
+    wait: int,
+    settings: dict[str, str] | None = None,
+    **more: object,
+) -> Contender:
+    """Return a peer that waits at most `wait` milliseconds for company; `settings` are its own, in the environment."""
+    environment = {"BENCH_WAIT_MS": str(wait), "BENCH_PORT": "{port}", **(settings or {})}
     return Contender(
         name,
         ("{python}", script),
@@ -72,8 +82,9 @@ CONTENDERS: Final = (
     peer("Mosec, 1 ms", "mosec==0.9.8", "serve_mosec.py", 1, path="/inference", quick=True, decisive=True),
     peer("Mosec, 5 ms", "mosec==0.9.8", "serve_mosec.py", 5, path="/inference"),
     peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True, decisive=True),
-    peer("BentoML", "bentoml==1.4.39", "serve_bentoml.py", 1, path="/predict", body="bento"),
+    Contender("BentoML", BENTOML, "bentoml==1.4.39", path="/predict", body="bento"),
     peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
+    peer("Ray Serve, tuned", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict", settings={"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}),
     peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
     peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, decisive=True),
     peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, body="binary", decisive=True),

@@ -1,12 +1,8 @@
-"""BentoML: adaptive batching by its own latency aim."""
-
-import os
+"""BentoML: adaptive batching by its own latency aim; `bentoml serve` starts it."""
 
 import bentoml
 import torch
 from tiny_mlp import network
-
-WAIT = int(os.environ.get("BENCH_WAIT_MS", "1"))
 
 
 @bentoml.service(workers=1, traffic={"timeout": 60, "max_concurrency": 1024})
