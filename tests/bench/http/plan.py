@@ -47,6 +47,8 @@ OURS: Final = {
     "PYTHONPATH": str(PEERS),
 }
 RUNTIME: Final = ("{python}", "-m", "penstock_runtime")
+RAY_TUNED: Final = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0"}
+"""Direct ingress is for HAProxy, which Ray does not bring: without it nobody listens on the port."""
 BENTOML: Final = (
     "{python}", "-m", "bentoml", "serve", "serve_bentoml:Tiny", "--host", "127.0.0.1", "--port", "{port}",
 )  # fmt: skip
@@ -84,7 +86,7 @@ CONTENDERS: Final = (
     peer("LitServe", "litserve==0.2.19", "serve_litserve.py", 1, path="/predict", quick=True, decisive=True),
     Contender("BentoML", BENTOML, "bentoml==1.4.39", path="/predict", body="bento"),
     peer("Ray Serve", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict"),
-    peer("Ray Serve, tuned", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict", settings={"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}),
+    peer("Ray Serve, tuned", "ray[serve]==2.60.0", "serve_ray.py", 1, path="/predict", settings=RAY_TUNED),
     peer("MLServer", "mlserver==1.7.1", "serve_mlserver.py", 1),
     peer("Triton (PyTriton), no wait", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, decisive=True),
     peer("Triton (PyTriton), no wait, binary", "nvidia-pytriton==0.7.0", "serve_pytriton.py", 0, body="binary", decisive=True),

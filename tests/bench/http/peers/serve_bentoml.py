@@ -5,7 +5,11 @@ import torch
 from tiny_mlp import network
 
 
-@bentoml.service(workers=1, traffic={"timeout": 60, "max_concurrency": 1024})
+@bentoml.service(
+    workers=1,
+    traffic={"timeout": 60, "max_concurrency": 1024},
+    logging={"access": {"enabled": False}},
+)
 class Tiny:
     """The network, batch by batch."""
 
