@@ -2,7 +2,8 @@
 
 A character may be spread over several tokens, so a token has bytes rather than text. Byte-level BPE
 (GPT-2, Llama 3, Qwen) spells a byte as one printable character; SentencePiece (Llama 2, Gemma, Mistral)
-spells a space as U+2581 and a byte that it has no piece for as `<0xAB>`.
+spells a space as U+2581 and a byte that it has no piece for as `<0xAB>`. There
+added tokens are spelt as all others (Gemma keeps its runs of spaces so); elsewhere they stand for themselves.
 """
 
 import json
@@ -41,7 +42,8 @@ def read_vocabulary(backend: Backend) -> Vocabulary:
     size = max(pieces.values(), default=-1) + 1
     found = [b""] * size
     for piece, token in pieces.items():
-        found[token] = piece.encode() if token in added else spell(piece)
+        plain = token in added and spell is not _sentence_piece
+        found[token] = piece.encode() if plain else spell(piece)
     special = frozenset(token for token, one in added.items() if one.get("special"))
     return Vocabulary(tuple(found), special)
 

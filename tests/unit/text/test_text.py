@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models
 
 from penstock_runtime.demo_model.text import CHAT_TEMPLATE
 from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
@@ -71,6 +71,18 @@ def test_sentence_pieces_spell_spaces_and_bytes() -> None:
     backend = Backend(models.BPE({"▁a": 0, "<0xE2>": 1, "<0x9C>": 2, "<0x93>": 3, "b": 4}, []))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
     assert detokenize(read_vocabulary(backend), [4, 0, 1, 2, 3]) == "b a✓"
+
+
+def test_runs_of_spaces_that_were_added_to_sentence_pieces_are_spaces() -> None:
+    backend = Backend(models.BPE({"def": 0, ":": 1, "<0x0A>": 2, "▁": 3}, []))
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])
+    runs = ["▁▁", "▁▁▁▁"]
+    backend.add_tokens([AddedToken(one, normalized=False) for one in runs])
+    backend.add_special_tokens(["<end▁of▁turn>"])
+    ids = [0, 3, 1, 2, 5, 0, 4, 6]
+    told = detokenize(read_vocabulary(backend), ids, skip_special=False)
+    assert told == "def :\n    def  <end of turn>"
+    assert told == backend.decode(ids, skip_special_tokens=False)
 
 
 @QUICK
