@@ -26,6 +26,8 @@ class Call:
     stops: tuple[str, ...] = ()
     include_stop: bool = False
     skip_special: bool = True
+    markers: frozenset[int] = frozenset()
+    """Control tokens that are told all the same, to whoever tells the answer's parts apart by them."""
     grammar: GrammarSpec | None = None
     priority: int = 0
     tenant: str = ""

@@ -57,7 +57,9 @@ class Choice:
         self.tokens = 0
         """Counted as vLLM does: with the stop id, and with the token that completed a stop string."""
         self.finished = False
-        self._detokenizer = Detokenizer(vocabulary, skip_special=call.skip_special)
+        self._detokenizer = Detokenizer(
+            vocabulary, skip_special=call.skip_special, kept=call.markers
+        )
         self._matcher = StopMatcher(call.stops, include=call.include_stop)
         self._min_tokens = prompt.params.min_tokens if call.stops else 0
         self._own_ends = own_ends

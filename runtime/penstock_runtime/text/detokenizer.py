@@ -14,9 +14,17 @@ class Detokenizer:
 
     __slots__ = ("_decoder", "_skip", "_vocabulary")
 
-    def __init__(self, vocabulary: Vocabulary, *, skip_special: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        skip_special: bool = True,
+        kept: frozenset[int] = frozenset(),
+    ) -> None:
+        """`skip_special` leaves control tokens out, but for those in `kept`."""
         self._vocabulary = vocabulary
-        self._skip = vocabulary.special if skip_special else frozenset[int]()
+        hidden = vocabulary.special - kept if kept else vocabulary.special
+        self._skip = hidden if skip_special else frozenset[int]()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, tokens: Iterable[int]) -> str:

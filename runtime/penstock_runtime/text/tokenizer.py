@@ -1,7 +1,7 @@
 """A model's tokenizer, from its directory: text to ids, ids to bytes, messages to a prompt."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,11 @@ class Tokenizer:
         """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
         ids: list[int] = self.backend.encode(text, add_special_tokens=add_special).ids
         return ids
+
+    def ids_of(self, texts: Iterable[str]) -> frozenset[int]:
+        """Return the ids of those of `texts` that are a token each."""
+        found = (self.backend.token_to_id(one) for one in texts)
+        return frozenset(one for one in found if one is not None)
 
     def to_json(self) -> str:
         """Return `tokenizer.json`, with what the configuration added."""

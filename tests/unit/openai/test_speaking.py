@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from penstock_runtime.demo_model.text import CHAT_TEMPLATE
+from penstock_runtime.demo_model.text import CHAT_TEMPLATE, SYSTEM
 from tests.unit.openai.served import Served
 from tests.unit.openai.test_client import HELLO, WEATHER
 
@@ -21,6 +21,7 @@ THINKING = CHAT_TEMPLATE.replace(
 """As of Qwen3: an answer may begin with a thought, or the prompt opens one."""
 THOUGHT, ANSWER = "a < b, so it is.", "It rains."
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"town": "Oslo", "days": 2}}\n</tool_call>'
+ARRAY = '[TOOL_CALLS] [{"name": "weather", "arguments": {"town": "Oslo", "days": 2}}]'
 ARGUMENTS = {"town": "Oslo", "days": 2}
 
 
@@ -133,3 +134,41 @@ def test_a_model_with_tools_may_answer_without_them(thinker: Served, say: Say) -
     say(ANSWER)
     choice = whole(thinker, tools=[WEATHER], tool_choice="auto")
     assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "stop")
+
+
+@pytest.fixture(params=[("<tool_call>", CALL), ("[TOOL_CALLS]", ARRAY)], ids=["hermes", "mistral"])
+def marked(
+    request: pytest.FixtureRequest, model_folder: Path, tmp_path: Path
+) -> Iterator[tuple[Served, str]]:
+    """A model whose calls begin with a control token, and a call in its words."""
+    marker, call = request.param
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    tokens, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    tokens.write_text(tokens.read_text().replace(SYSTEM, marker))
+    template = CHAT_TEMPLATE.replace("<tool_call>", marker).replace(SYSTEM, "")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": template}))
+    one = Served(folder)
+    assert one.pod.serving is not None
+    tokenizer = one.pod.serving.tokenizer
+    ids = tokenizer.backend.encode(ANSWER + call).ids
+    assert tokenizer.backend.token_to_id(marker) in tokenizer.vocabulary.special.intersection(ids)
+    one.step.script = tuple(ids)
+    yield one, call.replace(marker, "")
+    one.close()
+
+
+def test_calls_are_found_behind_a_marker_that_is_a_control_token(
+    marked: tuple[Served, str],
+) -> None:
+    served, unmarked = marked
+    choice = whole(served, tools=[WEATHER])
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "weather"
+    assert json.loads(call["function"]["arguments"]) == ARGUMENTS
+    assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "tool_calls")
+    deltas, reason = streamed(served, tools=[WEATHER])
+    parts = [part for one in deltas for part in one.get("tool_calls", ())]
+    assert json.loads("".join(part["function"]["arguments"] for part in parts)) == ARGUMENTS
+    assert (joined(deltas, "content"), reason) == (ANSWER, "tool_calls")
+    assert whole(served)["message"]["content"] == ANSWER + unmarked, "nobody looks for calls"

@@ -17,7 +17,7 @@ from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Piece
 from penstock_runtime.streams.serving import Serving
-from penstock_runtime.text.reasoning import OPENS, ReasoningSplitter, opens_thought
+from penstock_runtime.text.reasoning import CLOSES, OPENS, ReasoningSplitter, opens_thought
 from penstock_runtime.text.vocabulary import Vocabulary
 
 _CHUNK: Final = "chat.completion.chunk"
@@ -174,6 +174,8 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     call = make_call(body, (prompt,), terms)
     call = await _with_grammar(call, body, tools, serving)
     thinks = OPENS in source and call.grammar is None
+    markers = serving.tokenizer.ids_of((*tools.markers, *((OPENS, CLOSES) if thinks else ())))
+    call = replace(call, markers=markers)
     speakers = [
         Speaker(tools, ReasoningSplitter(begun=opens_thought(text)) if thinks else None)
         for _ in range(call.choices)

@@ -22,6 +22,11 @@ class Toolbox:
     shown: tuple[dict[str, Any], ...] = ()
     """What the model's template is shown."""
 
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """What must not be missing in the text for calls to be found."""
+        return (self.spelling.opens, self.spelling.closes) if self.spelling else ()
+
 
 def toolbox(body: ChatBody, template: str) -> Toolbox:
     """Return what `tools` and `tool_choice` ask for, with a model whose chat template is `template`.
