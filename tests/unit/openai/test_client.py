@@ -1,10 +1,12 @@
 """What the `openai` client sees, unchanged: sync, async, streaming."""
 
 import json
+from typing import Any, Literal
 
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionToolParam
+from pydantic import BaseModel
 
 from tests.unit.openai.served import POSITIONS, Served
 
@@ -160,6 +162,46 @@ def test_a_required_tool_is_called_whole_and_streamed(client: openai.OpenAI) -> 
     told = "".join(part.function.arguments or "" for part in parts if part.function)
     assert told == call.function.arguments
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+class Harbour(BaseModel):
+    town: Literal["Oslo", "Bergen"]
+
+
+class Station(BaseModel):
+    town: Literal["Bern", "Basel"]
+    open: bool
+
+
+class Voyage(BaseModel):
+    place: Harbour
+    back: Harbour | None
+
+
+class Ride(BaseModel):
+    place: Station
+
+
+def tool_of(name: str, model: type[BaseModel]) -> dict[str, Any]:
+    """Return a tool as its author might write it, who calls every place a Place."""
+    schema = json.dumps(model.model_json_schema()).replace("Harbour", "Place")
+    parameters = json.loads(schema.replace("Station", "Place"))
+    assert list(parameters["$defs"]) == ["Place"]
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def test_required_tools_have_definitions_of_their_own(client: openai.OpenAI) -> None:
+    models: dict[str, type[BaseModel]] = {"voyage": Voyage, "ride": Ride}
+    tools = [tool_of(*one) for one in models.items()]
+    more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
+    called = set()
+    for seed in range(8):
+        [choice] = chat(client, max_tokens=200, seed=seed, **more).choices
+        [call] = choice.message.tool_calls or []
+        assert call.type == "function"
+        models[call.function.name].model_validate_json(call.function.arguments)
+        called.add(call.function.name)
+    assert called == models.keys()
 
 
 def test_a_named_tool_gets_the_whole_answer_as_its_arguments(client: openai.OpenAI) -> None:

@@ -1,13 +1,20 @@
 """Which tools an answer may or must call, and the grammar that makes it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.protocols.openai.formats import ANY_OBJECT, schema_grammar
-from penstock_runtime.protocols.openai.wire.chat import ChatBody, NamedTool, Tool
+from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
 from penstock_runtime.text.tool_calls import BARE, Spelling, spelling_of
+
+_BY_NAME: Final = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
+"""Of a schema: members that hold schemas by names of the author's own."""
+_DATA: Final = frozenset({"const", "enum", "default", "examples"})
+"""Of a schema: members that hold values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +71,38 @@ def _named(name: str, tools: list[Tool], shown: tuple[dict[str, Any], ...]) -> T
 
 
 def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
-    calls = [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": one.function.name},
-                "arguments": one.function.parameters or ANY_OBJECT,
-            },
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for one in tools
-    ]
+    """Return the schema of a list of calls; each tool's own lies in it where it is used."""
+    home = "#/items/anyOf/{}/properties/arguments"
+    calls = [_call(one.function, home.format(place)) for place, one in enumerate(tools)]
     most = {} if several else {"maxItems": 1}
     return {"type": "array", "minItems": 1, **most, "items": {"anyOf": calls}}
+
+
+def _call(function: Function, home: str) -> dict[str, Any]:
+    parameters = function.parameters
+    return {
+        "type": "object",
+        "properties": {
+            "name": {"const": function.name},
+            "arguments": _moved(parameters, home) if parameters else ANY_OBJECT,
+        },
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _moved(part: Any, home: str) -> Any:
+    """Return a schema, or a part of one, whose references to itself count from `home`, where it now lies."""
+    if isinstance(part, list):
+        return [_moved(one, home) for one in part]
+    if isinstance(part, dict):
+        return {key: _member(key, value, home) for key, value in part.items()}
+    return part
+
+
+def _member(key: str, value: Any, home: str) -> Any:
+    if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+        return home + value[1:]
+    if key in _BY_NAME and isinstance(value, dict):
+        return {name: _moved(one, home) for name, one in value.items()}
+    return value if key in _DATA else _moved(value, home)
