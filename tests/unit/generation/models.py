@@ -12,6 +12,7 @@ from transformers import (
     GPT2Config,
     LlamaConfig,
     MistralConfig,
+    Phi3Config,
     PreTrainedConfig,
     Qwen2Config,
     Qwen3Config,
@@ -54,11 +55,24 @@ CONFIGS: dict[str, PreTrainedConfig] = {
         eos_token_id=None,
     ),
 }
+GENERIC: dict[str, PreTrainedConfig] = {
+    "phi3": Phi3Config(
+        **_COMMON,
+        original_max_position_embeddings=64,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "short_factor": [1.0, 1.1, 1.3, 1.6],
+            "long_factor": [1.5, 3.0, 6.0, 12.0],
+        },
+    )
+}
+"""Of no family that is taken apart. Up to 64 positions are rotated by the short factors, up to 256 by the long."""
 
 
 def save(family: str, folder: Path, seed: int = 0) -> Path:
     """Write a random model of `family` into `folder`."""
     quiet.disable_progress_bar()
     torch.manual_seed(seed)
-    auto.from_config(CONFIGS[family]).save_pretrained(folder)
+    auto.from_config((CONFIGS | GENERIC)[family]).save_pretrained(folder)
     return folder

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, T5Config
+from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 
 from penstock_runtime.generation.curve import GenerationCurve, GenerationSums
 from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.step.attention.base import Geometry, Heads
 from penstock_runtime.generation.step.attention.gather import GatherAttention
 from penstock_runtime.generation.step.generic import GenericDecoder
+from penstock_runtime.generation.step.length import longest_of
 from penstock_runtime.generation.step.load import refuse_other_layers
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.open import open_step
@@ -66,6 +67,27 @@ def test_another_kind_of_model_is_refused_by_name(folder: Path, tmp_path: Path) 
         refuse_other_layers(other)
     with pytest.raises(ModelLoadFailed, match=r"config\.json"):
         open_step(edited(folder, tmp_path, model_type="no-such-model"), SMALL, "tiny")
+
+
+def test_a_rotation_that_changes_with_the_length_is_refused_beyond_its_original_length(
+    tmp_path: Path,
+) -> None:
+    told = "rope type 'longrope' of model type 'phi3'.*at most 64, got 256"
+    with pytest.raises(ModelLoadFailed, match=told):
+        open_step(save("phi3", tmp_path), SMALL, "tiny")
+    layered = Gemma3TextConfig(max_position_embeddings=256)
+    long = {"rope_type": "longrope", "original_max_position_embeddings": 64}
+    layered.rope_parameters = {"full_attention": long, "sliding_attention": {}}
+    with pytest.raises(ModelLoadFailed, match="'longrope' of model type 'gemma3_text'"):
+        longest_of(layered, 65)
+    assert longest_of(layered, 64) == 64
+
+
+@pytest.mark.parametrize("kind", ["default", "linear", "dynamic"])
+def test_other_rotations_hold_up_to_the_models_own_bound(kind: str) -> None:
+    rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 4.0}
+    config = LlamaConfig(max_position_embeddings=256, rope_parameters=rope)
+    assert [longest_of(config, asked) for asked in (None, 100, 1000)] == [256, 100, 256]
 
 
 def test_a_folder_without_a_model_is_refused(folder: Path, tmp_path: Path) -> None:

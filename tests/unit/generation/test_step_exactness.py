@@ -16,7 +16,7 @@ from penstock_runtime.generation.step.torch_step import TorchStep
 
 from .driver import Driver, ask
 from .fifo import FifoScheduler
-from .models import CONFIGS, VOCABULARY, save
+from .models import CONFIGS, GENERIC, VOCABULARY, save
 
 PROMPTS = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
@@ -24,16 +24,17 @@ PROMPTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=list(CONFIGS))
+@pytest.fixture(scope="module", params=[*CONFIGS, *GENERIC])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="module")
 def step(folder: Path) -> TorchStep:
-    return open_step(
-        folder, StepOptions(dtype=DType.FLOAT64, cache_bytes=1 << 20, block_tokens=8), "tiny"
+    options = StepOptions(
+        dtype=DType.FLOAT64, cache_bytes=1 << 20, block_tokens=8, max_model_len=64
     )
+    return open_step(folder, options, "tiny")
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,16 @@ _HASHED_BYTES = 1 << 20
 """Of each weight file, beside its size: enough to tell two checkpoints apart without reading either whole."""
 
 
-def load_model(folder: Path, dtype: DType, device: torch.device) -> PreTrainedModel:
+def load_model(
+    folder: Path, config: PreTrainedConfig, dtype: DType, device: torch.device
+) -> PreTrainedModel:
     """Return the causal language model in `folder`, in inference mode, with its own eager attention.
 
     Raises:
-        ModelLoadFailed: no model there, or not one that generation serves.
+        ModelLoadFailed: its weights are not there, or do not fit `config`.
     """
     quiet: Any = transformers_logging
     quiet.disable_progress_bar()
-    config = _config(folder)
-    refuse_other_layers(config)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder,
@@ -45,7 +45,12 @@ def load_model(folder: Path, dtype: DType, device: torch.device) -> PreTrainedMo
     return loaded
 
 
-def _config(folder: Path) -> PreTrainedConfig:
+def read_config(folder: Path) -> PreTrainedConfig:
+    """Return the config in `folder`.
+
+    Raises:
+        ModelLoadFailed: none is there, or it is of a model that generation does not serve.
+    """
     if not (folder / "config.json").is_file():
         raise ModelLoadFailed(
             f"{folder / 'config.json'} is missing: give a folder as transformers' save_pretrained writes it"
@@ -56,6 +61,7 @@ def _config(folder: Path) -> PreTrainedConfig:
         )
     except Exception as error:  # as above
         raise ModelLoadFailed(f"{folder / 'config.json'} is not read: {describe(error)}") from error
+    refuse_other_layers(config)
     return config
 
 

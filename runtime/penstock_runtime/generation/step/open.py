@@ -10,6 +10,7 @@ from penstock_runtime.generation.options import StepOptions
 from penstock_runtime.generation.step import load
 from penstock_runtime.generation.step.check import reference
 from penstock_runtime.generation.step.computing import Computing, checked, choose
+from penstock_runtime.generation.step.length import longest_of
 from penstock_runtime.generation.step.measure import measure
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.store import Store
@@ -37,9 +38,12 @@ def open_step(
     """
     pin_threads()
     device = device or choose_device()
-    model = load.load_model(folder, options.dtype, device)
+    config = load.read_config(folder)
+    bound = longest_of(config, options.max_model_len)
+    model = load.load_model(folder, config, options.dtype, device)
     computing = choose(model, options, device)
-    kv, longest = _layout(model, computing, options, device)
+    kv = _layout(model, computing, options, device)
+    longest = min(bound, kv.tokens)
     layers = model.config.get_text_config().num_hidden_layers
     store = Store(layers, kv.blocks, kv.host_blocks, computing.allocate)
     expected = reference(model)
@@ -72,11 +76,10 @@ def open_step(
 
 def _layout(
     model: PreTrainedModel, computing: Computing, options: StepOptions, device: torch.device
-) -> tuple[KVSpec, int]:
-    """Return the cache's layout and the positions that one sequence may have."""
+) -> KVSpec:
+    """Return the cache's layout."""
     config = model.config.get_text_config()
     block_bytes = computing.allocate(1).nbytes * config.num_hidden_layers
-    longest = min(_own_bound(config), options.max_model_len or _own_bound(config))
     wanted = options.cache_bytes
     if wanted is None:
         most = MOST_CACHE_TOKENS // computing.block_tokens * block_bytes
@@ -87,22 +90,13 @@ def _layout(
             f"the KV cache needs at least {2 * block_bytes} bytes, {wanted} are set apart or free:"
             " give the pod more memory"
         )
-    spec = KVSpec(
+    return KVSpec(
         block_tokens=computing.block_tokens,
         blocks=blocks,
         host_blocks=options.host_cache_bytes // block_bytes,
         block_bytes=block_bytes,
         sliding_windows=_windows(config),
     )
-    return spec, min(longest, spec.tokens)
-
-
-def _own_bound(config: object) -> int:
-    for name in ("max_position_embeddings", "n_positions"):
-        bound = getattr(config, name, None)
-        if bound:
-            return int(bound)
-    return 2048
 
 
 def _windows(config: object) -> tuple[int, ...]:
