@@ -16,6 +16,12 @@ def asking(**parameters: Any) -> dict[str, Any]:
     return {"text_input": "a", "parameters": parameters}
 
 
+def called(arguments: str) -> dict[str, Any]:
+    """Return a chat in which a function was called."""
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"messages": [{"role": "assistant", "tool_calls": [call]}]}
+
+
 REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("no-messages", CHAT, {"messages": []}, "messages", "at least 1"),
     ("missing-messages", CHAT, {}, "messages", "required"),
@@ -67,7 +73,10 @@ REFUSED: list[tuple[str, str, dict[str, Any], str, str]] = [
         "guided_regex",
         "both ask",
     ),
+    ("no-shape", PLAIN, {"prompt": "a", "structured_outputs": {"structural_tag": "x"}}, "structured_outputs", "0 members"),
     ("unlisted-tool", CHAT, {"messages": HELLO, "tool_choice": "required"}, "tool_choice", "list them"),
+    ("deep-arguments", CHAT, called("[" * 5000), "messages.0.tool_calls.0.function.arguments", "no JSON"),
+    ("half-a-pair", CHAT, called('{"a": "\\ud800"}'), "messages.0.tool_calls.0.function.arguments", "no JSON"),
     ("bad-timeout", PLAIN, {"prompt": "a", "timeout": 0}, "timeout", "greater than 0"),
     ("g-no-text", GENERATE, {"parameters": {}}, "text_input", "required"),
     ("g-hot-min-p", GENERATE, asking(min_p="hot"), "parameters.min_p", "got 'hot'"),

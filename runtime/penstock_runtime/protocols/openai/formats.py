@@ -70,13 +70,13 @@ def _of_structured(given: StructuredOutputs | None) -> GrammarSpec | None:
         )
         if one is not None
     ]
-    if len(found) > 1:
+    if len(found) != 1:
         raise BadInput(
-            "`structured_outputs` has several members: give one of json, regex, choice, grammar,"
-            " json_object",
+            f"`structured_outputs` has {len(found)} members that ask for a shape: give one of json,"
+            " regex, choice, grammar, json_object",
             field="structured_outputs",
         )
-    return found[0] if found else None
+    return found[0]
 
 
 def schema_grammar(schema: dict[str, Any] | Literal[True, False]) -> GrammarSpec:

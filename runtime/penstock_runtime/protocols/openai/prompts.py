@@ -1,9 +1,10 @@
 """From messages or text to token ids: the template and the tokenizer run off the event loop."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any, Final
+
+from pydantic_core import from_json
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
@@ -34,7 +35,7 @@ async def render(
     Raises:
         BadInput: the model has no template, it refuses the messages, or they hold more than text.
     """
-    template = tokenizer.chat_template
+    template = tokenizer.template(tools=bool(tools))
     if template is None:
         raise BadInput(
             "this model has no chat template: use /v1/completions, or save the model with one",
@@ -95,7 +96,7 @@ def _arguments(given: str | dict[str, Any] | None, field: str) -> dict[str, Any]
     if isinstance(given, dict):
         return given
     try:
-        found = json.loads(given or "{}")
+        found = from_json(given or "{}")
     except ValueError as error:
         raise BadInput(
             f"`{field}.function.arguments` is no JSON: {error}", field=f"{field}.function.arguments"
