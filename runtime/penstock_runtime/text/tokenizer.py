@@ -25,6 +25,8 @@ class Tokenizer:
     backend: Backend
     vocabulary: Vocabulary
     chat_template: ChatTemplate | None
+    tool_template: ChatTemplate | None
+    """Of a conversation with tools, where the model has another for it."""
     special: dict[str, str]
     """What the model's configuration calls `bos_token`, `eos_token` and so on."""
     end_ids: frozenset[int]
@@ -34,6 +36,10 @@ class Tokenizer:
         """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
         ids: list[int] = self.backend.encode(text, add_special_tokens=add_special).ids
         return ids
+
+    def template(self, *, tools: bool) -> ChatTemplate | None:
+        """Return the template of a conversation with or without tools."""
+        return (self.tool_template if tools else None) or self.chat_template
 
     def ids_of(self, texts: Iterable[str]) -> frozenset[int]:
         """Return the ids of those of `texts` that are a token each."""
@@ -67,7 +73,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer(
         backend,
         read_vocabulary(backend),
-        _chat_template(folder, config, special),
+        *_templates(folder, config, special),
         special,
         _end_ids(folder, backend, special),
     )
@@ -92,20 +98,29 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _chat_template(
+def _templates(
     folder: Path, config: dict[str, Any], special: dict[str, str]
-) -> ChatTemplate | None:
-    path = folder / "chat_template.jinja"
-    source = path.read_text(encoding="utf-8") if path.is_file() else config.get("chat_template")
-    if isinstance(source, list):  # older models name several: `default`, `tool_use`
-        named = {one.get("name"): one.get("template") for one in source}
-        source = named.get("default")
-    if not isinstance(source, str):
-        return None
+) -> tuple[ChatTemplate | None, ChatTemplate | None]:
+    """Return the default template and that for tools, as transformers picks them by name."""
+    sources = _template_sources(folder, config)
     try:
-        return ChatTemplate(source, special)
+        made = {name: ChatTemplate(text, special) for name, text in sources.items()}
     except TemplateRefused as error:
         raise TokenizerRefused(str(error)) from error
+    return made.get("default"), made.get("tool_use")
+
+
+def _template_sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
+    given = config.get("chat_template")
+    listed = given if isinstance(given, list) else [{"name": "default", "template": given}]
+    sources = {one.get("name"): one.get("template") for one in listed}
+    files = {one.stem: one for one in folder.glob("additional_chat_templates/*.jinja")}
+    files["default"] = folder / "chat_template.jinja"
+    for name, path in files.items():
+        if path.is_file():
+            sources[name] = path.read_text(encoding="utf-8")
+    names = ("default", "tool_use")
+    return {name: text for name in names if isinstance(text := sources.get(name), str)}
 
 
 def _end_ids(folder: Path, backend: Backend, special: dict[str, str]) -> frozenset[int]:

@@ -17,6 +17,7 @@ from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Piece
 from penstock_runtime.streams.serving import Serving
+from penstock_runtime.text.chat_template import ChatTemplate
 from penstock_runtime.text.reasoning import CLOSES, OPENS, ReasoningSplitter, opens_thought
 from penstock_runtime.text.vocabulary import Vocabulary
 
@@ -160,11 +161,10 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     """
     serving, asked = terms.serving, _asked(body)
     params = sampling(body, terms, asked)
-    template = serving.tokenizer.chat_template
-    source = template.source if template is not None else ""
-    tools = toolbox(body, source)
+    tokenizer = serving.tokenizer
+    tools = toolbox(body, _source(tokenizer.template(tools=True)))
     text, ids = await render(
-        serving.tokenizer,
+        tokenizer,
         body.messages,
         tools=tools.shown,
         add_generation_prompt=body.add_generation_prompt,
@@ -173,14 +173,19 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     prompt = make_prompt(ids, text, params, terms, asked)
     call = make_call(body, (prompt,), terms)
     call = await _with_grammar(call, body, tools, serving)
+    source = _source(tokenizer.template(tools=bool(tools.shown)))
     thinks = OPENS in source and call.grammar is None
-    markers = serving.tokenizer.ids_of((*tools.markers, *((OPENS, CLOSES) if thinks else ())))
+    markers = tokenizer.ids_of((*tools.markers, *((OPENS, CLOSES) if thinks else ())))
     call = replace(call, markers=markers)
     speakers = [
         Speaker(tools, ReasoningSplitter(begun=opens_thought(text)) if thinks else None)
         for _ in range(call.choices)
     ]
-    return ChatAnswer(body, call, model, speakers, serving.tokenizer.vocabulary)
+    return ChatAnswer(body, call, model, speakers, tokenizer.vocabulary)
+
+
+def _source(template: ChatTemplate | None) -> str:
+    return template.source if template is not None else ""
 
 
 def _asked(body: ChatBody) -> Asked:
