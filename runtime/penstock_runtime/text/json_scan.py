@@ -6,8 +6,9 @@ class JsonScanner:
 
     __slots__ = ("_depth", "_escaped", "_in_string")
 
-    def __init__(self) -> None:
-        self._depth = 0
+    def __init__(self, depth: int = 0) -> None:
+        """`depth`: how many objects and arrays around it were opened before."""
+        self._depth = depth
         self._in_string = False
         self._escaped = False
 

@@ -1,16 +1,18 @@
 """Calls of tools in a model's text, told as they come: first the name, then the arguments as they are written.
 
 Three spellings: objects between markers (`<tool_call>{...}</tool_call>`: Hermes, Qwen), an array behind a
-marker (`[TOOL_CALLS][...]`: Mistral), and a bare array, which a grammar enforces where a tool is required.
-An object is `{"name": ..., "arguments": {...}}`, or `parameters` for `arguments`. What is spelt otherwise is
-content: nothing that a model said is ever dropped.
+marker (`[TOOL_CALLS][...]`: Mistral; the newer ones write `[TOOL_CALLS]name[ARGS]{...}`), and a bare array, which a grammar enforces where a tool is required.
+An object is `{"name": ..., "arguments": {...}}`, or `parameters` for `arguments`; what follows in it, an id perhaps,
+is passed over. What is spelt otherwise is content: nothing that a model said is dropped but the space between calls.
 """
 
 import json
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
+
+from pydantic_core import from_json
 
 from penstock_runtime.text.json_scan import JsonScanner
 from penstock_runtime.text.markers import MarkerFinder
@@ -18,7 +20,10 @@ from penstock_runtime.text.markers import MarkerFinder
 _HEAD: Final = re.compile(
     r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*', re.DOTALL
 )
-_LONGEST_HEAD: Final = 4096
+_FLAT: Final = re.compile(r"([\w.-]+)(?:\[CALL_ID\]\w*)?\[ARGS\]\s*")
+"""Of Mistral's tokenizers from version 11 on."""
+_MOST_HELD: Final = 4096
+"""Characters behind a marker that are kept back for being a call, or the end of one; beyond them they are content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,17 @@ class Spelling:
     closes: str
     """After a call, or after the array."""
     array: bool = False
+    within: tuple[str, ...] = ()
+    """Between a name and its arguments, where a call may be written without an object around it."""
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """What must not be missing in a text for its calls to be found."""
+        return (self.opens, self.closes, *self.within)
 
 
 HERMES: Final = Spelling("<tool_call>", "</tool_call>")
-MISTRAL: Final = Spelling("[TOOL_CALLS]", "]", array=True)
+MISTRAL: Final = Spelling("[TOOL_CALLS]", "]", array=True, within=("[CALL_ID]", "[ARGS]"))
 BARE: Final = Spelling("", "]", array=True)
 
 
@@ -85,7 +97,10 @@ class ToolCallParser:
         self._finder = MarkerFinder(spelling.opens)
         self._scanner = JsonScanner()
         self._told = False
+        self._flat = False
         self._held = ""
+        self._space: str | None = None
+        """After a call, what may be no more than the space before the next; None: there was no call."""
         self._at = _At.CONTENT if spelling.opens else self._inside()
 
     def add(self, piece: str) -> list[Said]:
@@ -98,14 +113,18 @@ class ToolCallParser:
 
     def finish(self) -> list[Said]:
         """Return what was held back in vain."""
-        if self._at is _At.CONTENT:
-            held = self._finder.finish()
-        else:
-            held, self._held = self._held, ""
-            if self._at is not _At.HEAD or not held.strip():
+        held, self._held = self._held, ""
+        match self._at:
+            case _At.CONTENT:
+                held = (self._space or "") + self._finder.finish()
+                return [Content(held)] if held and (self._space is None or held.strip()) else []
+            case _At.HEAD if held.strip():
+                whole = [] if self._spelling.array else _whole(held)
+                return whole or [Content(self._spelling.opens + held)]
+            case _At.TAIL:
+                return self._unclosed(held)
+            case _:
                 return []
-            held = self._spelling.opens + held
-        return [Content(held)] if held else []
 
     def _inside(self) -> _At:
         return _At.ARRAY if self._spelling.array else _At.HEAD
@@ -122,12 +141,16 @@ class ToolCallParser:
             case _At.ARGUMENTS:
                 return self._arguments(text, said)
             case _At.TAIL:
-                return self._tail(self._held + text)
+                return self._tail(self._held + text, said)
 
     def _content(self, text: str, said: list[Said]) -> str | None:
         cut = self._finder.add(text)
-        if cut.before:
-            said.append(Content(cut.before))
+        before = (self._space or "") + cut.before
+        if self._space is not None and not before.strip():
+            self._space = before
+        elif before:
+            said.append(Content(before))
+            self._space = None
         if cut.after is not None:
             self._at = self._inside()
         return cut.after
@@ -136,7 +159,7 @@ class ToolCallParser:
         """Pass the array's bracket, and the commas between its calls; its end ends all calls."""
         text = text.lstrip(" \t\r\n,[")
         if text.startswith("]"):
-            self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens or "\0")
+            self._look()
             return text[1:]
         if text:
             self._at = _At.HEAD
@@ -144,22 +167,33 @@ class ToolCallParser:
 
     def _head(self, text: str, said: list[Said]) -> str | None:
         self._held = ""
-        found = _HEAD.match(text)
-        if found is not None:
-            said.append(CallBegun(json.loads(found[1])))
+        begun = self._begun(text)
+        if begun is not None:
+            said.append(CallBegun(begun[0]))
             self._at, self._scanner, self._told = _At.ARGUMENTS, JsonScanner(), False
-            return text[found.end() :]
+            return text[begun[1] :]
         body, closed, rest = text.partition(self._spelling.closes)
         if closed and not self._spelling.array:
-            said.extend(_whole(body) or [Content(self._spelling.opens + body + closed)])
-            self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens)
+            whole = _whole(body)
+            said.extend(whole or [Content(self._spelling.opens + body + closed)])
+            self._look(called=bool(whole))
             return rest
-        if len(text) > _LONGEST_HEAD:
+        if len(text) > _MOST_HELD:
             said.append(Content(self._spelling.opens + text))
-            self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens or "\0")
+            self._look(called=False)
             return None
         self._held = text
         return None
+
+    def _begun(self, text: str) -> tuple[str, int] | None:
+        """Return the name of the call that `text` begins with, and where its arguments do."""
+        flat = _FLAT.match(text) if self._spelling.within else None
+        self._flat = flat is not None
+        if flat is not None:
+            return flat[1], flat.end()
+        found = _HEAD.match(text)
+        name = _read(found[1]) if found is not None else None
+        return (name, found.end()) if found is not None and isinstance(name, str) else None
 
     def _arguments(self, text: str, said: list[Said]) -> str | None:
         if not self._told:
@@ -171,30 +205,56 @@ class ToolCallParser:
             said.append(Arguments(told))
         if end is None:
             return None
-        self._at = _At.TAIL
+        self._at, self._scanner = _At.TAIL, JsonScanner(depth=1)
+        if self._flat:
+            self._look()
         return text[end:]
 
-    def _tail(self, text: str) -> str | None:
-        """Pass the object's own end, and the marker behind it."""
+    def _tail(self, text: str, said: list[Said]) -> str | None:
+        """Pass the rest of the object, and the marker behind it, which a model may forget before the next call."""
         self._held = ""
-        rest = text.lstrip()
-        if rest.startswith("}") and self._spelling.array:
-            self._at = _At.ARRAY
-            return rest[1:]
-        _, closed, after = rest.partition(self._spelling.closes)
-        if closed and not self._spelling.array:
-            self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens)
+        if self._spelling.array:
+            end = self._scanner.end(text)
+            self._at = _At.TAIL if end is None else _At.ARRAY
+            return None if end is None else text[end:]
+        before, closed, after = text.partition(self._spelling.closes)
+        _, opened, inside = before.partition(self._spelling.opens)
+        if opened:
+            self._at = _At.HEAD
+            return inside + closed + after
+        if closed:
+            self._look()
             return after
+        if len(text) > _MOST_HELD:
+            said.extend(self._unclosed(text))
+            self._look(called=False)
+            return None
         self._held = text
+        return None
+
+    def _unclosed(self, text: str) -> list[Said]:
+        """Return what follows a call whose closing marker never came."""
+        rest = text.lstrip().removeprefix("}")
+        begun = self._spelling.closes.startswith(rest.strip())
+        return [] if begun else [Content(rest)]
+
+    def _look(self, *, called: bool = True) -> None:
+        """Look for the next call; `called`: one has just ended."""
+        self._at, self._finder = _At.CONTENT, MarkerFinder(self._spelling.opens or "\0")
+        self._space = "" if called else None
+
+
+def _read(text: str) -> Any:
+    """Return what a JSON text says; None where it is none, nests too deeply, or holds half a surrogate pair."""
+    try:
+        return from_json(text)
+    except ValueError:
         return None
 
 
 def _whole(body: str) -> list[Said]:
     """Return the call of an object whose members come in another order; none if it is no call."""
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return []
+    found = _read(body)
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         return []
     arguments = found.get("arguments", found.get("parameters", {}))

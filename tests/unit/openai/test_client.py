@@ -6,7 +6,7 @@ from typing import Any, Literal
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionToolParam
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from tests.unit.openai.served import POSITIONS, Served
 
@@ -164,21 +164,25 @@ def test_a_required_tool_is_called_whole_and_streamed(client: openai.OpenAI) -> 
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
-class Harbour(BaseModel):
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")  # or any other member may follow, of any length
+
+
+class Harbour(Closed):
     town: Literal["Oslo", "Bergen"]
 
 
-class Station(BaseModel):
+class Station(Closed):
     town: Literal["Bern", "Basel"]
     open: bool
 
 
-class Voyage(BaseModel):
+class Voyage(Closed):
     place: Harbour
     back: Harbour | None
 
 
-class Ride(BaseModel):
+class Ride(Closed):
     place: Station
 
 
@@ -196,12 +200,23 @@ def test_required_tools_have_definitions_of_their_own(client: openai.OpenAI) -> 
     more = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
     called = set()
     for seed in range(8):
-        [choice] = chat(client, max_tokens=200, seed=seed, **more).choices
+        [choice] = chat(client, max_tokens=150, seed=seed, **more).choices
         [call] = choice.message.tool_calls or []
         assert call.type == "function"
         models[call.function.name].model_validate_json(call.function.arguments)
         called.add(call.function.name)
     assert called == models.keys()
+
+
+def test_a_required_tool_whose_schema_has_an_id_refers_to_itself_by_it(
+    client: openai.OpenAI,
+) -> None:
+    tool = tool_of("ride", Ride)
+    tool["function"]["parameters"]["$id"] = "https://example.com/ride"
+    [choice] = chat(client, tools=[tool], tool_choice="required", max_tokens=150).choices
+    [call, *_] = choice.message.tool_calls or []
+    assert call.type == "function"
+    Ride.model_validate_json(call.function.arguments)
 
 
 def test_a_named_tool_gets_the_whole_answer_as_its_arguments(client: openai.OpenAI) -> None:

@@ -1,6 +1,7 @@
 """A model that thinks aloud and calls tools in its own words: what a client of the API sees of it, whole and streamed."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import openai
 import pytest
 
 from penstock_runtime.demo_model.text import CHAT_TEMPLATE, SYSTEM
+from penstock_runtime.protocols.openai.tools import toolbox
+from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from tests.unit.openai.served import Served
 from tests.unit.openai.test_client import HELLO, WEATHER
 
@@ -130,10 +133,31 @@ def test_a_call_that_nobody_asked_for_is_content(
     assert choice["finish_reason"] == "stop"
 
 
+def test_a_client_that_takes_one_call_is_told_one(thinker: Served, say: Say) -> None:
+    say(f"{CALL}\n{CALL}")
+    for parallel, calls in ((True, 2), (False, 1)):
+        more = {"tools": [WEATHER], "parallel_tool_calls": parallel}
+        choice = whole(thinker, **more)
+        called = choice["message"]["tool_calls"]
+        assert [json.loads(one["function"]["arguments"]) for one in called] == [ARGUMENTS] * calls
+        assert (choice["message"]["content"], choice["finish_reason"]) == (None, "tool_calls")
+        deltas, reason = streamed(thinker, **more)
+        parts = [part for one in deltas for part in one.get("tool_calls", ())]
+        assert ({one["index"] for one in parts}, reason) == (set(range(calls)), "tool_calls")
+
+
 def test_a_model_with_tools_may_answer_without_them(thinker: Served, say: Say) -> None:
     say(ANSWER)
     choice = whole(thinker, tools=[WEATHER], tool_choice="auto")
     assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "stop")
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_calls_have_ids_that_the_model_s_template_takes_back(choice: str) -> None:
+    body = ChatBody.model_validate({"messages": HELLO, "tools": [WEATHER], "tool_choice": choice})
+    mistral = "{% if call.id|length != 9 %}{{ raise_exception('nine') }}{% endif %}[TOOL_CALLS]"
+    assert re.fullmatch("[0-9a-f]{9}", toolbox(body, mistral).new_id())
+    assert re.fullmatch("call_[0-9a-f]{24}", toolbox(body, CHAT_TEMPLATE).new_id())
 
 
 @pytest.fixture(params=[("<tool_call>", CALL), ("[TOOL_CALLS]", ARRAY)], ids=["hermes", "mistral"])

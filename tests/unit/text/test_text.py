@@ -115,6 +115,8 @@ def test_a_stop_string_is_kept_where_it_is_asked_for() -> None:
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "}]\\"{", "b": [1, {}]}}\n</tool_call>'
 ARGUMENTS = '{"a": "}]\\"{", "b": [1, {}]}'
+BROKEN = '<tool_call>{"name": "a\\xb", "arguments": {}}</tool_call>'
+HALF = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
 
 
 def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
@@ -136,13 +138,19 @@ def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
 @QUICK
 @given(st.lists(st.integers(0, 400), max_size=12))
 def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
-    said = said_of(HERMES, f"Well <b>: {CALL}{CALL} done", cuts)
+    said = said_of(HERMES, f"Well <b>: {CALL}\n{CALL} done", cuts)
     calls: list[Said] = [CallBegun("f"), Arguments(ARGUMENTS)]
     assert said == [Content("Well <b>: "), *calls, *calls, Content(" done")]
-    array = f'[{{"name":"f","arguments":{ARGUMENTS}}}, {{"name": "g", "parameters": {{}}}}]'
+    unclosed = CALL.removesuffix("\n</tool_call>")
+    said = said_of(HERMES, f"{unclosed}\n{CALL}\n{unclosed} done", cuts)
+    assert said == [*calls, *calls, *calls, Content(" done")]
+    first = f'{{"name":"f","arguments":{ARGUMENTS}, "id": "a]}}1"}}'
+    array = f'[{first}, {{"name": "g", "parameters": {{}}}}]'
     listed: list[Said] = [*calls, CallBegun("g"), Arguments("{}")]
     assert said_of(BARE, array, cuts) == listed
     assert said_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
+    flat = f"Hm [TOOL_CALLS]f[ARGS]{ARGUMENTS}[TOOL_CALLS]g[CALL_ID]a1[ARGS] {{}} so"
+    assert said_of(MISTRAL, flat, cuts) == [Content("Hm "), *listed, Content(" so")]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +160,9 @@ def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
         ("<tool_call>no json</tool_call> x", [Content("<tool_call>no json</tool_call> x")]),
         ("<tool_call>unfinish", [Content("<tool_call>unfinish")]),
         ("a <tool", [Content("a <tool")]),
+        ('<tool_call>{"arguments": {}, "name": "f"}', [CallBegun("f"), Arguments("{}")]),
+        (BROKEN, [Content(BROKEN)]),
+        (HALF, [Content(HALF)]),
     ],
 )  # fmt: skip
 def test_what_is_no_call_is_content_and_nothing_is_dropped(text: str, said: list[Said]) -> None:
@@ -210,6 +221,9 @@ def test_a_template_may_refuse_and_cannot_leave_its_sandbox() -> None:
     refusing = ChatTemplate("{{ raise_exception('no ' + messages[0].role) }}", {})
     with pytest.raises(TemplateRefused, match="no user"):
         refusing.render([{"role": "user"}])
+    dividing = ChatTemplate("{{ 100 // budget }}", {})
+    with pytest.raises(TemplateRefused, match="zero"):
+        dividing.render([], more={"budget": 0})
     escaping = ChatTemplate("{{ messages.__class__.__mro__ }}", {})
     with pytest.raises(TemplateRefused):
         escaping.render([])
@@ -228,3 +242,22 @@ def test_end_ids_are_those_of_the_generation_config_and_the_tokenizer_s(tmp_path
     save_tokenizer(make_tokenizer(), tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
     assert load_tokenizer(tmp_path).end_ids == {0, 5, 6}
+
+
+@pytest.mark.parametrize("saved", ["listed", "in-files"])
+def test_a_conversation_with_tools_has_the_template_that_its_model_names_for_it(
+    tmp_path: Path, saved: str
+) -> None:
+    save_tokenizer(make_tokenizer(), tmp_path)
+    path, named = tmp_path / "tokenizer_config.json", {"default": "plain", "tool_use": "tools"}
+    config = json.loads(path.read_text())
+    if saved == "listed":
+        config["chat_template"] = [{"name": k, "template": v} for k, v in named.items()]
+    else:
+        config.pop("chat_template")
+        (tmp_path / "chat_template.jinja").write_text(named["default"])
+        (tmp_path / "additional_chat_templates").mkdir()
+        (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text(named["tool_use"])
+    path.write_text(json.dumps(config))
+    found = [load_tokenizer(tmp_path).template(tools=tools) for tools in (False, True)]
+    assert [one and one.source for one in found] == ["plain", "tools"]

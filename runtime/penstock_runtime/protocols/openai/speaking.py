@@ -1,6 +1,5 @@
 """What one choice of a chat says, told apart: thoughts, content, calls of tools."""
 
-import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +24,8 @@ class Speaker:
     splitter: ReasoningSplitter | None
     parser: ToolCallParser | None = field(init=False)
     calls: int = 0
+    surplus: bool = False
+    """Whether the call that began last is one more than its client takes."""
 
     def __post_init__(self) -> None:
         """Look for calls where the request allows them."""
@@ -53,7 +54,12 @@ class Speaker:
         if self.parser is None:
             return [{"content": text}] if text else []
         said = self.parser.add(text) + (self.parser.finish() if last else [])
-        return [self._delta(one) for one in said]
+        return [self._delta(one) for one in said if self._wanted(one)]
+
+    def _wanted(self, said: Said) -> bool:
+        if isinstance(said, CallBegun):
+            self.surplus = self.toolbox.single and self.calls > 0
+        return isinstance(said, Content) or not self.surplus
 
     def _named(self, text: str) -> list[Delta]:
         """Return the whole answer as the arguments of the one function."""
@@ -70,7 +76,7 @@ class Speaker:
                 self.calls += 1
                 call = {
                     "index": self.calls - 1,
-                    "id": f"call_{secrets.token_hex(12)}",
+                    "id": self.toolbox.new_id(),
                     "type": "function",
                     "function": {"name": name, "arguments": ""},
                 }

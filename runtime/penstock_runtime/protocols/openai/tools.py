@@ -1,13 +1,14 @@
 """Which tools an answer may or must call, and the grammar that makes it."""
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.protocols.openai.formats import ANY_OBJECT, schema_grammar
 from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
-from penstock_runtime.text.tool_calls import BARE, Spelling, spelling_of
+from penstock_runtime.text.tool_calls import BARE, MISTRAL, Spelling, spelling_of
 
 _BY_NAME: Final = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
@@ -26,13 +27,21 @@ class Toolbox:
     named: str | None = None
     """The whole answer is the arguments of this function."""
     grammar: GrammarSpec | None = None
+    single: bool = False
+    """Whether calls after the first are left out, where no grammar forbids them."""
+    short_ids: bool = False
+    """Whether ids have nine letters and digits: Mistral's templates take no others back."""
     shown: tuple[dict[str, Any], ...] = ()
     """What the model's template is shown."""
 
     @property
     def markers(self) -> tuple[str, ...]:
         """What must not be missing in the text for calls to be found."""
-        return (self.spelling.opens, self.spelling.closes) if self.spelling else ()
+        return self.spelling.markers if self.spelling is not None else ()
+
+    def new_id(self) -> str:
+        """Return the id of a call."""
+        return secrets.token_hex(5)[:9] if self.short_ids else f"call_{secrets.token_hex(12)}"
 
 
 def toolbox(body: ChatBody, template: str) -> Toolbox:
@@ -49,16 +58,24 @@ def toolbox(body: ChatBody, template: str) -> Toolbox:
         if choice in (None, "auto"):
             return Toolbox()
         raise BadInput("`tool_choice` needs `tools`: list them", field="tool_choice")
-    shown = tuple(one.model_dump(exclude_none=True) for one in tools)
+    spelling = spelling_of(template)
+    return replace(
+        _chosen(body, tools, spelling),
+        short_ids=spelling is MISTRAL,
+        shown=tuple(one.model_dump(exclude_none=True) for one in tools),
+    )
+
+
+def _chosen(body: ChatBody, tools: list[Tool], spelling: Spelling | None) -> Toolbox:
+    choice, several = body.tool_choice, body.parallel_tool_calls is not False
     if isinstance(choice, NamedTool):
-        return _named(choice.function.name, tools, shown)
+        return _named(choice.function.name, tools)
     if choice == "required":
-        grammar = schema_grammar(_any_of(tools, several=body.parallel_tool_calls is not False))
-        return Toolbox(BARE, grammar=grammar, shown=shown)
-    return Toolbox(spelling_of(template), shown=shown)
+        return Toolbox(BARE, grammar=schema_grammar(_any_of(tools, several=several)))
+    return Toolbox(spelling, single=not several)
 
 
-def _named(name: str, tools: list[Tool], shown: tuple[dict[str, Any], ...]) -> Toolbox:
+def _named(name: str, tools: list[Tool]) -> Toolbox:
     found = next((one for one in tools if one.function.name == name), None)
     if found is None:
         known = ", ".join(one.function.name for one in tools)
@@ -67,7 +84,7 @@ def _named(name: str, tools: list[Tool], shown: tuple[dict[str, Any], ...]) -> T
             field="tool_choice.function.name",
         )
     schema = schema_grammar(found.function.parameters or ANY_OBJECT)
-    return Toolbox(named=name, grammar=schema, shown=shown)
+    return Toolbox(named=name, grammar=schema)
 
 
 def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
@@ -95,7 +112,7 @@ def _moved(part: Any, home: str) -> Any:
     """Return a schema, or a part of one, whose references to itself count from `home`, where it now lies."""
     if isinstance(part, list):
         return [_moved(one, home) for one in part]
-    if isinstance(part, dict):
+    if isinstance(part, dict) and not isinstance(part.get("$id"), str):  # or they count from there
         return {key: _member(key, value, home) for key, value in part.items()}
     return part
 
