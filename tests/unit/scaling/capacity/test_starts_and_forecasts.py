@@ -63,6 +63,23 @@ def test_a_pod_that_is_ready_again_started_nothing() -> None:
     assert known.finished == ()
 
 
+def test_a_pod_first_met_long_after_its_binding_tells_nothing_of_starting() -> None:
+    """An operator just begun meets pods of days ago that are not Ready for a while: they may have served before."""
+    known = watch(Startup(), [pod("a")], 5000.0)
+    assert p90_seconds(known, 5000.0) == pytest.approx(120)
+    known = watch(known, [pod("a")], 5060.0)
+    known = watch(known, [pod("a", 9000.0)], 9000.0)
+    assert known.finished == ()
+
+
+def test_a_long_start_that_was_met_at_once_counts_when_it_ends() -> None:
+    known = watch(Startup(), [pod("a")], 1055.0)
+    for now in (1400.0, 1700.0):
+        known = watch(known, [pod("a")], now)
+    assert p90_seconds(known, 1700.0) > 300
+    assert watch(known, [pod("a", 1900.0)], 1900.0).finished == (900.0,)
+
+
 def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Forecaster:
     known = Forecaster()
     for i, rate in enumerate(rates):

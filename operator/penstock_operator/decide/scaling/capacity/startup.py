@@ -1,6 +1,7 @@
 """How long a replica takes from bind to Ready. Pure.
 
 Only starts that were watched count: a pod that became Ready again after a bad moment tells nothing of starting.
+One that is met not Ready long after its binding may have served before, under an operator that is gone: it tells nothing either.
 A running start counts with the time it has taken once that is long; waiting for a node is not start-up.
 """
 
@@ -19,16 +20,20 @@ KEPT = 32
 ENOUGH = 10
 """From so many finished starts on, their own quantile is taken."""
 SHORTEST, LONGEST = 1.0, 1800.0
+AT_ONCE_SECONDS = 60.0
+"""A start is watched if it is met so soon after its binding: an idle pool is looked at every 30 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Starts under way by pod UID, and the last finished ones in seconds."""
+    """Starts under way, since when by pod UID, and the last finished ones in seconds."""
 
     running: Mapping[str, float] = field(default_factory=dict)
     finished: tuple[float, ...] = ()
     served: frozenset[str] = frozenset()
     """Living pods that were Ready once: they start no more."""
+    met_late: frozenset[str] = frozenset()
+    """Those under way that were met long after their binding: nobody knows how long they start."""
 
 
 def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
@@ -41,11 +46,16 @@ def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
             continue
         if pod.uid not in served and pod.scheduled_since is not None:
             running[pod.uid] = startup.running.get(pod.uid, pod.scheduled_since)
-        elif pod.ready and pod.uid in startup.running:
+        elif pod.ready and pod.uid in startup.running and pod.uid not in startup.met_late:
             ended = now if pod.ready_since is None else min(pod.ready_since, now)
             took = ended - startup.running[pod.uid]
             finished = (*finished, min(max(took, SHORTEST), LONGEST))[-KEPT:]
-    return Startup(running, finished, frozenset(served))
+    met_late = (
+        uid
+        for uid, since in running.items()
+        if uid in startup.met_late or (uid not in startup.running and now - since > AT_ONCE_SECONDS)
+    )
+    return Startup(running, finished, frozenset(served), frozenset(met_late))
 
 
 def p90_seconds(startup: Startup, now: float) -> float:
@@ -54,8 +64,8 @@ def p90_seconds(startup: Startup, now: float) -> float:
     guess = _lognormal_p90(known)
     known += [
         min(elapsed, LONGEST)
-        for began in startup.running.values()
-        if (elapsed := now - began) > guess
+        for uid, began in startup.running.items()
+        if (elapsed := now - began) > guess and uid not in startup.met_late
     ]
     if len(known) < ENOUGH:
         return min(max(_lognormal_p90(known), SHORTEST), LONGEST)
