@@ -226,6 +226,33 @@ def test_a_scale_write_that_auto_ignores_is_told_once_and_stays_visible() -> Non
     assert said(pool.edit(scaling=ScalingMode.MANUAL), "Scaling") == ("False", "Manual")
 
 
+def test_a_scale_write_that_is_undone_is_told_no_more_and_the_next_one_is() -> None:
+    pool = Pool(live=2, spec_replicas=2)
+    pool.tick(2)
+    pool.edit(spec_replicas=5)
+    undone = pool.edit(spec_replicas=2)
+    assert said(undone, "Scaling") == ("True", "Acting")
+    assert undone.events == ()
+    for count in (5, 7):
+        again = pool.edit(spec_replicas=count)
+        assert said(again, "Scaling") == ("True", "ReplicasIgnored")
+        assert [one.message for one in again.events] == [
+            f"spec.replicas {count} is ignored while scaling.mode is Auto; the law decides."
+        ]
+
+
+def test_an_ignored_count_can_be_undone_after_the_operator_restarted() -> None:
+    pool = Pool(live=2, spec_replicas=2)
+    pool.tick(2)
+    pool.edit(spec_replicas=5)
+    pool.restart_operator()
+    assert said(pool.tick(2), "Scaling") == ("True", "ReplicasIgnored")
+    undone = pool.edit(spec_replicas=2)
+    assert said(undone, "Scaling") == ("True", "Acting")
+    assert undone.events == ()
+    assert [one.reason for one in pool.edit(spec_replicas=5).events] == ["ReplicasIgnored"]
+
+
 def test_setting_auto_and_a_count_in_one_edit_ignores_nothing() -> None:
     pool = Pool(scaling=ScalingMode.MANUAL, spec_replicas=2, live=2)
     pool.tick(2)

@@ -74,6 +74,16 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecReplicas:
+    """What became of `spec.replicas`, which mode Auto does not follow."""
+
+    accepted: int | None
+    """The count that Auto began with; None: an operator before this one knew it."""
+    ignored: int | None = None
+    """The count that was written since; None: the accepted one stands."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScalingState:
     """What is remembered of one pool between ticks, beside its law's own state."""
 
@@ -85,8 +95,7 @@ class ScalingState:
     """The count last acted on: a Deployment scaled by another hand is drift, not a new wish."""
     base: int
     """The count that the law is asked about next (`modes.next_base`)."""
-    spec_replicas: int | None
-    """`spec.replicas` when mode Auto began; None: it has been edited since."""
+    spec_replicas: SpecReplicas
     last: LastDecision | None
     limited: bool = False
     """Whether fewer replicas were granted than wanted."""
@@ -286,16 +295,26 @@ def _acted(effective: EffectiveSpec, decision: Decision, seen: LawInput, granted
     return "Recommended" if wants_cap or wants_replicas else "Steady"
 
 
-def _accepted(effective: EffectiveSpec, view: PoolView, before: ScalingState | None) -> int | None:
-    """Return the `spec.replicas` that mode Auto began with, or None once it has been edited."""
-    wanted = view.pool.spec.replicas
+def _accepted(
+    effective: EffectiveSpec, view: PoolView, before: ScalingState | None
+) -> SpecReplicas:
+    """Return which `spec.replicas` mode Auto began with, and which other one it ignores now.
+
+    Where the accepted count is not known any more, an edit of the ignored one is taken for its undoing.
+    """
+    wanted, auto = view.pool.spec.replicas, effective.scaling_mode is ScalingMode.AUTO
     if before is None:
         held = view.pool.status.conditions or ()
         told = any(one.type == "Scaling" and one.reason == report.REPLICAS_IGNORED for one in held)
-        return None if told and effective.scaling_mode is ScalingMode.AUTO else wanted
-    if effective.scaling_mode is not ScalingMode.AUTO or before.mode is not ScalingMode.AUTO:
-        return wanted
-    return before.spec_replicas if before.spec_replicas == wanted else None
+        return SpecReplicas(None, wanted) if told and auto else SpecReplicas(wanted)
+    if not auto or before.mode is not ScalingMode.AUTO:
+        return SpecReplicas(wanted)
+    known = before.spec_replicas
+    if wanted == known.ignored:
+        return known
+    if known.accepted in (None, wanted):
+        return SpecReplicas(wanted)
+    return SpecReplicas(known.accepted, wanted)
 
 
 def _conditions(
@@ -303,8 +322,9 @@ def _conditions(
 ) -> tuple[Condition, ...]:
     ready = sum(pod.ready and not pod.terminating for pod in view.pods)
     blind = ready > 0 and not decision.metrics_available
+    ignored = after.spec_replicas.ignored is not None
     return (
-        report.scaling_condition(effective, ignored=after.spec_replicas is None, blind=blind),
+        report.scaling_condition(effective, ignored=ignored, blind=blind),
         report.metrics_condition(decision, view.signals, ready, after.replicas),
     )
 
@@ -320,9 +340,9 @@ def _events(
     notes = [] if known is None else [report.count_event(known, after.replicas, why)]
     if before is not None and before.mode is not after.mode:
         notes.append(report.mode_event(before.mode, after.mode))
-    edited = after.spec_replicas is None and before is not None and before.spec_replicas is not None
-    if edited:
-        notes.append(report.ignored_event(view.pool.spec.replicas))
+    ignored = after.spec_replicas.ignored
+    if ignored is not None and before is not None and before.spec_replicas.ignored != ignored:
+        notes.append(report.ignored_event(ignored))
     return tuple(note for note in notes if note is not None)
 
 
