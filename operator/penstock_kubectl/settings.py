@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
-from penstock_api.limits import CurveSums
+from penstock_api.limits import CurveSums, LimitsUpdate
 from penstock_api.live import ScalingMode
 from penstock_kubectl.errors import Unfit
 from penstock_kubectl.subject import Subject
 from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_operator.decide.limits import wanted_limits
+from penstock_operator.decide.scaling import modes
 from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
 from penstock_operator.decide.scaling.service_curve import fit
@@ -41,17 +43,32 @@ class Case:
 
     @property
     def moves(self) -> bool:
-        """Whether the law's count is followed; else it is `spec.replicas`."""
-        return self.effective.scaling_mode in (ScalingMode.AUTO, ScalingMode.RECOMMEND)
+        """Whether the law's count is followed; else it is `count`."""
+        return self.effective.scaling_mode is ScalingMode.AUTO
+
+    @property
+    def count(self) -> int:
+        """Return the count where the law's is not followed: in Hold the frozen one, else `spec.replicas`; at least one."""
+        desired = self.subject.pool.status.desired_replicas
+        live = self.effective.replicas if desired is None else desired
+        return max(modes.base_replicas(self.effective, live), 1)
+
+    @property
+    def published(self) -> LimitsUpdate | None:
+        """Return the limits in force, with the cap that mode Recommend freezes; None: no cap was published yet."""
+        batch = self.subject.pool.status.batch
+        if batch is None or not batch.cap:
+            return None
+        limits = wanted_limits(self.effective, batch.cap)
+        return LimitsUpdate(**limits.model_dump(), generation=batch.generation or 1)
 
     @property
     def law(self) -> Law[Any]:
-        """Return the law that decides."""
+        """Return the law that decides, as far as the pool's modes let it."""
         law = LAWS[self.effective.algorithm]
-        if not self.moves:
-            return Counted(law, max(self.effective.replicas, 1))
-        scheduled = any(one.spec.schedules for one in self.policies)
-        return Scheduled(law, self.floor) if scheduled else law
+        if any(one.spec.schedules for one in self.policies):
+            law = Scheduled(law, self.floor)
+        return Granted(law, self)
 
     def floor(self, passed: float) -> int:
         """Return minReplicas so many seconds after the beginning, raised by the schedules open then."""
@@ -63,23 +80,29 @@ class Case:
         return then.law.min_replicas
 
 
-class Counted:
-    """A law whose count somebody else decides: only its cap is followed."""
+class Granted:
+    """A law whose wishes are granted as the pool's two modes grant them."""
 
-    def __init__(self, law: Law[Any], replicas: int) -> None:
+    def __init__(self, law: Law[Any], case: Case) -> None:
         self.name = law.name
         self._law = law
-        self._replicas = replicas
+        self._case = case
+        self._published = case.published
 
     def initial(self, now: float) -> Any:
         """Return the law's own state."""
         return self._law.initial(now)
 
     def step(self, state: Any, observed: LawInput, now: float) -> tuple[Any, Decision]:
-        """Return the law's step with the given count."""
-        state, decision = self._law.step(state, observed, now)
-        fixed = replace(decision, replicas=self._replicas, replicas_term=ReplicasTerm.MANUAL)
-        return state, fixed
+        """Return the law's step under the pool's own settings, and what is granted of it."""
+        spec, case = self._case.effective, self._case
+        state, wish = self._law.step(state, replace(observed, settings=spec.law), now)
+        granted = replace(
+            wish,
+            cap=modes.granted_cap(spec, wish, self._published),
+            replicas=modes.granted_replicas(spec, wish, case.count),
+        )
+        return state, granted if case.moves else replace(granted, replicas_term=ReplicasTerm.MANUAL)
 
 
 class Scheduled:
@@ -142,8 +165,7 @@ def scenario(
     """Return the world of one case. Start-ups are lognormal about what was watched; none fails."""
     settings = one.effective.law
     if not one.moves:
-        count = max(one.effective.replicas, 1)
-        settings = replace(settings, min_replicas=count, max_replicas=count)
+        settings = replace(settings, min_replicas=one.count, max_replicas=one.count)
     median = startup_p90 / exp(NORMAL_P90 * STARTUP_SIGMA)
     return Scenario(
         service=service,

@@ -65,7 +65,7 @@ def row(one: Case, result: Outcome, devices_each: int) -> list[str]:
     return [
         one.name,
         spec.algorithm.value,
-        f"{law.min_replicas}-{law.max_replicas}" if one.moves else f"{spec.replicas}",
+        f"{law.min_replicas}-{law.max_replicas}" if one.moves else f"{one.count}",
         f"{100 * result.attainment:.2f} %",
         f"{100 * result.worst_five_minutes:.1f} %",
         f"{result.gpu_hours * devices_each:.2f}",

@@ -77,13 +77,43 @@ def test_a_history_of_which_too_much_is_unknown_is_refused(
     assert "--trace" in error
 
 
+def as_it_is(folder: Path, *words: str, **spec: object) -> Object:
+    """Return the figures of the pool simulated under its own policies."""
+    out = str(folder / "out.json")
+    assert run(known(None, **spec), folder, "--last", "10m", "--json", out, *words) == 0
+    return cases(folder)["as it is"]
+
+
 def test_gpu_hours_count_every_device_of_a_replica(tmp_path: Path) -> None:
-    out = str(tmp_path / "out.json")
-    run(known(scaling={"mode": "Manual"}), tmp_path, "--last", "10m", "--json", out)
-    found = cases(tmp_path)["as it is"]
-    assert found["most_replicas"] == 2
-    hours = found["gpu_hours"] / 2 / found["mean_replicas"]
-    assert found["gpu_hours"] == pytest.approx(2 * 2 * hours)
+    one, two = (
+        as_it_is(
+            tmp_path,
+            scaling={"mode": "Manual"},
+            accelerator={"resourceName": "nvidia.com/gpu", "count": count},
+        )
+        for count in (1, 2)
+    )
+    assert two["gpu_hours"] == 2 * one["gpu_hours"] > 0
+    assert one["mean_replicas"] == two["mean_replicas"] == pytest.approx(2)
+
+
+def test_a_fixed_cap_is_size_max_and_a_recommended_one_the_published(tmp_path: Path) -> None:
+    size = {"max": 48}
+    assert as_it_is(tmp_path, batching={"mode": "Fixed", "size": size})["mean_cap"] == 48
+    assert as_it_is(tmp_path, batching={"mode": "Recommend", "size": size})["mean_cap"] == 24
+    assert as_it_is(tmp_path, batching={"mode": "Auto", "size": size})["mean_cap"] not in (24, 48)
+
+
+def test_a_held_count_is_the_one_in_the_status(tmp_path: Path) -> None:
+    held = as_it_is(tmp_path, replicas=1, scaling={"mode": "Hold", "maxReplicas": 6})
+    assert held["most_replicas"] == 3
+    assert held["mean_replicas"] == pytest.approx(3)
+
+
+def test_a_recommended_count_is_followed_only_if_asked(tmp_path: Path) -> None:
+    scaling = {"mode": "Recommend", "maxReplicas": 6}
+    assert as_it_is(tmp_path, scaling=scaling)["most_replicas"] == 2
+    assert as_it_is(tmp_path, "--mode", "Auto", scaling=scaling)["most_replicas"] > 2
 
 
 def test_a_trace_needs_no_prometheus(tmp_path: Path) -> None:
