@@ -1,7 +1,7 @@
 """Known busy hours: which windows are open now, and which can never be. Pure, by the clock given.
 
-Cron is read as Debian's (cronsim), in the schedule's own zone: a time that a change of clocks leaves out comes an
-hour later, one that comes twice opens once.
+Cron is read as Debian's (cronsim), in the schedule's own zone: a time that a change of clocks leaves out comes when
+they have changed, one that comes twice opens once, or both times if its minute or hour begins with a star.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +16,7 @@ from penstock_api.schedules import Schedule
 from penstock_operator.observed import PolicyObject
 
 MINUTE = 60.0
+ZERO = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,18 @@ def _last_opened(cron: str, time_zone: str | None, minute: int) -> float | None:
     where = zone(time_zone)
     if where is None:
         return None
-    just_after = datetime.fromtimestamp(minute * MINUTE, where) + timedelta(seconds=1)
+    now = minute * MINUTE
     try:
-        return next(CronSim(cron, just_after, reverse=True)).timestamp()
+        before = CronSim(cron, _latest(datetime.fromtimestamp(now + 1, where)), reverse=True)
+        return next(opened for one in before if (opened := one.timestamp()) <= now)
     except (CronSimError, StopIteration):
         return None
+
+
+def _latest(now: datetime) -> datetime:
+    """Return from where to look back for what was before `now`: cron goes by the wall, on which an hour may come twice.
+
+    In its second pass all of the first has been, also what the wall puts after `now`.
+    """
+    first = now.replace(fold=0)
+    return first + ((first.utcoffset() or ZERO) - (now.utcoffset() or ZERO))

@@ -28,6 +28,10 @@ def berlin(*when: int) -> float:
     return datetime(*when, tzinfo=BERLIN).timestamp()  # type: ignore[arg-type,misc]
 
 
+def utc(*when: int) -> float:
+    return datetime(*when, tzinfo=UTC).timestamp()  # type: ignore[arg-type,misc]
+
+
 def floor(policies: list[PolicyObject], now: float, **scaling: Any) -> int:
     found = effective(
         pool(scaling={"mode": "Auto", **scaling}), {}, policies, {}, openings(policies, now)
@@ -53,9 +57,9 @@ def test_a_window_is_open_from_its_first_second_to_its_last(
 
 
 def test_without_a_zone_cron_is_in_utc() -> None:
-    utc = busy(timeZone=None)
-    assert floor([utc], datetime(2026, 11, 20, 9, 0, tzinfo=UTC).timestamp()) == 4
-    assert floor([utc], berlin(2026, 11, 20, 9, 0)) == 1
+    plain = busy(timeZone=None)
+    assert floor([plain], utc(2026, 11, 20, 9, 0)) == 4
+    assert floor([plain], berlin(2026, 11, 20, 9, 0)) == 1
 
 
 def test_a_window_may_cross_midnight_and_the_change_of_clocks() -> None:
@@ -64,6 +68,31 @@ def test_a_window_may_cross_midnight_and_the_change_of_clocks() -> None:
         floor([night], berlin(2026, 10, 25, 4, 59)) == 4
     )  # nine hours by the wall, eight by the clock
     assert floor([night], berlin(2026, 10, 25, 5, 0)) == 1
+
+
+def open_minutes(one: PolicyObject, begin: float, hours: int) -> list[int]:
+    """Return the minutes after `begin` in which the window is open."""
+    return [minute for minute in range(60 * hours) if floor([one], begin + 60 * minute) == 4]
+
+
+def test_a_time_that_comes_twice_opens_once_and_stays_open_through_both() -> None:
+    """The clocks of Berlin go from 3:00 back to 2:00 at 1:00 UTC."""
+    one = busy(cron="30 2 * * *")
+    assert open_minutes(one, utc(2026, 10, 25), 5) == list(range(30, 120))
+    late = busy(cron="10 3 * * *")
+    assert open_minutes(late, utc(2026, 10, 25), 5) == list(range(130, 220))
+
+
+def test_a_window_of_every_hour_opens_in_both() -> None:
+    hourly = busy(cron="30 * * * *", durationMinutes=20)
+    opened = open_minutes(hourly, utc(2026, 10, 25), 3)
+    assert opened == [*range(30, 50), *range(90, 110), *range(150, 170)]
+
+
+def test_a_time_that_the_clocks_leave_out_comes_when_they_have_changed() -> None:
+    """They go from 2:00 to 3:00 at 1:00 UTC."""
+    one = busy(cron="30 2 * * *")
+    assert open_minutes(one, utc(2026, 3, 29), 5) == list(range(60, 150))
 
 
 def test_of_several_open_windows_the_highest_floor_counts() -> None:
