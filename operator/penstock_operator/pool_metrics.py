@@ -24,7 +24,7 @@ class PoolRow:
     """Unix seconds."""
     ready: int
     unacknowledged: int
-    """Pods that do not obey the published limits yet."""
+    """Ready pods that do not obey the published limits yet."""
     figures: Figures
     reversals: float = 0.0
     good: float = 0.0
@@ -50,7 +50,7 @@ class Series:
 SERIES: tuple[Series, ...] = (
     Series("last_decision_timestamp_seconds", "When a pool was last decided on.",
            lambda row: row.last_decision),
-    Series("unacknowledged_pods", "Pods that do not obey the published limits yet.",
+    Series("unacknowledged_pods", "Ready pods that do not obey the published limits yet.",
            lambda row: row.unacknowledged),
     Series("replicas_ready", "Replicas that are Ready.", lambda row: row.ready),
     Series("replicas_wanted", "Replicas that the law wants.", lambda row: row.figures.wanted),

@@ -9,6 +9,7 @@ from penstock_api.status import PoolStatus
 from penstock_operator import audit, metrics
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.limits import behind
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError
 from penstock_operator.logs import fields
@@ -26,7 +27,8 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
     row = _row(plan, memory.figures)
     row.last_decision, row.figures = time.time(), plan.figures
-    row.ready, row.unacknowledged = sum(pod.ready for pod in view.pods), len(plan.pushes)
+    row.ready = sum(pod.ready for pod in view.pods)
+    row.unacknowledged = 0 if plan.limits is None else len(behind(view, plan.limits))
     memory.figures = plan.figures
     now, held = audit.mark(plan), memory.audited
     if now == held:

@@ -84,10 +84,15 @@ def acknowledged(view: PoolView, pod: PodObject, update: LimitsUpdate) -> bool:
     return answer is not None and answer.generation == update.generation
 
 
+def behind(view: PoolView, update: LimitsUpdate) -> tuple[PodObject, ...]:
+    """Return the pods that serve and do not obey the published limits; loading ones read them when they start."""
+    serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
+    return tuple(pod for pod in serving if not acknowledged(view, pod, update))
+
+
 def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
     """Tell whether every pod that serves obeys the published limits."""
-    serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
-    return all(acknowledged(view, pod, update) for pod in serving)
+    return not behind(view, update)
 
 
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[Push, ...]:

@@ -9,7 +9,7 @@ from penstock_operator import metrics, telling
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.memory import PoolMemory
-from tests.unit.decide.world import World, settled
+from tests.unit.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
 FIGURES = Figures(
@@ -49,6 +49,21 @@ def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolMemory) -> None
     assert value("signals_absent") == 0
     assert value("forecast_error_rows_per_second") == -1.5
     assert value("effective_utilization_ratio") == 0.6
+
+
+def test_pods_that_serve_and_do_not_obey_are_counted_and_loading_ones_are_not(
+    memory: PoolMemory,
+) -> None:
+    world = settled()
+    world.pods = (*world.pods, pod("loading", ip="10.0.0.9", ready=False))
+    plan = world.run()
+    assert [push.pod_uid for push in plan.pushes] == ["uid-loading"]
+    telling.tell_decision(plan, world.view(), memory)
+    assert value("unacknowledged_pods") == 0
+    world.acknowledgements.clear()
+    world.pods = (*world.pods, pod("leaving", ip="10.0.0.8", terminating=True))
+    telling.tell_decision(plan, world.view(), memory)
+    assert value("unacknowledged_pods") == 1
 
 
 def test_what_is_not_known_has_no_series(plan: PoolPlan, memory: PoolMemory) -> None:

@@ -2,7 +2,7 @@
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.findings import Findings
-from penstock_operator.decide.limits import acknowledged
+from penstock_operator.decide.limits import behind
 from penstock_operator.observed import PodObject
 
 LIMITS_APPLIED = "LimitsApplied"
@@ -14,12 +14,12 @@ def limits_applied(found: Findings) -> Condition:
     limits = found.limits
     if limits is None or not found.ready:
         return condition(LIMITS_APPLIED, UNKNOWN, "Waiting", "no pod is ready yet")
-    behind = [pod for pod in found.ready if not acknowledged(found.view, pod, limits)]
-    obeying = f"{len(found.ready) - len(behind)} of {len(found.ready)} ready pods"
-    if not behind:
+    disobeying = behind(found.view, limits)
+    obeying = f"{len(found.ready) - len(disobeying)} of {len(found.ready)} ready pods"
+    if not disobeying:
         message = f"{obeying} obey generation {limits.generation}"
         return condition(LIMITS_APPLIED, TRUE, "AllPodsAcknowledged", message)
-    unreached = [(pod, problem) for pod in behind if (problem := _problem(found, pod))]
+    unreached = [(pod, problem) for pod in disobeying if (problem := _problem(found, pod))]
     if unreached:
         told = "; ".join(f"pod {pod.name}: {problem}" for pod, problem in unreached[:3])
         message = (
