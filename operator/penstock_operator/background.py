@@ -67,7 +67,7 @@ async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> Non
             try:
                 keys = await load_keys(writer, namespace, time.time())
                 if read_at is None:
-                    operation.observer.memory.clear()
+                    operation.begin_anew()
                 operation.keys, read_at = keys, now
                 operation.wake(None)
             except (ClusterError, NotLeading) as error:

@@ -90,8 +90,13 @@ class Operation:
                     self._start(batch, now)
                 await self._wait(max(self.due.next_at(self._busy), self._next_pass) - now)
             else:
-                self.due.rest()
+                self._stand_by()
                 await self._wait(LONGEST_WAIT_SECONDS)
+
+    def _stand_by(self) -> None:
+        """Decide on nothing for now, and tell of no pool: another process may decide on it."""
+        self.due.rest()
+        telling.forget_all()
 
     async def _wait(self, seconds: float) -> None:
         """Wait for the next pool to come due, or for news, which may make one due sooner."""
@@ -159,6 +164,8 @@ class Operation:
             pool = store.pools.get(uid)
             met = pool or store.unreadable.get(uid)
             if met is not None and not self._may_act(met.namespace):
+                if not self.leadership.valid_in(met.namespace):
+                    telling.forget_pool(self.observer.memory.of(uid))
                 self._done(uid, batch)
                 self.due.put_off(uid, time.monotonic() + ELSEWHERE_SECONDS)
                 continue
@@ -180,10 +187,16 @@ class Operation:
         namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
         return frozenset(one for one in namespaces if self.leadership.valid_in(one))
 
+    def begin_anew(self) -> None:
+        """Forget what was decided and told before this process began to lead: others may have decided since."""
+        self.observer.memory.clear()
+        telling.forget_all()
+
     def take_over(self, namespaces: frozenset[str]) -> None:
         """Begin to act in namespaces whose Lease was just won: what another decided there is not known here."""
         for uid, pool in self.observer.store.pools.items():
             if pool.namespace in namespaces:
+                telling.forget_pool(self.observer.memory.of(uid))
                 self.observer.memory.forget(uid)
         self.wake(None)
 
@@ -280,10 +293,7 @@ class Operation:
     def _forget(self, uid: str) -> None:
         self.sweep_at = 0.0
         self.due.forget(uid)
-        memory = self.observer.memory.of(uid)
-        telling.forget_pool(memory)
-        if memory.labels:
-            policy_metrics.forget_pool(memory.labels["namespace"], memory.labels["pool"])
+        telling.forget_pool(self.observer.memory.of(uid))
         self.observer.memory.forget(uid)
         self.observer.confirmations.forget(uid)
         self.acts.statuses.forget(uid)

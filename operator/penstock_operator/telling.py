@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from penstock_api.conditions import condition, merge
 from penstock_api.status import PoolStatus
-from penstock_operator import audit, metrics
+from penstock_operator import audit, metrics, policy_metrics
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.limits import behind
@@ -59,9 +59,17 @@ def _row(plan: PoolPlan, before: Figures | None) -> PoolRow:
 
 
 def forget_pool(memory: PoolMemory) -> None:
-    """Drop the series of a pool that is gone."""
+    """Drop the series of a pool that is gone, or on which another installation decides now."""
     if memory.labels:
-        metrics.POOLS.forget(memory.labels["namespace"], memory.labels["pool"])
+        namespace, pool = memory.labels["namespace"], memory.labels["pool"]
+        metrics.POOLS.forget(namespace, pool)
+        policy_metrics.forget_pool(namespace, pool)
+
+
+def forget_all() -> None:
+    """Drop the series of every pool and policy: what was told last is not true of them for ever."""
+    metrics.POOLS.rows.clear()
+    policy_metrics.forget_all()
 
 
 async def tell_unreadable(statuses: Statuses, pool: Unreadable) -> None:

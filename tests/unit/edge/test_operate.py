@@ -1,24 +1,30 @@
-"""The loop under more work than it can do: it goes on turning, tells how late it is, and serves more pools a pass."""
+"""The loop under more work than it can do turns on and tells how late it is; where another leads it tells of no pool."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from penstock_operator import due, metrics, operate
+from penstock_operator import due, metrics, operate, policy_metrics, telling
 from penstock_operator.decide.plan import Plan
 from penstock_operator.memory import Memory
 from penstock_operator.observe.objects import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.operate import Operation
 from penstock_operator.scope import CLUSTER
-from tests.unit.decide.world import CONFIG, pool
+from tests.unit.decide.world import CONFIG, policy, pool, settled
 
 DECIDE_SECONDS = 0.05
+
+
+class Forgets:
+    def forget(self, uid: str) -> None:
+        del uid
 
 
 @dataclass
@@ -27,18 +33,25 @@ class Blind:
 
     store: ObjectStore
     memory: Memory = field(default_factory=Memory)
+    confirmations: Forgets = field(default_factory=Forgets)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         del pools, now
         return []
 
 
+@dataclass
 class Leads:
+    """Whether the own Lease is held, and that of every namespace."""
+
+    own: bool = True
+    within: bool = True
+
     def valid(self, now: float) -> bool:
-        return now > 0
+        return self.own and now > 0
 
     def valid_in(self, namespace: str | None) -> bool:
-        return bool(namespace)
+        return self.own and self.within and bool(namespace)
 
 
 class Schemas:
@@ -51,12 +64,13 @@ class Keys:
         return {}
 
 
-def operation(pools: int) -> Operation:
+def operation(pools: int, leads: Leads | None = None) -> Operation:
     store = ObjectStore()
     store.pools = {f"uid-{one}": pool(f"pool-{one}", f"uid-{one}") for one in range(pools)}
-    observer, acts, leads = cast("Any", Blind(store)), cast("Any", None), cast("Any", Leads())
+    acts = cast("Any", SimpleNamespace(statuses=Forgets(), events=Forgets()))
+    observer, led = cast("Any", Blind(store)), cast("Any", leads or Leads())
     schemas, keys = cast("Any", Schemas()), cast("Any", Keys())
-    return Operation(CONFIG, observer, acts, leads, CLUSTER, schemas, keys, ready=True)
+    return Operation(CONFIG, observer, acts, led, CLUSTER, schemas, keys, ready=True)
 
 
 async def kept_waiting(made: Operation, seconds: float) -> list[float]:
@@ -118,3 +132,70 @@ def test_lateness_is_measured_and_told_once_a_minute(caplog: pytest.LogCaptureFi
             made._tell_late(now)
     assert counted() - before == 8
     assert ["12 s behind" in one.message for one in caplog.records] == [True, True]
+
+
+@pytest.fixture
+def _nothing_told() -> Iterator[None]:
+    telling.forget_all()
+    yield
+    telling.forget_all()
+
+
+def decided(leads: Leads) -> Operation:
+    """An operation that has told of one pool, of its policy's budget and of its candidate."""
+    made = operation(pools=0, leads=leads)
+    budget = {"resourceName": "nvidia.com/gpu", "count": 8}
+    tried = {"defaults": {"scaling": {"minReplicas": 3}}}
+    world = settled(
+        pool=pool(scaling={"mode": "Auto"}),
+        policies=(policy("prod", gpuBudgets=[budget], candidate=tried),),
+    )
+    made.observer.store.pools = {world.pool.uid: world.pool}
+    plan = world.whole_plan()
+    policy_metrics.tell_plan(plan)
+    telling.tell_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
+    assert series() == {"pool", "policy"}
+    return made
+
+
+def series() -> set[str]:
+    """Return of what the exposition tells: of pools, of policies."""
+    text = metrics.exposition().decode()
+    return {label for label in ("pool", "policy") if f'{label}="' in text}
+
+
+@pytest.mark.usefixtures("_nothing_told")
+def test_a_process_that_lost_the_lease_tells_of_no_pool_and_no_policy() -> None:
+    made = decided(Leads(own=False))
+
+    async def one_turn() -> None:
+        loop = asyncio.create_task(made.run())
+        await asyncio.sleep(0)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+
+    asyncio.run(one_turn())
+    assert series() == set()
+
+
+@pytest.mark.usefixtures("_nothing_told")
+def test_who_begins_to_lead_anew_tells_of_no_pool_that_went_meanwhile() -> None:
+    made = decided(Leads())
+    made.begin_anew()
+    made.observer.store.pools.clear()
+    made._forget("uid-chat")
+    assert series() == set()
+
+
+@pytest.mark.usefixtures("_nothing_told")
+def test_of_pools_in_a_namespace_that_another_leads_nothing_is_told() -> None:
+    made = decided(Leads(within=False))
+    assert asyncio.run(made._staying({"uid-chat"})) == []
+    assert series() == {"policy"}
+
+
+@pytest.mark.usefixtures("_nothing_told")
+def test_of_pools_in_a_namespace_just_won_nothing_is_told_that_was_told_before() -> None:
+    made = decided(Leads())
+    made.take_over(frozenset({"team-a"}))
+    assert series() == {"policy"}
