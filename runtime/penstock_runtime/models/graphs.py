@@ -91,15 +91,23 @@ class CudaRecorder:
 
     def __init__(self) -> None:
         self._pool: Any = None
+        self._aside: Any = None
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
         """As `Recorder`."""
         held = [one.clone() for one in tensors]
-        call(held)  # libraries set themselves up at a first call, which cannot be recorded
-        torch.cuda.current_stream().synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
-            outputs = call(held)
+        current = torch.cuda.current_stream()
+        stream = self._stream(current)
+        stream.wait_stream(current)
+        try:
+            with torch.cuda.stream(stream):
+                call(held)  # libraries set themselves up at a first call, which cannot be recorded
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream):
+                outputs = call(held)
+        finally:
+            torch.cuda.set_stream(current)  # a recording that fails leaves its own behind
         self._pool = self._pool or graph.pool()
 
         def replay(tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
@@ -109,6 +117,18 @@ class CudaRecorder:
             return outputs
 
         return replay
+
+    def _stream(self, current: Any) -> Any:
+        """Return the stream to record on, one for all: the default one cannot be recorded."""
+        if current != torch.cuda.default_stream():
+            return current
+        self._aside = self._aside or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        return self._aside
+
+
+def recorder_of(device: torch.device) -> Recorder | None:
+    """Return what records on `device`; None where launches cost too little for that."""
+    return CudaRecorder() if device.type == "cuda" else None
 
 
 def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:

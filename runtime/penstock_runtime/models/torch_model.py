@@ -11,7 +11,7 @@ import torch
 
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.models.device import raise_as_device_error
-from penstock_runtime.models.graphs import Call, CudaRecorder, Graphs, Named
+from penstock_runtime.models.graphs import Call, Graphs, Named, recorder_of
 from penstock_runtime.models.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.sample import find_sample
 from penstock_runtime.models.staging import staging_for
@@ -26,8 +26,8 @@ class TorchModel:
         self._call = call
         self.device = device
         self._staging = staging_for(device)
-        on_cuda = device.type == "cuda"
-        self._run: Named = Graphs(self._named, CudaRecorder()) if on_cuda else self._named
+        recorder = recorder_of(device)
+        self._run: Named = Graphs(self._named, recorder) if recorder else self._named
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """As `Model.run`."""
