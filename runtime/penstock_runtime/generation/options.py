@@ -44,6 +44,8 @@ class StepOptions:
     """A backend by name; None: the first whose probe is right."""
     surgery: bool = True
     """Whether known families run on merged and packed weights."""
+    graphs: bool = True
+    """Whether steps of one token a row are recorded and replayed where launches cost as much as kernels: on CUDA."""
     batch_invariant: bool = False
     """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption; float32 only."""
     depth: int = 0

@@ -23,6 +23,8 @@ from .test_engine import INFO, LIMITS
 class RaisesOnce:
     """A decoder that finds every token equally likely, once it has raised."""
 
+    recordings = 0
+
     def __init__(self, error: Exception) -> None:
         self._errors = [error]
 

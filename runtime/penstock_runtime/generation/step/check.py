@@ -4,6 +4,7 @@ Two sequences are fed in uneven chunks, together, over scattered blocks; the log
 be those that the untouched model gives for the whole prefix.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,23 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 2e-3}
 """Of the largest logit. float64 models compute norms and rotations in float32, which other groupings of the
 same sums may round differently: hence not 1e-12."""
 _COARSE = 1e-1
+_LEAST_SCALE = 1e-30
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return by how much of the largest logit an answer in `dtype` may differ."""
+    return _TOLERANCE.get(dtype, _COARSE)
+
+
+def difference(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Return by how much of the largest logit `got` differs, where `wanted` has numbers."""
+    numbers = wanted.isfinite()
+    if not numbers.any():
+        return 0.0
+    wide = torch.float64 if wanted.dtype == torch.float64 else torch.float32
+    asked, told = wanted[numbers].to(wide), got[numbers].to(wide)
+    wrong = (told - asked).abs().max().item() / max(asked.abs().max().item(), _LEAST_SCALE)
+    return wrong if math.isfinite(wrong) else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +83,7 @@ def check(decoder: Decoder, expected: Expected, block_tokens: int, dtype: torch.
         done += counts
         wanted = torch.stack([expected.logits[row, at - 1] for row, at in enumerate(done)])
         wrong = (got.double() - wanted.double()).abs().max().item() / scale
-        if not wrong <= _TOLERANCE.get(dtype, _COARSE):
+        if not wrong <= tolerance(dtype):
             raise ModelLoadFailed(
                 f"the paged model differs from transformers' own by {wrong:.2g} of the largest logit:"
                 " this model type is not served correctly, report it"

@@ -23,6 +23,9 @@ weights that fill the processor's caches."""
 class Decoder(Protocol):
     """A model over the paged cache."""
 
+    recordings: int
+    """How often a step was recorded, to be replayed later: such a step takes longer than its work does."""
+
     def forward(self, packed: Packed) -> Logits:
         """Return the logits of the positions that sample, having stored all keys and values."""
 
@@ -75,6 +78,8 @@ def heads(model: PreTrainedModel) -> Heads:
 class GenericDecoder:
     """The untouched modules, packed: one batch row, positions given, logits for sampling positions only."""
 
+    recordings = 0
+
     def __init__(
         self, model: PreTrainedModel, backend: AttentionBackend, caches: list[torch.Tensor]
     ) -> None:
@@ -90,11 +95,18 @@ class GenericDecoder:
     def forward(self, packed: Packed) -> torch.Tensor:
         """As `Decoder.forward`."""
         self._backend.begin(packed)
+        fed = (packed.ids, packed.positions, packed.last)
+        return self.logits(*(torch.from_numpy(one).to(self._device) for one in fed))
+
+    def logits(
+        self, ids: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the logits of `wanted` of the T tokens that are fed (None: all), the backend having begun the step."""
         out = self._model(
-            input_ids=torch.from_numpy(packed.ids)[None].to(self._device),
-            position_ids=torch.from_numpy(packed.positions)[None].to(self._device),
+            input_ids=ids[None],
+            position_ids=positions[None],
             use_cache=False,
-            logits_to_keep=torch.from_numpy(packed.last).to(self._device),
+            logits_to_keep=0 if wanted is None else wanted,
         )
         logits: torch.Tensor = out.logits[0]
         return logits

@@ -45,7 +45,7 @@ def open_step(
     kv = _layout(model, computing, options, device)
     longest = min(bound, kv.tokens)
     layers = model.config.get_text_config().num_hidden_layers
-    store = Store(layers, kv.blocks, kv.host_blocks, computing.allocate)
+    store = Store(layers, kv.blocks + computing.spare_blocks, kv.host_blocks, computing.allocate)
     expected = reference(model)
     made = computing.decoders(model, store.layers, longest)
     decoder = checked(made, expected, kv.block_tokens, model.dtype)
@@ -79,15 +79,18 @@ def _layout(
 ) -> KVSpec:
     """Return the cache's layout."""
     config = model.config.get_text_config()
-    block_bytes = computing.allocate(1).nbytes * config.num_hidden_layers
+    layer_bytes = computing.allocate(1).nbytes
+    block_bytes = layer_bytes * config.num_hidden_layers
     wanted = options.cache_bytes
     if wanted is None:
         most = MOST_CACHE_TOKENS // computing.block_tokens * block_bytes
-        wanted = min(int(_free_bytes(device) * CACHE_SHARE[device.type]), most)
-    blocks = wanted // block_bytes
+        with_copies = block_bytes + layer_bytes * computing.gathered_layers
+        free = int(_free_bytes(device) * CACHE_SHARE[device.type])
+        wanted = min(free * block_bytes // with_copies, most)
+    blocks = wanted // block_bytes - computing.spare_blocks
     if blocks < 2:  # one for a prompt, one for its answer
         raise ModelLoadFailed(
-            f"the KV cache needs at least {2 * block_bytes} bytes, {wanted} are set apart or free:"
+            f"the KV cache needs at least {(2 + computing.spare_blocks) * block_bytes} bytes, {wanted} are set apart or free:"
             " give the pod more memory"
         )
     return KVSpec(

@@ -29,7 +29,7 @@ class TorchStep:
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `Step.run`."""
-        began = time.monotonic()
+        began, recordings = time.monotonic(), self._decoder.recordings
         awaited = self._awaited(plan)
         self._last = (plan.number, [None] * len(plan.rows))  # and so it stays if this step raises
         try:
@@ -41,6 +41,7 @@ class TorchStep:
             raise_as_device_error(error)
             raise
         self._last = (plan.number, result.sampled)
+        result.recorded = self._decoder.recordings != recordings
         result.began, result.seconds = began, time.monotonic() - began
         return result
 

@@ -1,13 +1,13 @@
 """Gather and SDPA: copies each row's keys and values out of their blocks. Slow and always there."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
 from penstock_runtime.generation.step.attention.base import Geometry, LayerRule
+from penstock_runtime.generation.step.attention.decode import DecodeRows, decode_rows
+from penstock_runtime.generation.step.attention.dense import attend
 from penstock_runtime.generation.step.packed import Packed
 
 
@@ -48,6 +48,7 @@ class GatherAttention:
         self._dtype = geometry.dtype
         self._device = geometry.device
         self._parts: list[_Part] = []
+        self._decode: DecodeRows | None = None
         self._slots = torch.empty(0, dtype=torch.int64)
 
     def allocate(self, blocks: int) -> torch.Tensor:
@@ -57,12 +58,20 @@ class GatherAttention:
 
     def begin(self, packed: Packed) -> None:
         """As `AttentionBackend.begin`."""
+        self._decode = None
         self._slots = torch.from_numpy(packed.slots).to(self._device)
         counts = np.diff(packed.starts)
         decodes = np.flatnonzero(counts == 1)
         self._parts = [self._part(packed, decodes)] if len(decodes) else []
         for row in np.flatnonzero(counts > 1):
             self._parts.append(self._part(packed, np.array([row])))
+
+    def begin_decode(self, positions: torch.Tensor, tables: torch.Tensor) -> None:
+        """As `begin` for one token a row, at `positions` ([R]) of sequences with `tables` ([R, widest]).
+
+        Both are int64, on the device, and are not looked at: what follows can be recorded.
+        """
+        self._decode = decode_rows(positions, tables, self._block_tokens)
 
     def _part(self, packed: Packed, rows: np.ndarray) -> _Part:
         contexts = packed.contexts[rows]
@@ -93,30 +102,15 @@ class GatherAttention:
         """As `AttentionBackend.attend`."""
         heads = self._heads
         keys, values = cache.view(2, -1, heads.kv, heads.size).unbind(0)
+        if self._decode is not None:
+            keys[self._decode.new], values[self._decode.new] = key, value
+            return self._decode.attend(query, keys, values, rule).view(len(query), -1)
         keys[self._slots], values[self._slots] = key, value
         out = torch.empty_like(query)
         for part in self._parts:
             shape = (part.rows, part.queries, heads.query, heads.size)
             asked = query[part.tokens].view(shape).transpose(1, 2)
             found = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
-            attended = _attend(asked, *found, part.mask(rule.window), rule)
+            attended = attend(asked, *found, part.mask(rule.window), rule)
             out[part.tokens] = attended.transpose(1, 2).reshape(-1, heads.query, heads.size)
         return out.view(len(out), -1)
-
-
-def _attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor,
-    rule: LayerRule,
-) -> torch.Tensor:
-    if rule.softcap is None:
-        return scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, scale=rule.scaling, enable_gqa=True
-        )
-    groups = query.shape[1] // key.shape[1]
-    scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * rule.scaling
-    scores = torch.tanh(scores / rule.softcap) * rule.softcap
-    scores = scores.masked_fill(~mask, -math.inf).softmax(-1)
-    return scores @ value.repeat_interleave(groups, 1)

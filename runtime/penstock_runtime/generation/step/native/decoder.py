@@ -57,6 +57,8 @@ class _Buffer:
 class NativeDecoder:
     """A `Decoder` in float32 on the CPU; keys and values as `NativeAttention` lays them out."""
 
+    recordings = 0
+
     def __init__(
         self,
         library: ctypes.CDLL,

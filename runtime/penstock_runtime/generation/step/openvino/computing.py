@@ -18,6 +18,8 @@ class OpenVinoComputing:
 
     name = "openvino"
     block_tokens = BLOCK_TOKENS
+    spare_blocks = 0
+    gathered_layers = 0
 
     def __init__(self, geometry: Geometry) -> None:
         if geometry.dtype != torch.float32 or geometry.device.type != "cpu":

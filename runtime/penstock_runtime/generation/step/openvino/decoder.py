@@ -15,6 +15,8 @@ from penstock_runtime.generation.step.packed import Packed
 class OpenVinoDecoder:
     """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in float32."""
 
+    recordings = 0
+
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
         compiled = ov.Core().compile_model(
             model,

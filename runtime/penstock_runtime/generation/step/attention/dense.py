@@ -1,0 +1,27 @@
+"""Attention over keys and values that lie in order: torch's SDPA, or its arithmetic where scores are capped."""
+
+import math
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from penstock_runtime.generation.step.attention.base import LayerRule
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    rule: LayerRule,
+) -> torch.Tensor:
+    """Return [rows, heads, queries, size] for `query` of that shape; of `key` and `value` there may be fewer heads."""
+    groups = query.shape[1] // key.shape[1]
+    if rule.softcap is None:
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=rule.scaling, enable_gqa=groups > 1
+        )
+    scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * rule.scaling
+    scores = torch.tanh(scores / rule.softcap) * rule.softcap
+    scores = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return scores @ value.repeat_interleave(groups, 1)
