@@ -147,3 +147,7 @@ bench-generation-peers: setup ## Install the foreign peers of bench-generation, 
 .PHONY: bench-generation
 bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)
+
+.PHONY: bench-generation-device
+bench-generation-device: setup ## Decode with a 1B-class Llama on the GPU: share of its memory bandwidth, ratio to generate_batch
+	@$(BIN)/python -m tests.bench.generation.device $(OPTIONS)

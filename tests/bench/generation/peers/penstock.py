@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
 from penstock_runtime.collector import spare_the_collector
@@ -36,9 +38,9 @@ class Peer:
 
     compute = Compute.OWN
 
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, dtype: str, device: torch.device | None = None) -> None:
         options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)
-        self._step = open_step(folder, options, folder.name)
+        self._step = open_step(folder, options, folder.name, device)
         spare_the_collector()  # as every process that serves does
         self.about = f"{self._step.info.attention}, depth 0"
         self.idle_share = 0.0

@@ -22,10 +22,10 @@ settled: Any = transformers.GenerationConfig
 class Peer:
     """One loaded model; its manager is made anew for each work, as the concurrency is a setting of it."""
 
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, dtype: str, device: str = "cpu") -> None:
         self._model = auto.from_pretrained(
             folder, dtype=getattr(torch, dtype), attn_implementation="sdpa"
-        )
+        ).to(device)
         self.about = f"transformers {transformers.__version__}, paged sdpa"
         self.idle_share = None
 

@@ -1,0 +1,142 @@
+"""Decoding on a device: `python -m tests.bench.generation.device`, a 1B-class Llama of random weights at batch 1, 8 and 64.
+
+Told are the share of the memory bandwidth (of a copy, measured in the same run) that each step's least reading comes to,
+weights once and its rows' keys and values once, and tokens a second beside transformers' `generate_batch` on the same work.
+"""
+
+import argparse
+import gc
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from penstock_runtime.generation.messages import Stepped, StepReport
+from penstock_runtime.models.base import describe
+from penstock_runtime.models.device import backend_of, choose_device
+from tests.bench.generation import models
+from tests.bench.generation.peers import penstock, transformers_batch
+from tests.bench.generation.roofline import Decoding, Footprint, bandwidth, decoding, footprint
+from tests.bench.generation.workload import Size, Work, work
+
+OUT = Path("build/bench/generation-device.json")
+MODELS = Path("build/bench/models")
+BATCHES = (1, 8, 64)
+SHAPES = {
+    "1B": models.Shape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
+    "tiny": models.Shape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
+}
+"""By name; the tiny one proves the bench, on a CPU in seconds."""
+SIZE = Size(prompt=8, answer=256, rounds=1, repeats=3)
+QUICK = Size(prompt=8, answer=32, rounds=1, repeats=1)
+
+
+class Watched(penstock.Peer):
+    """Our engine, with the steps of its last work."""
+
+    def run(self, work: Work) -> float:
+        """As the peer's."""
+        self.steps: list[StepReport] = []
+        return super().run(work)
+
+    def _take(self, stepped: Stepped) -> None:
+        super()._take(stepped)
+        if stepped.step is not None:
+            self.steps.append(stepped.step)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One batch size."""
+
+    batch: int
+    decoding: Decoding | None
+    share_of_bandwidth: float | None
+    tokens_per_second: float
+    """Of the whole work, prompts included, as the peer's."""
+    peers: float | None
+    """`generate_batch`'s."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Return ours over the peer's."""
+        return self.tokens_per_second / self.peers if self.peers else None
+
+
+def line(ours: Watched, batch: int, size: Size, read: Footprint, gb_per_second: float) -> Line:
+    """Measure our engine at `batch`."""
+    asked = _work(batch, size)
+    ours.run(asked)  # every shape's first step is its slowest
+    best = min(ours.run(asked) for _ in range(size.repeats))
+    found = decoding(ours.steps, batch, read)
+    share = found.gb_per_second / gb_per_second if found else None
+    return Line(batch, found, share, asked.counted / best, None)
+
+
+def peers(folder: Path, dtype: str, device: str, size: Size) -> list[float] | str:
+    """Return tokens a second of `generate_batch` at each of BATCHES, or why there are none."""
+    try:
+        peer, found = transformers_batch.Peer(folder, dtype, device), list[float]()
+        for batch in BATCHES:
+            asked = _work(batch, size)
+            times = [peer.run(asked) for _ in range(1 + size.repeats)][1:]
+            found.append(asked.counted / min(filter(None, times)))
+    except Exception as error:  # noqa: BLE001  whatever a library raises on hardware that it does not like
+        return describe(error)
+    return found
+
+
+def _work(batch: int, size: Size) -> Work:
+    return work("decode", batch, models.VOCABULARY, size)
+
+
+def measure(folder: Path, dtype: str, device: torch.device, size: Size) -> dict[str, object]:
+    """Return every figure, as JSON has it."""
+    gb_per_second = bandwidth(device)
+    read = footprint(folder, getattr(torch, dtype))
+    ours = Watched(folder, dtype, device)
+    lines = [line(ours, batch, size, read, gb_per_second) for batch in BATCHES]
+    decoder = ours._step._decoder
+    about = f"{ours.about}, {type(decoder).__name__}, {decoder.recordings} recordings"
+    del ours, decoder
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    theirs = peers(folder, dtype, str(device), size)
+    if not isinstance(theirs, str):
+        lines = [replace(one, peers=rate) for one, rate in zip(lines, theirs, strict=True)]
+    return {
+        "device": backend_of(device),
+        "dtype": dtype,
+        "model": folder.name,
+        "about": about,
+        "bandwidth_gb_per_second": gb_per_second,
+        "footprint": asdict(read),
+        "lines": [{**asdict(one), "ratio": one.ratio} for one in lines],
+        "peer_absent": theirs if isinstance(theirs, str) else None,
+    }
+
+
+def main() -> int:
+    """Run the bench, and keep its figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.generation.device", description=__doc__
+    )
+    parser.add_argument("--device", type=torch.device, default=choose_device())
+    parser.add_argument("--model", choices=SHAPES, default="1B")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    folder = models.write(SHAPES[args.model], MODELS)
+    size = QUICK if args.quick else SIZE
+    told = json.dumps(measure(folder, args.dtype, args.device, size), indent=1)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(told)
+    sys.stdout.write(f"{told}\nfigures in {OUT}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
