@@ -20,8 +20,11 @@ def draw(found: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
         plot_servers(axes, figures["rates"], f"{name}: rows a second")
         for way, rate in figures["raw"].items():
             axes.axhline(rate, linestyle="--", linewidth=0.8, color="grey")
-            axes.annotate(f"raw torch: {way}", (1, rate), fontsize=6, color="grey")
-        axes.legend(fontsize=7)
+            left = (
+                axes.get_yaxis_transform()
+            )  # of the panel's width, whatever connections were measured
+            axes.text(0.01, rate, f"raw torch: {way}", fontsize=6, color="grey", transform=left)
+        axes.legend(fontsize=7, loc="lower right")
     figure.tight_layout()
     file = folder / "encoders.png"
     figure.savefig(file, dpi=120)
