@@ -28,7 +28,7 @@ LEAST_REST_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.005
 MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
-MOST_OF_PATIENCE: Final = 0.4
+MOST_OF_PATIENCE: Final = 0.5
 """Of a client that says its deadline: what comes during a rest is old when it is read."""
 TOO_MUCH: Final = 429
 """The status of refusals that count."""

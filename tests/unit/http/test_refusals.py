@@ -192,9 +192,11 @@ def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
 
 
 @pytest.mark.parametrize("patience", [0.1, 0.5, 1.0, 1.8, 60.0])
-def test_no_rest_is_more_than_two_fifths_of_the_patience_and_rests_differ(patience: float) -> None:
+def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
     shortest, longest = (told(9 * FREE_REFUSALS, drawn).seconds(patience) for drawn in (0.0, 1.0))
-    assert longest == pytest.approx(min(0.4 * patience, 1.5 * rests.MOST_REST_SECONDS))
+    assert longest == pytest.approx(
+        min(rests.MOST_OF_PATIENCE * patience, 1.5 * rests.MOST_REST_SECONDS)
+    )
     assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest
 
 
