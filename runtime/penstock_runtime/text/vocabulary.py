@@ -52,7 +52,7 @@ def _speller(decoder: dict[str, Any]) -> Any:
     kinds = {decoder.get("type")} | {one.get("type") for one in decoder.get("decoders", [])}
     if "ByteLevel" in kinds:
         return _byte_level
-    if kinds & {"Metaspace", "ByteFallback"}:
+    if kinds & {"Metaspace", "ByteFallback", "Replace"}:
         return _sentence_piece
     if "WordPiece" in kinds:
         return _word_piece

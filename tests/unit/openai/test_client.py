@@ -228,6 +228,23 @@ def test_a_named_tool_gets_the_whole_answer_as_its_arguments(client: openai.Open
     assert choice.message.content is None
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "gate"}}])
+def test_arguments_are_an_object_though_the_schema_does_not_say_so(
+    client: openai.OpenAI, choice: object
+) -> None:
+    parameters = {
+        "properties": {"open": {"type": "boolean"}},
+        "required": ["open"],
+        "additionalProperties": False,
+    }
+    tool = {"type": "function", "function": {"name": "gate", "parameters": parameters}}
+    more = {"tools": [tool], "tool_choice": choice, "parallel_tool_calls": False}
+    [answer] = chat(client, max_tokens=150, **more).choices
+    [call] = answer.message.tool_calls or []
+    assert call.type == "function"
+    assert json.loads(call.function.arguments)["open"] in (True, False)
+
+
 def test_completions_take_several_prompts_as_text_or_tokens(client: openai.OpenAI) -> None:
     texts = ["The river", "The gate"]
     answer = client.completions.create(model="tiny", prompt=texts, max_tokens=4, seed=2, n=2)

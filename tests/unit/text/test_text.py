@@ -73,6 +73,13 @@ def test_sentence_pieces_spell_spaces_and_bytes() -> None:
     assert detokenize(read_vocabulary(backend), [4, 0, 1, 2, 3]) == "b a✓"
 
 
+def test_sentence_pieces_without_bytes_spell_spaces_too() -> None:
+    backend = Backend(models.BPE({"▁a": 0, "b": 1}, []))
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse()])
+    ids = [1, 0, 1]
+    assert detokenize(read_vocabulary(backend), ids) == backend.decode(ids) == "b ab"
+
+
 def test_runs_of_spaces_that_were_added_to_sentence_pieces_are_spaces() -> None:
     backend = Backend(models.BPE({"def": 0, ":": 1, "<0x0A>": 2, "▁": 3}, []))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback()])

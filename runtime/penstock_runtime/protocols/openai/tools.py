@@ -83,8 +83,7 @@ def _named(name: str, tools: list[Tool]) -> Toolbox:
             f"`tool_choice` names {name!r:.80}, but `tools` lists {known:.200}: name one of them",
             field="tool_choice.function.name",
         )
-    schema = schema_grammar(found.function.parameters or ANY_OBJECT)
-    return Toolbox(named=name, grammar=schema)
+    return Toolbox(named=name, grammar=schema_grammar(_parameters(found.function)))
 
 
 def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
@@ -96,16 +95,20 @@ def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
 
 
 def _call(function: Function, home: str) -> dict[str, Any]:
-    parameters = function.parameters
     return {
         "type": "object",
         "properties": {
             "name": {"const": function.name},
-            "arguments": _moved(parameters, home) if parameters else ANY_OBJECT,
+            "arguments": _moved(_parameters(function), home),
         },
         "required": ["name", "arguments"],
         "additionalProperties": False,
     }
+
+
+def _parameters(function: Function) -> dict[str, Any]:
+    """Return the schema of a function's arguments: an object's, though its author may not say so."""
+    return {**ANY_OBJECT, **(function.parameters or {})}
 
 
 def _moved(part: Any, home: str) -> Any:
