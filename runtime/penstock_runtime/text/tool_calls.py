@@ -98,6 +98,8 @@ class ToolCallParser:
         self._scanner = JsonScanner()
         self._told = False
         self._flat = False
+        self._quoted = False
+        """Whether the arguments are JSON in a string, which is told once it is whole."""
         self._held = ""
         self._space: str | None = None
         """After a call, what may be no more than the space before the next; None: there was no call."""
@@ -121,6 +123,8 @@ class ToolCallParser:
             case _At.HEAD if held.strip():
                 whole = [] if self._spelling.array else _whole(held)
                 return whole or [Content(self._spelling.opens + held)]
+            case _At.ARGUMENTS if held:
+                return [Arguments(held)]
             case _At.TAIL:
                 return self._unclosed(held)
             case _:
@@ -198,13 +202,18 @@ class ToolCallParser:
     def _arguments(self, text: str, said: list[Said]) -> str | None:
         if not self._told:
             text = text.lstrip()  # of the head, when a piece ended before it
-            self._told = bool(text)
+            self._told, self._quoted = bool(text), text.startswith('"')
         end = self._scanner.end(text)
         told = text if end is None else text[:end]
-        if told:
+        if self._quoted:
+            self._held += told
+        elif told:
             said.append(Arguments(told))
         if end is None:
             return None
+        if self._quoted:
+            said.append(Arguments(_unquoted(self._held)))
+            self._held = ""
         self._at, self._scanner = _At.TAIL, JsonScanner(depth=1)
         if self._flat:
             self._look()
@@ -250,6 +259,11 @@ def _read(text: str) -> Any:
         return from_json(text)
     except ValueError:
         return None
+
+
+def _unquoted(text: str) -> str:
+    found = _read(text)
+    return found if isinstance(found, str) else text
 
 
 def _whole(body: str) -> list[Said]:

@@ -156,6 +156,8 @@ def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
     listed: list[Said] = [*calls, CallBegun("g"), Arguments("{}")]
     assert said_of(BARE, array, cuts) == listed
     assert said_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
+    quoted = f'<tool_call>{{"name": "f", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>!'
+    assert said_of(HERMES, quoted, cuts) == [*calls, Content("!")]
     flat = f"Hm [TOOL_CALLS]f[ARGS]{ARGUMENTS}[TOOL_CALLS]g[CALL_ID]a1[ARGS] {{}} so"
     assert said_of(MISTRAL, flat, cuts) == [Content("Hm "), *listed, Content(" so")]
 
