@@ -162,6 +162,22 @@ def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
     assert said_of(MISTRAL, flat, cuts) == [Content("Hm "), *listed, Content(" so")]
 
 
+FRAGMENTS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[", "]", "{", "}", ",", " ", "\n", '"', "\\", "f[ARGS]", "x",
+             '{"name": "f", "arguments": ', '{"arguments": {}, "name": "g"}', "{}", '"{}"', ', "id": "1"}')  # fmt: skip
+
+
+@settings(QUICK, max_examples=300)
+@given(
+    st.sampled_from([HERMES, MISTRAL, BARE]),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join),
+    st.lists(st.integers(0, 400), max_size=12),
+)
+def test_what_is_found_does_not_hang_on_where_a_text_is_cut(
+    spelling: Spelling, text: str, cuts: list[int]
+) -> None:
+    assert said_of(spelling, text, cuts) == said_of(spelling, text, [])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
