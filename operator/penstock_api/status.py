@@ -95,7 +95,7 @@ class PoolStatus(ApiModel):
     ready_replicas: Count | None = None
     """Pods that are Ready."""
     desired_replicas: Count | None = None
-    """What the control loop wants, whether or not its mode lets it act."""
+    """What the control loop wants in modes Auto and Recommend; in Manual and Hold the count."""
     selector: ShortText | None = None
     """Label selector of the pods, for the scale subresource."""
     template: TemplateStatus | None = None

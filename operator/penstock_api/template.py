@@ -111,7 +111,7 @@ class PodTemplate(ApiModel):
         ]
         | None
     ) = None
-    """Secrets to pull the runtime image with."""
+    """Secrets to pull images with: the runtime's, and a model's of type Image."""
     volumes: (
         Annotated[tuple[Volume, ...], Field(max_length=32, json_schema_extra=list_map("name"))]
         | None

@@ -16,11 +16,11 @@ _RESERVED = " || ".join(
 
 
 class LocalObjectReference(ApiModel):
-    """An object of the pool's namespace, by name."""
+    """An object of the pool's namespace, or, of a policy's, of the operator's, by name."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
     name: Name
-    """Name of the object, in the pool's namespace."""
+    """Name of the object, in the pool's namespace; a policy's, in the operator's."""
 
 
 class VolumeMount(ApiModel):
