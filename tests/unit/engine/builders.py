@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock_api.limits import Discipline, LimitsUpdate
+from penstock_runtime.batching.former import Batch, Idle, WaitUntil
 from penstock_runtime.engine.curve import Curve
 from penstock_runtime.engine.engine import Engine
+from penstock_runtime.link.messages import Settled, Submit
 from penstock_runtime.models.base import ModelInfo, OutOfMemory, TensorSpec
-from penstock_runtime.request import Completed, Request, Tensor
+from penstock_runtime.request import Completed, End, Request, Tensor
 
 FEATURES = 2
 POISON = 13.0
@@ -113,3 +115,30 @@ def answer(end: object) -> float:
     assert isinstance(end, Completed), end
     (value,) = set(end.outputs["y"].ravel().tolist())
     return float(value)
+
+
+@dataclass
+class Ends:
+    """Every end told so far; a second end of one request is an error."""
+
+    of: dict[str, End] = field(default_factory=dict)
+
+    def take(self, settled: Settled | None) -> Settled | None:
+        """Note them, and return `settled`."""
+        for name, end in settled.ends if settled else ():
+            assert name not in self.of, f"{name} ended twice"
+            self.of[name] = end
+        return settled
+
+
+def step(engine: Engine, model: Doubling) -> Batch | WaitUntil | Idle:
+    """Form a batch, run it, settle it."""
+    placement = engine.plan(model.clock.now)
+    if isinstance(placement, Batch):
+        engine.settle(engine.run(placement, model.clock, lambda: None))
+    return placement
+
+
+def submit(engine: Engine, *ids: str, now: float = 0.0, rows: int = 1) -> None:
+    """Hand over a request of `rows` rows for each id."""
+    engine.take(Submit(tuple(a_request(name, arrived=now, rows=rows) for name in ids)), now)

@@ -1,62 +1,23 @@
-from dataclasses import dataclass, field, replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.former import Batch, Idle, WaitUntil
-from penstock_runtime.engine import bounds
 from penstock_runtime.engine.engine import Engine
-from penstock_runtime.link.messages import Cancel, Drain, SetLimits, Settled, Submit
-from penstock_runtime.models.base import OutOfMemory, TensorSpec
-from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Tensor
+from penstock_runtime.link.messages import Cancel, Drain, SetLimits, Submit
+from penstock_runtime.request import Cancelled, Completed, Expired, Failed
 from tests.unit.engine.builders import (
     POISON,
     Doubling,
+    Ends,
     a_request,
     an_engine,
     answer,
-    info,
     limits,
+    step,
+    submit,
 )
-
-
-@dataclass
-class Ends:
-    """Every end told so far; a second end of one request is an error."""
-
-    of: dict[str, End] = field(default_factory=dict)
-
-    def take(self, settled: Settled | None) -> Settled | None:
-        for name, end in settled.ends if settled else ():
-            assert name not in self.of, f"{name} ended twice"
-            self.of[name] = end
-        return settled
-
-
-@dataclass
-class Greedy(Doubling):
-    """Runs out of memory by what a row holds, not by how many there are."""
-
-    too_large: float = 0.0
-
-    def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        if (inputs["x"] == self.too_large).any():
-            raise OutOfMemory("too large")
-        return super().run(inputs)
-
-
-def step(engine: Engine, model: Doubling) -> Batch | WaitUntil | Idle:
-    """Form a batch, run it, settle it."""
-    placement = engine.plan(model.clock.now)
-    if isinstance(placement, Batch):
-        engine.settle(engine.run(placement, model.clock, lambda: None))
-    return placement
-
-
-def submit(engine: Engine, *ids: str, now: float = 0.0, rows: int = 1) -> None:
-    engine.take(Submit(tuple(a_request(name, arrived=now, rows=rows) for name in ids)), now)
 
 
 def test_what_is_submitted_is_served_and_told_once() -> None:
@@ -173,80 +134,6 @@ def test_a_live_change_of_discipline_orders_what_waits_anew() -> None:
     batch = engine.plan(1.0)
     assert isinstance(batch, Batch)
     assert [request.id for request in batch.requests] == ["urgent"]
-
-
-def test_the_cap_is_the_limit_or_what_memory_and_program_allow() -> None:
-    assert an_engine(Doubling(), limits(cap=64), bound=16).cap == 16
-    assert an_engine(Doubling(), limits(cap=4), bound=16).cap == 4
-    assert an_engine(Doubling(), limits(cap=64), bound=0).cap == 1
-
-
-def test_running_out_of_memory_lowers_the_bound_to_what_worked_and_is_counted() -> None:
-    model, ends = Doubling(fits=5), Ends()
-    engine = an_engine(model, limits(cap=16))
-    submit(engine, *(str(n) for n in range(16)))
-    step(engine, model)
-    settled = ends.take(engine.settled())
-    assert settled is not None
-    assert settled.batch is not None
-    assert settled.batch.out_of_memory_splits == 2
-    assert settled.report.batch_cap_bound == 4
-    assert all(isinstance(end, Completed) for end in ends.of.values())
-    submit(engine, *(f"again-{n}" for n in range(16)))
-    step(engine, model)
-    assert model.batches[-1] == 4
-
-
-def test_a_row_that_does_not_fit_alone_lowers_no_bound() -> None:
-    model, ends = Doubling(fits=0), Ends()
-    engine = an_engine(model, limits(cap=16))
-    engine.take(Submit((a_request("big", rows=2, shape="big"),)), 0.0)
-    step(engine, model)
-    ends.take(engine.settled())
-    assert ends.of["big"] == Failed("OutOfMemory: 1 rows do not fit")
-    model.fits = 4096
-    submit(engine, *(str(n) for n in range(16)))
-    step(engine, model)
-    assert (engine.cap, model.batches[-1]) == (16, 16)
-
-
-def test_one_row_that_does_not_fit_alone_lowers_no_bound_through_its_mates() -> None:
-    model = Greedy(too_large=107.0)
-    engine = an_engine(model, limits(cap=16))
-    engine.take(Submit(tuple(a_request(str(n), value=100.0 + n) for n in range(16))), 0.0)
-    step(engine, model)
-    assert engine.cap == 16
-
-
-def test_a_shape_that_takes_more_memory_has_a_bound_of_its_own() -> None:
-    free = replace(info(), inputs=(TensorSpec("x", "FP32", (-1, -1)),))
-    model = Doubling(fits=2, info=free)
-    engine = an_engine(model, limits(cap=16, delay_milliseconds=100))
-    for round_ in ("first", "again"):
-        large = tuple(a_request(f"{round_}-{n}", shape="large") for n in range(4))
-        engine.take(Submit(large), 0.0)
-        while isinstance(step(engine, model), Batch):
-            pass
-    assert model.batches == [4, 2, 2, 2, 2]
-    model.fits = 4096
-    submit(engine, *(str(n) for n in range(16)))
-    step(engine, model)
-    assert (engine.cap, engine.report().batch_cap_bound, model.batches[-1]) == (16, 4096, 16)
-
-
-def test_the_shapes_whose_bounds_are_remembered_are_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bounds, "MOST_SHAPES", 2)
-    free = replace(info(), inputs=(TensorSpec("x", "FP32", (-1, -1)),))
-    model = Doubling(fits=2, info=free)
-    engine = an_engine(model, limits(cap=16))
-    for shape in ("a", "b", "c", "c", "a"):
-        engine.take(Submit(tuple(a_request(f"{shape}{n}", shape=shape) for n in range(3))), 0.0)
-        while isinstance(step(engine, model), Batch):
-            pass
-    fresh = [3, 2, 1]
-    assert model.batches == [*fresh, *fresh, *fresh, 2, 1, *fresh]
 
 
 def test_busy_seconds_only_grow_by_what_the_model_took() -> None:

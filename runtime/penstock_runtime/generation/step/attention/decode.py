@@ -1,11 +1,11 @@
 """One token a row, from tensors of fixed shapes: nothing looks at a value, so what is done can be recorded and replayed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from penstock_runtime.generation.step.attention.base import LayerRule
-from penstock_runtime.generation.step.attention.dense import attend
+from penstock_runtime.generation.step.attention.dense import Masks, attend
 
 
 @dataclass(slots=True)
@@ -17,20 +17,8 @@ class DecodeRows:
     slots: torch.Tensor
     """[R, longest]: where the keys are. Past a row's end its first is named: another's could hold NaN, and 0 times
     NaN is NaN."""
-    ahead: torch.Tensor
-    """[R, longest]: query position minus key position; negative is past the end."""
-    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
-    """By window: [R, 1, 1, longest], True where a query may look."""
-
-    def mask(self, window: int | None) -> torch.Tensor:
-        """Return the mask of layers with `window`."""
-        held = self.masks.get(window)
-        if held is None:
-            held = self.ahead >= 0
-            if window is not None:
-                held = held & (self.ahead < window)
-            held = self.masks[window] = held[:, None, None]
-        return held
+    masks: Masks
+    """Of [R, longest]; what is ahead of a query is past its row's end."""
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, rule: LayerRule
@@ -42,7 +30,9 @@ class DecodeRows:
         rows, heads, size = query.shape
         asked = query.view(rows, keys.shape[1], heads // keys.shape[1], size)
         found = (keys[self.slots].transpose(1, 2), values[self.slots].transpose(1, 2))
-        return attend(asked, *found, self.mask(rule.window), rule).reshape(rows, heads, size)
+        return attend(asked, *found, self.masks.of(rule.window)[:, None, None], rule).reshape(
+            rows, heads, size
+        )
 
 
 def decode_rows(positions: torch.Tensor, tables: torch.Tensor, block_tokens: int) -> DecodeRows:
@@ -55,4 +45,4 @@ def decode_rows(positions: torch.Tensor, tables: torch.Tensor, block_tokens: int
     at = torch.arange(slots.shape[1], device=tables.device)
     ahead = positions[:, None] - at
     new = slots.gather(1, positions[:, None])[:, 0]
-    return DecodeRows(new, torch.where(ahead >= 0, slots, slots[:, :1]), ahead)
+    return DecodeRows(new, torch.where(ahead >= 0, slots, slots[:, :1]), Masks(ahead))

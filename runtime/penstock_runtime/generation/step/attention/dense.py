@@ -1,11 +1,31 @@
 """Attention over keys and values that lie in order: torch's SDPA, or its arithmetic where scores are capped."""
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from penstock_runtime.generation.step.attention.base import LayerRule
+
+
+@dataclass(slots=True)
+class Masks:
+    """Where queries may look, by the window of a layer: made once a step, however many layers share it."""
+
+    ahead: torch.Tensor
+    """[..., queries or rows, longest]: query position minus key position; where it is negative nobody looks."""
+    _held: dict[int | None, torch.Tensor] = field(default_factory=dict)
+
+    def of(self, window: int | None) -> torch.Tensor:
+        """Return True where a query may look, of the shape of `ahead`."""
+        held = self._held.get(window)
+        if held is None:
+            held = self.ahead >= 0
+            if window is not None:
+                held &= self.ahead < window
+            self._held[window] = held
+        return held
 
 
 def attend(

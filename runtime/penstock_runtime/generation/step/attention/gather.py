@@ -1,13 +1,13 @@
 """Gather and SDPA: copies each row's keys and values out of their blocks. Slow and always there."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from penstock_runtime.generation.step.attention.base import Geometry, LayerRule
 from penstock_runtime.generation.step.attention.decode import DecodeRows, decode_rows
-from penstock_runtime.generation.step.attention.dense import attend
+from penstock_runtime.generation.step.attention.dense import Masks, attend
 from penstock_runtime.generation.step.packed import Packed
 
 
@@ -22,19 +22,8 @@ class _Part:
     """A row."""
     slots: torch.Tensor
     """[rows, longest]: where the keys are."""
-    ahead: torch.Tensor
-    """[rows, queries, longest]: query position minus key position; negative is the future or padding."""
-    masks: dict[int | None, torch.Tensor] = field(default_factory=dict)
-    """By window: [rows, 1, queries, longest], True where a query may look."""
-
-    def mask(self, window: int | None) -> torch.Tensor:
-        held = self.masks.get(window)
-        if held is None:
-            held = self.ahead >= 0
-            if window is not None:
-                held &= self.ahead < window
-            held = self.masks[window] = held[:, None]
-        return held
+    masks: Masks
+    """Of [rows, queries, longest]; what is ahead of a query is the future or padding."""
 
 
 class GatherAttention:
@@ -88,7 +77,7 @@ class GatherAttention:
             rows=len(rows),
             queries=queries,
             slots=torch.from_numpy(slots).to(self._device),
-            ahead=torch.from_numpy(at[:, :, None] - keys).to(self._device),
+            masks=Masks(torch.from_numpy(at[:, :, None] - keys).to(self._device)),
         )
 
     def attend(
@@ -111,6 +100,6 @@ class GatherAttention:
             shape = (part.rows, part.queries, heads.query, heads.size)
             asked = query[part.tokens].view(shape).transpose(1, 2)
             found = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
-            attended = attend(asked, *found, part.mask(rule.window), rule)
+            attended = attend(asked, *found, part.masks.of(rule.window)[:, None], rule)
             out[part.tokens] = attended.transpose(1, 2).reshape(-1, heads.query, heads.size)
         return out.view(len(out), -1)
