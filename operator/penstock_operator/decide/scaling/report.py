@@ -66,7 +66,7 @@ def metrics_condition(
     if decision.seen.off_curve is not None:
         which = "fewer" if decision.seen.off_curve < 0 else "more"
         text = (
-            f"busy pods serve over 8 % {which} rows than their service curve says, so capacity is not known well:"
+            f"busy pods serve over 10 % {which} rows than their service curve says, so capacity is not known well:"
             " see whether others compute on their devices, and how long pods pause between batches"
         )
         return condition("MetricsAvailable", status=True, reason="CurveInconsistent", message=text)
