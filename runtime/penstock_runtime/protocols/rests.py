@@ -22,12 +22,15 @@ STRETCH_SECONDS: Final = 0.1
 """Over which refusals are counted."""
 REMEMBERED_STRETCHES: Final = 4
 """Over which the rate of refusals is averaged, whether or not any was told in them."""
-FREE_REFUSALS: Final = 1000.0
-"""Refusals a second that are told without rest: two percent of one core."""
+FREE_REFUSALS: Final = 250.0
+"""Refusals a second that are told without rest: one percent of a core, and two where each interrupts a long batch."""
 LEAST_REST_SECONDS: Final = 0.05
-TICK_SECONDS: Final = 0.005
+TICK_SECONDS: Final = 0.05
+"""Rests end together, so that one round of the loop refuses many: each round takes the core from a batch."""
 MOST_REST_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
+SPREAD: Final = 0.25
+"""Of a rest, to both sides: who was refused together would come back together."""
 MOST_OF_PATIENCE: Final = 0.5
 """Of a client that says its deadline: what comes during a rest is old when it is read."""
 TOO_MUCH: Final = 429
@@ -50,9 +53,9 @@ class Alarm:
         self._due: dict[int, list[Resting]] = {}
 
     def set(self, seconds: float, one: Resting) -> None:
-        """Wake `one` in `seconds`, or up to a tick later."""
+        """Wake `one` in `seconds`, or up to a tick earlier, though not before the next one."""
         now = self._now()
-        tick = int((now + seconds) / TICK_SECONDS) + 1
+        tick = max(int((now + seconds) / TICK_SECONDS), int(now / TICK_SECONDS) + 1)
         due = self._due.get(tick)
         if due is None:
             due = self._due[tick] = []
@@ -87,7 +90,7 @@ class Rests:
         self._told += 1
 
     def seconds(self, patience_seconds: float | None = None) -> float:
-        """Return how long a connection that was refused is not to be read, +- half; 0 below FREE_REFUSALS.
+        """Return how long a connection that was refused is not to be read, +- SPREAD; 0 below FREE_REFUSALS.
 
         It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
         `patience_seconds` is what its client allows for an answer: its next request has most of it left. Who is held to
@@ -97,10 +100,10 @@ class Rests:
         if excess <= 1.0:
             return 0.0
         rest = min(LEAST_REST_SECONDS * excess**2, MOST_REST_SECONDS)
-        least, most = 0.5 * rest, 1.5 * rest
+        least, most = (1 - SPREAD) * rest, (1 + SPREAD) * rest
         if patience_seconds is not None:
             most = min(most, MOST_OF_PATIENCE * patience_seconds)
-            least = min(least, 0.75 * most)
+            least = min(least, (1 - SPREAD) * most)
         return least + (most - least) * self._draw()
 
     def note_reply(self, request: web.Request, status: int, now: float) -> None:
