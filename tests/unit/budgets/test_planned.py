@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.budgets.ledger import Ledger
-from tests.unit.budgets.town import GPU, Town, budget, step, town, waiting
+from tests.unit.budgets.town import GPU, Town, budget, delete_and_wait, step, town, waiting
 from tests.unit.decide.world import message, reason
 
 
@@ -165,12 +165,7 @@ def test_pods_that_wait_for_something_else_are_no_bound() -> None:
 def test_a_deleted_pools_devices_are_waited_for_until_they_must_have_drained() -> None:
     made = town(4, a=2, b=4)
     assert made.replicas() == {"a": 2, "b": 2}
-    del made.worlds["a"]
-    made.go()
-    assert made.replicas() == {"b": 2}
-    made.worlds["b"].now += 160
-    made.go()
-    assert made.replicas() == {"b": 4}
+    delete_and_wait(made)
 
 
 def test_a_weight_is_bounded_by_a_policy() -> None:

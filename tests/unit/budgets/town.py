@@ -78,6 +78,16 @@ def town(count: int, **replicas: int) -> Town:
     return made
 
 
+def delete_and_wait(made: Town) -> None:
+    """Delete pool a, of two that share 4 devices: b has them all once those of a must have drained, no sooner."""
+    del made.worlds["a"]
+    made.go()
+    assert made.replicas() == {"b": 2}
+    made.worlds["b"].now += 160
+    made.go()
+    assert made.replicas() == {"b": 4}
+
+
 def waiting(name: str, since: float, text: str) -> PodObject:
     return replace(
         failing(name, "Unschedulable", text),

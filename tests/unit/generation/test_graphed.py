@@ -56,6 +56,14 @@ def decoder_of(step: TorchStep) -> GraphedDecoder:
     return step._decoder
 
 
+def unrecorded(folder: Path) -> tuple[TorchStep, GraphedDecoder]:
+    """Return a step that knows no shape yet, and its decoder."""
+    step = open_step(folder, OPTIONS, "tiny")
+    decoder = decoder_of(step)
+    decoder._replays.clear()
+    return step, decoder
+
+
 def decodes(contexts: list[int], seed: int = 0, blocks: int = 60) -> Packed:
     """Return a step of one token a row, each behind so many positions, over scattered blocks."""
     chance = np.random.default_rng(seed)
@@ -186,9 +194,7 @@ def test_chunks_and_steps_that_gather_too_much_are_not_recorded(
 def test_the_recording_that_was_not_replayed_for_longest_makes_room(
     llama: Path, recorder: TracingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = open_step(llama, OPTIONS, "tiny")
-    decoder = decoder_of(step)
-    decoder._replays.clear()
+    _, decoder = unrecorded(llama)
     monkeypatch.setattr(graphed, "MOST_GRAPHS", 2)
     for rows in (1, 2, 1, 4, 1):
         decoder.forward(decodes([3] * rows))
@@ -248,9 +254,7 @@ def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
 def test_a_model_that_looks_at_values_is_run_plainly(
     llama: Path, recorder: TracingRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    step = open_step(llama, OPTIONS, "tiny")
-    decoder = decoder_of(step)
-    decoder._replays.clear()
+    _, decoder = unrecorded(llama)
     look(decoder)
     packed = decodes([3, 4])
     assert torch.equal(decoder.forward(packed), decoder._plain.forward(packed))
@@ -259,9 +263,7 @@ def test_a_model_that_looks_at_values_is_run_plainly(
 
 
 def test_a_broken_rows_numbers_do_not_end_recording(llama: Path, recorder: TracingRecorder) -> None:
-    step = open_step(llama, OPTIONS, "tiny")
-    decoder, packed = decoder_of(step), decodes([5, 60, 17])
-    decoder._replays.clear()
+    (step, decoder), packed = unrecorded(llama), decodes([5, 60, 17])
     fill(step)
     for layer in step._store.layers:
         layer[packed.tables[1, 0]] = torch.nan
@@ -272,8 +274,7 @@ def test_a_broken_rows_numbers_do_not_end_recording(llama: Path, recorder: Traci
 def test_steps_that_were_recorded_do_not_count_in_the_service_curve(
     llama: Path, recorder: TracingRecorder
 ) -> None:
-    step = open_step(llama, OPTIONS, "tiny")
-    decoder_of(step)._replays.clear()
+    step, _ = unrecorded(llama)
     driver = Driver(step, FifoScheduler(step.info.kv))
     driver.engine.take(ask("a", [1, 2, 3], tokens=6), driver.now)
     driver.run()
