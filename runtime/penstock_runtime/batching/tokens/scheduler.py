@@ -150,6 +150,11 @@ class TokenScheduler:
             flight, before = self.memory.begin(draft.plan), self._preemptions
             self._evict(draft)
             self._admit(draft, now)
+            if draft.awaits and draft.empty and self._preemptions > before:
+                self.memory.withdraw()
+                return Idle(
+                    self._next_deadline()
+                )  # in the plan after that end it has its first chunk
             self._decode(draft)
             self._prefill(draft)
             if not draft.empty:
@@ -257,7 +262,8 @@ class TokenScheduler:
         """Preempt for the blocks that `arrival` lacks; return whether it may be tried again in this plan."""
         missing = self._missing(arrival, spare)
         if missing <= 0:
-            return False  # they come back when a step in flight settles
+            draft.awaits = True  # they come back when a step in flight settles
+            return False
         beaten = [slot for slot in self._beaten(arrival) if slot.blocks]
         if missing > sum(len(slot.blocks) for slot in beaten):
             return False
@@ -342,13 +348,15 @@ class TokenScheduler:
 class _Draft:
     """A plan in the making."""
 
-    __slots__ = ("left", "plan", "slots", "stalled")
+    __slots__ = ("awaits", "left", "plan", "slots", "stalled")
 
     def __init__(self, plan: StepPlan, tokens: int) -> None:
         self.plan = plan
         self.left = tokens
         self.slots: list[Slot] = []
         self.stalled = 0
+        self.awaits = False
+        """Whether the head of the line lacks nothing but blocks that a step in flight names."""
 
     @property
     def empty(self) -> bool:

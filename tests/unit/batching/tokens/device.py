@@ -147,8 +147,11 @@ class Machine:
     def cancel(self, uid: int) -> None:
         self.scheduler.remove(self.live.pop(uid))
 
-    def step(self) -> bool:
-        """Plan ahead as far as `depth` allows, run and settle one plan; return whether anything ran."""
+    def step(self, meanwhile: Callable[[], None] = lambda: None) -> bool:
+        """Plan ahead as far as `depth` allows, run and settle one plan; return whether anything ran.
+
+        `meanwhile` happens while it runs: what is planned ahead has been planned before.
+        """
         while len(self.plans) <= self.depth:
             plan = self.scheduler.plan(self.now)
             if self.exact:
@@ -161,6 +164,7 @@ class Machine:
             return False
         plan = self.plans.pop(0)
         tokens = self._run(plan)
+        meanwhile()
         self.now += self.seconds(plan)
         self.steps += 1
         for row in plan.rows:
