@@ -9,7 +9,7 @@ from penstock_runtime.generation.stepping import Step
 from penstock_runtime.grammar.source import SharedGrammars
 from penstock_runtime.link.generation_process import GenerationProcessLink
 from penstock_runtime.link.generation_thread import GenerationThreadLink
-from penstock_runtime.link.placement import Placement, Seat, seat
+from penstock_runtime.link.placement import Placement, Seat, seat, step_depth
 from penstock_runtime.logs import configure
 from penstock_runtime.machine import keep_to, this_machine
 from penstock_runtime.models.base import ModelLoadFailed
@@ -21,8 +21,9 @@ def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
     folder, limits = _folder(config), generation_limits(first)
     grammars = SharedGrammars(folder)
-    taken = seat(this_machine(), config.placement)
-    load, depth = partial(open_generation, config, folder, taken), config.generation.depth
+    machine = this_machine()
+    taken, depth = seat(machine, config.placement), step_depth(machine, config.generation.depth)
+    load = partial(open_generation, config, folder, taken)
     link: GenerationLink
     if taken.placement is Placement.THREAD:
         link = GenerationThreadLink(load, limits, grammars.of, depth=depth)

@@ -20,7 +20,7 @@ def this_machine() -> Machine:
 
 
 def keep_to(cpus: AbstractSet[int]) -> None:
-    """Run this process, and every thread that it starts from now on, on `cpus` alone; empty: anywhere."""
+    """Run this thread, and every thread and process that it starts from now on, on `cpus` alone; empty: anywhere."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 

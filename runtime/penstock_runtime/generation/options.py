@@ -48,5 +48,6 @@ class StepOptions:
     """Whether steps of one token a row are recorded and replayed where launches cost as much as kernels: on CUDA."""
     batch_invariant: bool = False
     """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption; float32 only."""
-    depth: int = 0
-    """Steps planned ahead of the one that runs: 1 hides planning behind the device, 0 is the plain loop."""
+    depth: int | None = None
+    """Steps planned ahead of the one that runs: 1 hides planning behind the device, 0 is the plain loop; None: by
+    cores and devices (`link.placement.step_depth`)."""

@@ -1,11 +1,12 @@
 """Where steps run: in the engine's own thread, or in one beside it so that planning hides behind the device."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.outcomes import Known, Outcome, Raised
 from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.generation.stepping import Step
 
 
@@ -33,14 +34,14 @@ class ThreadRunner:
 
     depth = 1
 
-    def __init__(self, step: Step, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, step: Step, thread: StepThread) -> None:
         self._step = step
         self._thread = thread
 
     def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
         """As `loop.Runner.submit`."""
-        return self._thread.submit(self._step.run, plan, inputs)
+        return self._thread.submit(partial(self._step.run, plan, inputs))
 
     def close(self) -> None:
         """As `loop.Runner.close`."""
-        self._thread.shutdown(wait=True)
+        self._thread.close()

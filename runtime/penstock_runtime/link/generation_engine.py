@@ -1,8 +1,8 @@
 """A generation engine made ready, in whatever thread or process it will live in."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
 from penstock_runtime.generation.engine import GenerationEngine
@@ -10,7 +10,10 @@ from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.generation.loop import Runner
 from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
+from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.generation.stepping import Step
+
+S = TypeVar("S", bound=Step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,25 @@ def open_engine(
     Raises:
         ModelLoadFailed: as `load`.
     """
-    runner: Runner
-    if depth:
-        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-step")
-        step = thread.submit(load).result()
-        runner = ThreadRunner(step, thread)
-    else:
-        step = load()
-        runner = InlineRunner(step)
+    step, runner = open_runner(load, depth)
     scheduler = TokenScheduler(step.info, limits)
     engine = GenerationEngine(step.info, scheduler, grammars(step.info))
     return OpenedEngine(engine, runner, step.info)
+
+
+def open_runner(load: Callable[[], S], depth: int) -> tuple[S, Runner]:
+    """Return what `load` opened, and the runner of that depth that runs it.
+
+    Raises:
+        ModelLoadFailed: as `load`.
+    """
+    if not depth:
+        step = load()
+        return step, InlineRunner(step)
+    thread = StepThread()
+    try:
+        step = thread.submit(load).result()
+    except BaseException:
+        thread.close()
+        raise
+    return step, ThreadRunner(step, thread)

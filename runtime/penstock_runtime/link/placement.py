@@ -56,3 +56,14 @@ def seat(machine: Machine, wish: Placement | None = None) -> Seat:
     own = len(machine.allowed) < machine.online and len(machine.allowed) <= machine.cores
     http = frozenset((min(machine.allowed),)) if own else frozenset[int]()
     return Seat(placement, cores - 1, machine.allowed - http if own else frozenset(), http)
+
+
+def step_depth(machine: Machine, wish: int | None = None) -> int:
+    """Return how many steps of generation are planned ahead of the one that runs: 0 where nothing would hide it.
+
+    A plan is made while a step runs only by a core that the step leaves free: another one, or the host's while
+    the device computes. The engine's thread stays on the HTTP side's CPUs where those are pinned.
+    """
+    if wish is not None:
+        return wish
+    return 1 if machine.cuda or machine.cores >= 2 else 0

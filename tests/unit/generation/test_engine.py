@@ -1,7 +1,7 @@
 """Every request ends once and the engine outlives each: on a step that answers without a model."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.generation.plan import StepPlan, StepResult
 from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.sequence import SampledToken
+from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.models.base import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed
 
@@ -97,7 +98,7 @@ class CountingStep:
 @pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
 def driver(request: pytest.FixtureRequest) -> Any:
     step = CountingStep()
-    with ThreadPoolExecutor(1) as thread:
+    with closing(StepThread()) as thread:
         runner = ThreadRunner(step, thread) if request.param else InlineRunner(step)
         made = Driver(step, TokenScheduler(INFO, LIMITS), runner)
         made.step = step  # type: ignore[attr-defined]
@@ -241,9 +242,7 @@ class Grammars:
         return EvenOnly()
 
 
-def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone() -> None:
-    step = CountingStep()
-    driver = Driver(step, TokenScheduler(INFO, LIMITS))
+def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone(driver: Any) -> None:
     driver.loop._engine = driver.engine = GenerationEngine(
         INFO, TokenScheduler(INFO, LIMITS), Grammars()
     )
@@ -350,9 +349,7 @@ def test_a_lost_device_is_the_engines_death(driver: Any) -> None:
         driver.run()
 
 
-def test_the_curves_sums_are_those_of_its_steps() -> None:
-    step = CountingStep()
-    driver = Driver(step, TokenScheduler(INFO, LIMITS))
+def test_the_curves_sums_are_those_of_its_steps(driver: Any) -> None:
     driver.engine.take(ask("a", list(range(20)), tokens=3), 0.0)
     driver.run()
     steps = [posted.step for posted in driver.posted if posted.step is not None]

@@ -1,8 +1,9 @@
 """Level Logic: in float64 every id is the one that transformers' generate() says alone, under any schedule."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.runner import ThreadRunner
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step_thread import StepThread
 
 from .models import save
 from .scenarios import Scenario, Tally, references
@@ -30,20 +32,20 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def thread() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
+def thread() -> Iterator[StepThread]:
+    with closing(StepThread()) as executor:
         yield executor
 
 
 @pytest.fixture(scope="module", params=BLOCK_TOKENS)
-def step(request: pytest.FixtureRequest, folder: Path, thread: ThreadPoolExecutor) -> TorchStep:
+def step(request: pytest.FixtureRequest, folder: Path, thread: StepThread) -> TorchStep:
     options = StepOptions(
         dtype=DType.FLOAT64,
         cache_bytes=1 << 20,
         host_cache_bytes=1 << 20,
         block_tokens=request.param,
     )
-    return thread.submit(open_step, folder, options, "tiny").result()
+    return thread.submit(partial(open_step, folder, options, "tiny")).result()
 
 
 def summed(tallies: list[Tally]) -> Tally:
@@ -51,7 +53,7 @@ def summed(tallies: list[Tally]) -> Tally:
     return Tally(*(sum(column) for column in zip(*map(astuple, tallies), strict=True)))
 
 
-def check(step: TorchStep, thread: ThreadPoolExecutor, folder: Path, seed: int) -> Tally:
+def check(step: TorchStep, thread: StepThread, folder: Path, seed: int) -> Tally:
     runner = ThreadRunner(step, thread)
     runner.depth = seed % 2
     scale = step.info.kv.block_tokens // 8
@@ -67,7 +69,7 @@ def check(step: TorchStep, thread: ThreadPoolExecutor, folder: Path, seed: int) 
 
 
 def test_every_id_is_the_references_under_any_schedule(
-    step: TorchStep, thread: ThreadPoolExecutor, folder: Path
+    step: TorchStep, thread: StepThread, folder: Path
 ) -> None:
     tallies = [check(step, thread, folder, seed) for seed in range(QUICK)]
     assert sum(one.preemptions for one in tallies) > 0
@@ -77,7 +79,7 @@ def test_every_id_is_the_references_under_any_schedule(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_id_is_the_references_in_two_hundred_more_scenarios(
-    step: TorchStep, thread: ThreadPoolExecutor, folder: Path
+    step: TorchStep, thread: StepThread, folder: Path
 ) -> None:
     tallies = [check(step, thread, folder, seed) for seed in range(QUICK, QUICK + LONG)]
     print(folder.name, summed(tallies))

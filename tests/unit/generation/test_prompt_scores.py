@@ -1,6 +1,6 @@
 """Log-probabilities of prompts: those of the untouched model, however the prompt was cut, shared or computed again."""
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.generation.runner import ThreadRunner
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step_thread import StepThread
 
 from .driver import Driver, ask
 from .models import save
@@ -60,7 +61,7 @@ def test_scores_are_the_untouched_models_under_chunks_prefixes_and_preemption(
 ) -> None:
     info = replace(step.info, kv=replace(step.info.kv, blocks=12))
     scheduler = TokenScheduler(info, limits(1, 3, 5), costs)
-    with ThreadPoolExecutor(1) as thread:
+    with closing(StepThread()) as thread:
         runner = ThreadRunner(step, thread)
         runner.depth = depth
         driver = Driver(step, scheduler, runner)

@@ -1,6 +1,6 @@
 """Whatever shares its steps, a greedy generation has the ids of transformers' own, alone, in float64."""
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step_thread import StepThread
 
 from .driver import Driver, ask
 from .fifo import FifoScheduler
@@ -59,7 +60,7 @@ def test_greedy_ids_are_those_of_a_model_that_runs_alone(
     step: TorchStep, expected: list[list[int]], depth: int, budget: int
 ) -> None:
     scheduler = FifoScheduler(step.info.kv, cap=4, budget=budget)
-    with ThreadPoolExecutor(1) as thread:
+    with closing(StepThread()) as thread:
         runner = ThreadRunner(step, thread) if depth else InlineRunner(step)
         driver = Driver(step, scheduler, runner)
         for index, prompt in enumerate(PROMPTS):

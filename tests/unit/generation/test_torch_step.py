@@ -1,6 +1,6 @@
 """A step that raises, and the one that was planned before that was known."""
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from penstock_runtime.generation.runner import ThreadRunner
 from penstock_runtime.generation.step.packed import Packed
 from penstock_runtime.generation.step.store import Store
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.models.base import describe
 from penstock_runtime.request import Failed
 
@@ -38,7 +39,7 @@ class RaisesOnce:
 def test_a_step_that_raises_fails_nobody_who_came_after_it(error: Exception) -> None:
     store = Store(1, INFO.kv.blocks, 0, lambda blocks: torch.zeros((2 * blocks, 1)))
     step = TorchStep(INFO, RaisesOnce(error), store)
-    with ThreadPoolExecutor(1) as thread:
+    with closing(StepThread()) as thread:
         driver = Driver(step, TokenScheduler(INFO, LIMITS), ThreadRunner(step, thread))
         driver.engine.take(ask("a", [1, 2]), 0.0)
         driver.turn()

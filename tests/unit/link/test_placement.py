@@ -1,6 +1,8 @@
-"""Where an engine goes: beside the loop only where a process of its own would have no core."""
+"""Where an engine goes: beside the loop only where a process of its own would have no core; and when its steps overlap."""
 
-from penstock_runtime.link.placement import Machine, Placement, Seat, seat
+import pytest
+
+from penstock_runtime.link.placement import Machine, Placement, Seat, seat, step_depth
 
 NOWHERE = frozenset[int]()
 
@@ -36,3 +38,17 @@ def test_cpus_are_pinned_only_where_the_container_has_its_own() -> None:
 def test_a_wish_is_obeyed() -> None:
     assert seat(machine(), Placement.THREAD) == Seat(Placement.THREAD, 8, NOWHERE, NOWHERE)
     assert seat(machine(1), Placement.PROCESS).placement is Placement.PROCESS
+
+
+def test_steps_overlap_with_planning_where_a_core_or_a_device_hides_it() -> None:
+    assert step_depth(machine(2)) == 1
+    assert step_depth(machine(quota=2.0)) == 1
+    assert step_depth(machine(1)) == 0
+    assert step_depth(machine(quota=1.9)) == 0
+    assert step_depth(machine(1, cuda=True)) == 1
+
+
+@pytest.mark.parametrize("wish", [0, 1])
+def test_a_depth_that_is_asked_for_is_obeyed_whatever_there_is(wish: int) -> None:
+    assert step_depth(machine(1), wish) == wish
+    assert step_depth(machine(8, cuda=True), wish) == wish

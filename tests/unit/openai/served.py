@@ -98,7 +98,7 @@ class GatedStep:
 
 
 class Served:
-    """A pod in a thread with a loop of its own, and how to speak to it."""
+    """A pod in a thread with a loop of its own, and how to speak to it. Steps overlap, as where there are two cores."""
 
     def __init__(self, folder: Path, limits: LimitsUpdate = LIMITS, **config: Any) -> None:
         self.config = replace(_config(folder), **config)
@@ -153,7 +153,9 @@ class Served:
 
     async def _start(self) -> tuple[str, str]:
         grammars = SharedGrammars(self._folder)
-        link = GenerationThreadLink(self._open, generation_limits(self._limits), grammars.of)
+        link = GenerationThreadLink(
+            self._open, generation_limits(self._limits), grammars.of, depth=1
+        )
         self.pod = GenerationPod(self.config, link, grammars, self._limits)
         exposition = Exposition(self.pod)
         self.clients, self._cluster = (

@@ -1,5 +1,6 @@
 """This project's engine, in this process: scheduler, ledger, step, sampler and all, without HTTP."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,8 +14,10 @@ from penstock_runtime.generation.loop import Loop, Outside
 from penstock_runtime.generation.messages import Ended, Generate, Generated, Stepped
 from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.step.open import open_step
+from penstock_runtime.link.generation_engine import open_runner
+from penstock_runtime.link.placement import step_depth
+from penstock_runtime.machine import this_machine
 from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 
@@ -34,15 +37,17 @@ class _NoPulse:
 
 
 class Peer:
-    """One loaded model; each work gets a fresh scheduler, so that no prefix of an earlier one is found."""
+    """One loaded model, at the depth that a pod would have here; each work gets a fresh scheduler, so that no prefix of
+    an earlier one is found."""
 
     compute = Compute.OWN
 
     def __init__(self, folder: Path, dtype: str, device: torch.device | None = None) -> None:
         options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)
-        self._step = open_step(folder, options, folder.name, device)
+        load = partial(open_step, folder, options, folder.name, device)
+        self._step, self._runner = open_runner(load, step_depth(this_machine()))
         spare_the_collector()  # as every process that serves does
-        self.about = f"{self._step.info.attention}, depth 0"
+        self.about = f"{self._step.info.attention}, depth {self._runner.depth}"
         self.idle_share = 0.0
 
     def run(self, work: Work) -> float:
@@ -58,7 +63,7 @@ class Peer:
         scheduler = TokenScheduler(self._step.info, limits)
         engine = GenerationEngine(self._step.info, scheduler)
         self._ended, self._busy, self._idle = 0, 0.0, 0.0
-        loop = Loop(engine, InlineRunner(self._step), Outside(self._take, _NoPulse(), now))
+        loop = Loop(engine, self._runner, Outside(self._take, _NoPulse(), now))
         began = now()
         for index, ask in enumerate(work.asks):
             params = SamplingParams(max_tokens=ask.answer, temperature=0.0)

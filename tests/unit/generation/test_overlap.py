@@ -1,0 +1,193 @@
+"""What the overlap of steps with planning may not change: when an arrival is served, limits hold, and an engine ends."""
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock_api.limits import Discipline
+from penstock_runtime.batching.tokens.scheduler import TokenScheduler
+from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.inputs import SamplingInputs
+from penstock_runtime.generation.limits import Lowering, Preemption
+from penstock_runtime.generation.loop import Outside, serve
+from penstock_runtime.generation.messages import SetLimits, Stepped, ToGeneration
+from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
+from penstock_runtime.link.generation_engine import open_runner
+from penstock_runtime.models.base import DeviceLost, ModelLoadFailed
+
+from .driver import ask
+from .test_engine import INFO, LIMITS, CountingStep
+
+CAP = 4
+URGENT = replace(
+    LIMITS,
+    max_batch_size=CAP,
+    discipline=Discipline.PRIORITY,
+    preemption=Preemption.LOWER_PRIORITY,
+)
+LATE = 60
+"""The step during which something happens: all who run have had their quantum."""
+SECONDS = 20.0
+"""The most that a thread waits for another."""
+
+
+class Planner(TokenScheduler):
+    """A step may wait until the one behind it has been planned."""
+
+    def __init__(self) -> None:
+        super().__init__(INFO, URGENT)
+        self._planned = threading.Condition()
+
+    def plan(self, now: float) -> StepPlan | Idle:
+        with self._planned:
+            made = super().plan(now)
+            self._planned.notify_all()
+        return made
+
+    def wait_for(self, number: int) -> None:
+        """Wait until that plan has been made."""
+        with self._planned:
+            assert self._planned.wait_for(lambda: self._plans > number, SECONDS)
+
+
+class EventfulStep(CountingStep):
+    """Something happens while step LATE runs, when everything that may be planned ahead of it has been."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.planner = Planner()
+        self._depth = depth
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.plans: list[StepPlan] = []
+        self.drew: dict[str, int] = {}
+        """The first step that drew for a request."""
+
+    def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
+        self.plans.append(plan)
+        for row in plan.rows:
+            if row.samples:
+                self.drew.setdefault(row.sequence.request_id, plan.number)
+        if plan.number == LATE:
+            self.planner.wait_for(LATE + self._depth)
+            self.meanwhile()
+        result = super().run(plan, inputs)
+        result.began, result.seconds = float(plan.number), 0.75
+        return result
+
+
+@dataclass
+class Life:
+    """One engine from its first messages until it has nothing left to do; inbox and pulse in one."""
+
+    depth: int
+    messages: list[ToGeneration]
+    posted: list[Stepped] = field(default_factory=list)
+    pulses: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.step = EventfulStep(self.depth)
+
+    def send(self, message: ToGeneration) -> None:
+        self.messages.append(message)
+
+    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
+        found, self.messages = self.messages, []
+        return None if until is None and not found else found
+
+    def begin(self, predicted_seconds: float) -> None:
+        assert predicted_seconds >= 0.0
+        self.pulses.append("begin")
+
+    def beat(self) -> None:
+        raise AssertionError("nobody beats within a step")
+
+    def end(self) -> None:
+        self.pulses.append("end")
+
+    def live(self) -> None:
+        step, runner = open_runner(lambda: self.step, self.depth)
+        engine = GenerationEngine(step.info, self.step.planner)
+        serve(engine, runner, self, Outside(self.posted.append, self, lambda: 0.0))
+
+
+@pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
+def life(request: pytest.FixtureRequest) -> Life:
+    """Return an engine all of whose places long generations of low priority will hold."""
+    return Life(request.param, [ask(str(n), [1] * 8, tokens=100, priority=9) for n in range(CAP)])
+
+
+@pytest.mark.parametrize("prompt", [1, 8, 29, 40])
+def test_a_better_arrivals_first_token_comes_within_its_chunks_and_one_step_that_begin_after_it(
+    life: Life, prompt: int
+) -> None:
+    urgent = ask("urgent", [1] * prompt, tokens=2, priority=1)
+    life.step.meanwhile = partial(life.send, urgent)
+    life.live()
+    chunk = URGENT.max_batched_tokens - (CAP - 1)
+    assert life.step.drew["urgent"] - LATE <= math.ceil(prompt / chunk) + 1
+
+
+def test_limits_are_obeyed_and_told_by_the_end_of_the_next_step(life: Life) -> None:
+    fewer = replace(URGENT, generation=2, max_batch_size=1, lowering=Lowering.EVICT)
+    life.step.meanwhile = partial(life.send, SetLimits(fewer))
+    life.live()
+    assert {len(plan.rows) for plan in life.step.plans[LATE + 2 :]} == {1}
+    told = [one.report.generation for one in life.posted if one.step is not None]
+    assert told[LATE + 1] == 2
+
+
+def test_the_pulse_tells_one_beginning_a_step_and_rests_when_nothing_is_left(life: Life) -> None:
+    seen: list[list[str]] = []
+    life.step.meanwhile = lambda: seen.append(list(life.pulses))
+    life.live()
+    assert seen[0][-1] == "begin", "a step that hangs leaves a busy pulse behind"
+    assert seen[0].count("begin") == LATE + 1
+    assert life.pulses[-1] == "end"
+    assert life.pulses.count("begin") == len(life.step.plans)
+
+
+def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life: Life) -> None:
+    life.live()
+    idle = [one.step.idle_seconds for one in life.posted if one.step is not None]
+    assert idle == [0.0, *[0.25] * (len(idle) - 1)]
+
+
+def others() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "penstock-step"]
+
+
+def lose(step: EventfulStep) -> None:
+    step.lost = True
+    raise DeviceLost("gone")
+
+
+def leave(_: EventfulStep) -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(("raises", "error"), [(lose, DeviceLost), (leave, SystemExit)])
+@pytest.mark.parametrize("penalty", [0.0, 1.0], ids=["plain", "waits for its inputs"])
+def test_what_no_engine_survives_ends_it_and_its_thread(
+    life: Life, raises: Callable[[EventfulStep], None], error: type[BaseException], penalty: float
+) -> None:
+    params: dict[str, Any] = {"max_tokens": 100, "temperature": 0.0, "presence_penalty": penalty}
+    life.messages.append(ask("shaped", [1], params=SamplingParams(**params), priority=9))
+    life.step.meanwhile = partial(raises, life.step)
+    with pytest.raises(error):
+        life.live()
+    assert not others()
+
+
+def test_a_model_that_does_not_load_leaves_no_thread() -> None:
+    def load() -> CountingStep:
+        raise ModelLoadFailed("no config.json")
+
+    with pytest.raises(ModelLoadFailed):
+        open_runner(load, 1)
+    assert not others()

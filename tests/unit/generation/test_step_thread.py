@@ -1,0 +1,38 @@
+"""The thread of steps: one thing after the other, and nobody who ends waits for it."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from penstock_runtime.generation.step_thread import StepThread
+
+
+def test_what_was_submitted_is_done_in_order_and_before_the_thread_ends() -> None:
+    thread, done, gate = StepThread(), list[int](), threading.Event()
+    thread.submit(gate.wait)
+    for number in range(5):
+        thread.submit(lambda number=number: done.append(number))  # type: ignore[misc]
+    gate.set()
+    thread.close()
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_what_is_raised_is_raised_to_whoever_asks_and_the_thread_goes_on() -> None:
+    thread = StepThread()
+    broken, whole = thread.submit(lambda: 1 // 0), thread.submit(lambda: "fine")
+    with pytest.raises(ZeroDivisionError):
+        broken.result()
+    assert whole.result() == "fine"
+    assert whole.result() == "fine", "it may be asked for twice"
+    thread.close()
+
+
+def test_a_process_ends_although_a_load_goes_on() -> None:
+    program = (
+        "import threading\n"
+        "from penstock_runtime.generation.step_thread import StepThread\n"
+        "StepThread().submit(threading.Event().wait)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
