@@ -1,7 +1,8 @@
-"""OpenVINO as what computes: float32 on a CPU, for the families that can be taken apart."""
+"""OpenVINO as what computes: float32 or bfloat16 on a CPU, for the families that can be taken apart."""
 
 from collections.abc import Iterator
 
+import openvino as ov
 import torch
 from transformers import PreTrainedModel
 
@@ -9,8 +10,23 @@ from penstock_runtime.generation.step.attention.base import Geometry
 from penstock_runtime.generation.step.blueprint import UnknownFamily, take_apart
 from penstock_runtime.generation.step.generic import Decoder
 from penstock_runtime.generation.step.openvino.decoder import OpenVinoDecoder
-from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, build
+from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, PRECISIONS, build
 from penstock_runtime.models.base import ModelLoadFailed, describe
+
+
+def _refuse_others(geometry: Geometry) -> None:
+    if geometry.dtype not in PRECISIONS or geometry.device.type != "cpu":
+        dtype = str(geometry.dtype).removeprefix("torch.")
+        raise ModelLoadFailed(
+            f"PENSTOCK_STEP=OpenVINO computes float32 and bfloat16 on a CPU, not {dtype} on"
+            f" {geometry.device.type}: set PENSTOCK_DTYPE=float32, or unset it"
+        )
+    able = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if geometry.dtype == torch.bfloat16 and "BF16" not in able:
+        raise ModelLoadFailed(
+            "PENSTOCK_STEP=OpenVINO computes bfloat16 on processors with instructions for it, and"
+            " this one has none: set PENSTOCK_DTYPE=float32, or unset it"
+        )
 
 
 class OpenVinoComputing:
@@ -22,17 +38,13 @@ class OpenVinoComputing:
     gathered_layers = 0
 
     def __init__(self, geometry: Geometry) -> None:
-        if geometry.dtype != torch.float32 or geometry.device.type != "cpu":
-            dtype = str(geometry.dtype).removeprefix("torch.")
-            raise ModelLoadFailed(
-                f"PENSTOCK_STEP=OpenVINO computes float32 on a CPU, not {dtype} on"
-                f" {geometry.device.type}: set PENSTOCK_DTYPE=float32, or unset it"
-            )
-        self._heads = geometry.heads
+        _refuse_others(geometry)
+        self._heads, self._dtype = geometry.heads, geometry.dtype
 
     def allocate(self, blocks: int) -> torch.Tensor:
         """As `Computing.allocate`; a block is [kv, block_tokens, size]."""
-        return torch.zeros((2 * blocks, self._heads.kv, self.block_tokens, self._heads.size))
+        shape = (2 * blocks, self._heads.kv, self.block_tokens, self._heads.size)
+        return torch.zeros(shape, dtype=self._dtype)
 
     def decoders(
         self, model: PreTrainedModel, caches: list[torch.Tensor], longest: int

@@ -8,22 +8,23 @@ import openvino as ov
 import torch
 from numpy.typing import NDArray
 
-from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, INPUTS
+from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
 from penstock_runtime.generation.step.packed import Packed
 
 
 class OpenVinoDecoder:
-    """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in float32."""
+    """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in the dtype of the caches."""
 
     recordings = 0
 
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
+        precision = PRECISIONS[caches[0].dtype]
         compiled = ov.Core().compile_model(
             model,
             "CPU",
             {
-                "INFERENCE_PRECISION_HINT": "f32",
-                "KV_CACHE_PRECISION": "f32",
+                "INFERENCE_PRECISION_HINT": precision,
+                "KV_CACHE_PRECISION": precision,
                 "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
                 "NUM_STREAMS": "1",
             },
@@ -33,8 +34,7 @@ class OpenVinoDecoder:
         self._bound: dict[str, np.ndarray] = {}
         for index, cache in enumerate(caches):
             for kind, part in zip(("key", "value"), cache.chunk(2), strict=True):
-                bound = ov.Tensor(part.numpy(), shared_memory=True)
-                self._request.set_tensor(f"{kind}_cache.{index}", bound)
+                self._request.set_tensor(f"{kind}_cache.{index}", shared(part))
 
     def forward(self, packed: Packed) -> NDArray[np.float32]:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""

@@ -24,6 +24,8 @@ from penstock_runtime.generation.step.blueprint import (
 
 BLOCK_TOKENS = 32
 """The only size of block that the CPU plugin's attention has."""
+PRECISIONS = {torch.float32: ov.Type.f32, torch.bfloat16: ov.Type.bf16}
+"""What the plugin computes in, and keeps keys and values in, by the model's dtype."""
 INPUTS = {
     "ids": np.int64,
     "positions": np.int64,
@@ -42,15 +44,19 @@ Node = Any
 def build(blueprint: Blueprint, heads: Heads) -> ov.Model:
     """Return the model: `INPUTS`, `max_context_len`, `key_cache.n` and `value_cache.n`; logits of `picked` come out.
 
+    A bfloat16 model is written in float32 as well, but for weights, keys and values: the plugin's patterns know that, and
+    its hint is what makes it compute in bfloat16. The logits come out in float32.
+
     Raises:
         UnknownFamily: the operator has no such attention, or no such activation.
     """
-    return _Writer(heads).model(blueprint)
+    return _Writer(heads, PRECISIONS[blueprint.embedding.dtype]).model(blueprint)
 
 
 class _Writer:
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: Heads, precision: ov.Type) -> None:
         self._heads = heads
+        self._precision = precision
         self._inputs = {name: _input(name, [-1], kind) for name, kind in INPUTS.items()}
         self._inputs["max_context_len"] = _input("max_context_len", [], np.int32)
         self._angles: dict[str, tuple[Node, Node]] = {}
@@ -63,14 +69,15 @@ class _Writer:
             x = ops.add(x, self._attention(layer, x, index))
             x = ops.add(x, self._feed(layer, x))
         x = ops.gather(x, self._inputs["picked"], _axis(0))
-        logits = _linear(blueprint.head, _norm(blueprint.norm, x))
+        head = Linear(blueprint.head.weight.float(), blueprint.head.bias)
+        logits = _linear(head, _norm(blueprint.norm, x))
         if blueprint.softcap:
             cap = np.float32(blueprint.softcap)
             logits = ops.multiply(ops.tanh(ops.divide(logits, cap)), cap)
         return ov.Model([ops.result(logits)], list(self._inputs.values()), "penstock")
 
     def _embedded(self, blueprint: Blueprint) -> Node:
-        x = ops.gather(_constant(blueprint.embedding), self._inputs["ids"], _axis(0))
+        x = _wide(ops.gather(_kept(blueprint.embedding), self._inputs["ids"], _axis(0)))
         if blueprint.embedding_scale != 1.0:
             x = ops.multiply(x, np.float32(blueprint.embedding_scale))
         if blueprint.positions is not None:
@@ -121,7 +128,8 @@ class _Writer:
     def _paged(self, flat: list[Node], layer: Layer, index: int) -> Node:
         heads, given = self._heads, self._inputs
         shape = [-1, heads.kv, BLOCK_TOKENS, heads.size]
-        caches = [_input(f"{kind}_cache.{index}", shape, np.float32) for kind in ("key", "value")]
+        kept = self._precision
+        caches = [_input(f"{kind}_cache.{index}", shape, kept) for kind in ("key", "value")]
         given |= {cache.get_friendly_name(): cache for cache in caches}
         none, nothing, zero = _empty(np.int32), _empty(np.float32), ops.constant(0, np.int32)
         scale = ops.constant(layer.rule.scaling, np.float32)
@@ -170,8 +178,13 @@ _ACTIVATIONS = {
 
 
 def _linear(linear: Linear, x: Node) -> Node:
-    out = ops.matmul(x, _constant(linear.weight), transpose_a=False, transpose_b=True)
-    return out if linear.bias is None else ops.add(out, _constant(linear.bias))
+    """Float32 in and out, and between them the dtype of the weight."""
+    weight = _kept(linear.weight)
+    fed = x if weight.get_element_type() == ov.Type.f32 else ops.convert(x, "bf16")
+    out = ops.matmul(fed, weight, transpose_a=False, transpose_b=True)
+    if linear.bias is not None:
+        out = ops.add(out, _kept(linear.bias.to(linear.weight.dtype)))
+    return _wide(out)
 
 
 def _norm(norm: Norm, x: Node) -> Node:
@@ -190,7 +203,14 @@ def _after(norm: Norm | None, x: Node) -> Node:
     return x if norm is None else _norm(norm, x)
 
 
-def _input(name: str, shape: list[int], kind: type) -> Node:
+def shared(held: torch.Tensor) -> ov.Tensor:
+    """Return `held`, of either dtype and contiguous, as OpenVINO's tensor over the same memory, which must live as long."""
+    if held.dtype == torch.bfloat16:  # numpy has none: its bits go as integers
+        return ov.Tensor(held.view(torch.uint16).numpy(), held.shape, ov.Type.bf16)
+    return ov.Tensor(held.numpy(), shared_memory=True)
+
+
+def _input(name: str, shape: list[int], kind: type | ov.Type) -> Node:
     made = ops.parameter(shape, kind, name)
     made.output(0).set_names({name})
     return made
@@ -200,8 +220,17 @@ def _output(node: Node) -> ov.Output:
     return node if isinstance(node, ov.Output) else node.output(0)
 
 
+def _kept(tensor: torch.Tensor) -> Node:
+    """`tensor` in its own dtype: the plugin keeps what it is given beside what it packs of it."""
+    return ops.constant(shared(tensor.detach().contiguous()), shared_memory=False)
+
+
+def _wide(node: Node) -> Node:
+    return node if node.get_element_type() == ov.Type.f32 else ops.convert(node, "f32")
+
+
 def _constant(tensor: torch.Tensor) -> Node:
-    return ops.constant(tensor.detach().contiguous().numpy())
+    return ops.constant(tensor.detach().float().contiguous().numpy())
 
 
 def _empty(kind: type) -> Node:
