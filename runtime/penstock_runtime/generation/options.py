@@ -47,7 +47,7 @@ class StepOptions:
     graphs: bool = True
     """Whether steps of one token a row are recorded and replayed where launches cost as much as kernels: on CUDA."""
     batch_invariant: bool = False
-    """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption; float32 only."""
+    """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption; on the native decoder only."""
     depth: int | None = None
     """Steps planned ahead of the one that runs: 1 hides planning behind the device, 0 is the plain loop; None: by
     cores and devices (`link.placement.step_depth`)."""

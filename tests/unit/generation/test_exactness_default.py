@@ -15,7 +15,7 @@ from .teacher import accepts, measured_eps, teacher
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
-@pytest.mark.parametrize("family", ["llama"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3"])
 def test_every_token_is_as_good_as_the_references_best(
     family: str, dtype: DType, tmp_path: Path
 ) -> None:

@@ -1,7 +1,8 @@
-"""In float32 on the CPU the very bits of a token's log-probability are its own: batch mates, chunks, prefix hits,
+"""On the native decoder, in float32 and bfloat16, the very bits of a token's log-probability are its own: batch mates, chunks, prefix hits,
 preemption by recompute and by swap never show in them."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +41,16 @@ LIMITS = GenerationLimits(
 )
 
 
-@pytest.fixture(scope="module", params=list(CONFIGS))
+@pytest.fixture(
+    scope="module",
+    params=product((DType.FLOAT32, DType.BFLOAT16), CONFIGS),
+    ids=lambda both: f"{both[1]}-{both[0].value}",
+)
 def step(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TorchStep:
-    folder: Path = save(request.param, tmp_path_factory.mktemp(request.param))
+    dtype, family = request.param
+    folder: Path = save(family, tmp_path_factory.mktemp(family))
     options = StepOptions(
-        dtype=DType.FLOAT32,
+        dtype=dtype,
         cache_bytes=1 << 20,
         host_cache_bytes=1 << 18,
         block_tokens=8,

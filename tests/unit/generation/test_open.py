@@ -1,6 +1,7 @@
 """What is not served is refused at load, in one line that names it; what is served was tried first."""
 
 import json
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -38,18 +39,21 @@ def edited(folder: Path, target: Path, **fields: Any) -> Path:
     return target
 
 
-def test_a_known_family_in_float32_runs_natively_and_says_what_it_holds(folder: Path) -> None:
-    step = open_step(folder, SMALL, "tiny")
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
+def test_a_known_family_runs_natively_and_says_what_it_holds(folder: Path, dtype: DType) -> None:
+    step = open_step(folder, replace(SMALL, dtype=dtype), "tiny")
     assert isinstance(step._decoder, NativeDecoder)
-    assert (step.info.attention, step.info.backend, step.info.dtype) == ("native", "cpu", "float32")
+    said = (step.info.attention, step.info.backend, step.info.dtype)
+    assert said == ("native", "cpu", dtype.value)
     assert step.info.kv.blocks * step.info.kv.block_bytes <= 1 << 18
     assert step.info.max_model_len == 256
     assert step.info.prefill_token_seconds > 0
 
 
-def test_without_surgery_the_models_own_modules_run(folder: Path) -> None:
+@pytest.mark.parametrize("attention", ["native", "gather-sdpa"])
+def test_without_surgery_the_models_own_modules_run(folder: Path, attention: str) -> None:
     options = StepOptions(
-        dtype=DType.BFLOAT16, cache_bytes=1 << 18, surgery=False, attention="gather-sdpa"
+        dtype=DType.BFLOAT16, cache_bytes=1 << 18, surgery=False, attention=attention
     )
     step = open_step(folder, options, "tiny")
     assert isinstance(step._decoder, GenericDecoder)

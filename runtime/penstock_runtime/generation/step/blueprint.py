@@ -73,7 +73,7 @@ class Blueprint:
     positions: torch.Tensor | None
     """Learned ones, [positions, hidden]."""
     ropes: dict[str, tuple[torch.Tensor, torch.Tensor]]
-    """Cosines and sines, [positions, size / 2]."""
+    """Cosines and sines, [positions, size / 2], in float32 whatever the model's type."""
     layers: list[Layer]
     norm: Norm
     head: Linear
@@ -99,7 +99,7 @@ def _norm(module: Any) -> Norm:
     centred = isinstance(module, torch.nn.LayerNorm)
     weight = module.weight.detach()
     if type(module).__name__.startswith("Gemma"):
-        weight = 1.0 + weight
+        weight = 1.0 + weight.float()
     eps = getattr(module, "variance_epsilon", None) or module.eps
     bias = module.bias.detach() if centred and module.bias is not None else None
     return Norm(weight, bias, eps, centred)
@@ -114,26 +114,31 @@ def _merged(*linears: Any) -> Linear:
 def _rope_tables(model: Any, positions: int) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     parameters = model.config.rope_parameters
     by_type = parameters if "rope_type" not in parameters else {"": parameters}
-    tables = {}
+    tables, wanted = {}, torch.empty(0, dtype=torch.float32)
     for name, rope in by_type.items():
         if name and name not in model.config.layer_types:
             continue
         if rope["rope_type"] not in _STATIC_ROPES or rope.get("partial_rotary_factor", 1.0) != 1.0:
             raise UnknownFamily(f"rope of type '{rope['rope_type']}' is not read")
         at = torch.arange(positions)[None]
-        cosine, sine = model.model.rotary_emb(
-            model.model.embed_tokens.weight, at, *filter(None, [name])
-        )
+        cosine, sine = model.model.rotary_emb(wanted, at, *filter(None, [name]))
         half = cosine.shape[-1] // 2
         tables[name] = (cosine[0, :, :half].contiguous(), sine[0, :, :half].contiguous())
     return tables
 
 
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    """Gemma's scale of embeddings is of the model's type, and was in training."""
+    return torch.tensor(number, dtype=dtype).item()
+
+
 def _llama_like(model: Any, positions: int) -> Blueprint:
     ropes, config = _rope_tables(model, positions), model.config
+    embedding = model.model.embed_tokens
+    scale = float(getattr(embedding, "scalar_embed_scale", 1.0))
     return Blueprint(
-        embedding=model.model.embed_tokens.weight.detach(),
-        embedding_scale=float(getattr(model.model.embed_tokens, "scalar_embed_scale", 1.0)),
+        embedding=embedding.weight.detach(),
+        embedding_scale=_rounded(scale, embedding.weight.dtype),
         positions=None,
         ropes=ropes,
         layers=[_llama_layer(layer, config, ropes) for layer in model.model.layers],

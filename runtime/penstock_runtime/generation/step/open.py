@@ -51,7 +51,7 @@ def open_step(
     decoder = checked(made, expected, kv.block_tokens, model.dtype)
     if options.batch_invariant and not isinstance(decoder, NativeDecoder):
         raise ModelLoadFailed(
-            "batchInvariant holds only for known families in float32 on a CPU, on the native decoder:"
+            "batchInvariant holds only for known families in float32 or bfloat16 on a CPU, on the native decoder:"
             f" here {type(decoder).__name__} runs on {computing.name}; unset it, or see the log for why"
         )
     costs = measure(decoder, store, kv, longest)

@@ -2,6 +2,7 @@
 
 import ctypes
 from enum import IntEnum
+from typing import Any
 
 import torch
 
@@ -37,7 +38,7 @@ class Op(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("kind", "activation", "gated", "accumulate")),
-        *((name, ctypes.c_int32) for name in ("on_picks", "window")),
+        *((name, ctypes.c_int32) for name in ("on_picks", "window", "as_units", "unused")),
         *((name, _INT) for name in ("n", "k", "in_stride", "out_stride")),
         *((name, ctypes.c_float) for name in ("eps", "scale", "softcap", "padding")),
         *((name, ctypes.c_void_p) for name in ("in_", "out", "weight", "bias", "cosine", "sine")),
@@ -60,10 +61,22 @@ class Batch(ctypes.Structure):
     ]
 
 
-def pointer(tensor: torch.Tensor | None) -> int | None:
-    """Return where a contiguous float32 tensor lies; whoever takes it must keep the tensor."""
+def pointer(tensor: torch.Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+    """Return where a contiguous tensor of `dtype` lies; whoever takes it must keep the tensor."""
     if tensor is None:
         return None
-    if tensor.dtype != torch.float32 or not tensor.is_contiguous():
-        raise ValueError(f"needs contiguous float32, got {tensor.dtype} {tuple(tensor.stride())}")
+    if tensor.dtype != dtype or not tensor.is_contiguous():
+        raise ValueError(f"needs contiguous {dtype}, got {tensor.dtype} {tuple(tensor.stride())}")
     return tensor.data_ptr()
+
+
+UNITS = {torch.float32: 1, torch.bfloat16: 2}
+"""Numbers in 32 bits (units.h), of the types that decoder.c is compiled for."""
+
+
+def function(library: ctypes.CDLL, name: str, dtype: torch.dtype) -> Any:
+    """Return `penstock_name` of the half of `library` that computes in `dtype`."""
+    suffix = "" if dtype == torch.float32 else f"_{dtype}".replace("torch.", "")
+    found = library[f"penstock_{name}{suffix}"]
+    found.restype = None
+    return found

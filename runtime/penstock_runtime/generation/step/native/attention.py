@@ -1,4 +1,4 @@
-"""The C attention alone: an `AttentionBackend` for any model in float32 on the CPU, and the batch it is told."""
+"""The C attention alone: an `AttentionBackend` for any model on the CPU, and the batch it is told."""
 
 import ctypes
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from penstock_runtime.generation.step.attention.base import Geometry, Heads, LayerRule
-from penstock_runtime.generation.step.native.abi import Batch, Op, pointer
+from penstock_runtime.generation.step.native.abi import UNITS, Batch, Op, function, pointer
 from penstock_runtime.generation.step.native.build import library
 from penstock_runtime.generation.step.packed import Packed
 from penstock_runtime.native import NoNativeCode
@@ -35,9 +35,9 @@ class NativeBatch(Batch):
 
 
 def batch_of(heads: Heads, block_tokens: int, longest: int) -> tuple[NativeBatch, torch.Tensor]:
-    """Return a batch with room for scores over so many positions, and that room, to be kept."""
+    """Return a batch with room for scores over so many positions and for answers, and that room, to be kept."""
     queries = max(heads.query, _TALL * heads.query // heads.kv)
-    per_thread = queries * (longest + 2 * block_tokens)
+    per_thread = queries * (longest + 2 * block_tokens + heads.size)
     scores = torch.empty((torch.get_num_threads(), per_thread))
     batch = NativeBatch(
         heads=heads.query,
@@ -51,7 +51,7 @@ def batch_of(heads: Heads, block_tokens: int, longest: int) -> tuple[NativeBatch
 
 
 class NativeAttention:
-    """Keys of a block lie as [kv, size, position], values as [kv, position, size]."""
+    """Keys of a block lie as [kv, size, position], values as [kv, position, size]; in bfloat16 by pairs (units.h)."""
 
     name = "native"
 
@@ -62,8 +62,10 @@ class NativeAttention:
             geometry.dtype,
             geometry.device,
         )
-        if dtype != torch.float32 or device.type != "cpu":
-            raise NoNativeCode(f"it computes float32 on a CPU, not {dtype} on {device.type}")
+        if dtype not in UNITS or device.type != "cpu":
+            raise NoNativeCode(
+                f"it computes float32 and bfloat16 on a CPU, not {dtype} on {device.type}"
+            )
         if heads.size % 8 or block_tokens % 8:
             raise NoNativeCode(
                 f"head size {heads.size} or block {block_tokens} is no multiple of 8"
@@ -71,9 +73,9 @@ class NativeAttention:
         if _TALL * heads.query // heads.kv > _MOST_QUERIES:
             raise NoNativeCode(f"{heads.query} heads on {heads.kv} are more than it groups")
         self.library = library()
-        self._attend = self.library.penstock_attend
+        self._attend = function(self.library, "attend", dtype)
         self._attend.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self._attend.restype = None
+        self._dtype = dtype
         self._heads = heads
         self._block_tokens = block_tokens
         self._longest = _LONGEST_AT_FIRST
@@ -83,7 +85,8 @@ class NativeAttention:
     def allocate(self, blocks: int) -> torch.Tensor:
         """As `AttentionBackend.allocate`."""
         heads = self._heads
-        return torch.zeros((2 * blocks, heads.kv * heads.size * self._block_tokens))
+        shape = (2 * blocks, heads.kv * heads.size * self._block_tokens)
+        return torch.zeros(shape, dtype=self._dtype)
 
     def begin(self, packed: Packed) -> None:
         """As `AttentionBackend.begin`."""
@@ -102,19 +105,19 @@ class NativeAttention:
         rule: LayerRule,
     ) -> torch.Tensor:
         """As `AttentionBackend.attend`."""
-        heads, tokens = self._heads, len(query)
-        merged = torch.cat([query, key, value], dim=1).contiguous()
-        out = torch.empty((tokens, heads.query * heads.size))
+        heads, tokens, dtype = self._heads, len(query), self._dtype
+        merged = torch.cat([query, key, value], dim=1).float().contiguous()
+        out = torch.empty((tokens, heads.query * heads.size), dtype=dtype)
         op = Op(
             in_stride=(heads.query + 2 * heads.kv) * heads.size,
-            out_stride=heads.query * heads.size,
+            out_stride=heads.query * heads.size // UNITS[dtype],
             in_=pointer(merged),
-            out=pointer(out),
+            out=pointer(out, dtype),
             scale=rule.scaling,
             softcap=rule.softcap or 0.0,
             window=rule.window or 0,
-            keys=pointer(cache),
-            values=pointer(cache[len(cache) // 2 :]),
+            keys=pointer(cache, dtype),
+            values=pointer(cache[len(cache) // 2 :], dtype),
         )
         self._attend(ctypes.addressof(op), ctypes.addressof(self._batch))
         return out

@@ -13,7 +13,14 @@ from penstock_runtime.native import NoNativeCode
 SOURCE = Path(__file__).with_name("decoder.c")
 FLAGS = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-fopenmp", "-c")
 """No contraction: what is fused is said in the source, so that every copy of a loop rounds alike."""
-_LEVELS = ("v3", "v4")
+_BFLOAT16 = "-DBFLOAT16"
+_LEVELS = (
+    ("v3", "-march=x86-64-v3"),
+    ("v4", "-march=x86-64-v4"),
+    ("v3", "-march=x86-64-v3", _BFLOAT16),
+    ("v4", "-march=x86-64-v4", _BFLOAT16),
+    ("v4_multiplying", "-march=x86-64-v4", "-mavx512bf16", _BFLOAT16),
+)
 """Of x86-64, which an image is built for; a machine without the first does not load that library."""
 _NEEDED = {"x86_64": {"avx2", "fma", "bmi2"}}
 
@@ -68,17 +75,21 @@ def _commands(parts: Iterable[Sequence[str]], compiler: str, made: Path) -> Iter
 
 
 def _own() -> Iterable[Sequence[str]]:
-    return [("-march=native" if platform.machine() == "x86_64" else "-O3", str(SOURCE))]
+    level = "-march=native" if platform.machine() == "x86_64" else "-O3"
+    return _both_types(level)
 
 
 def _portable() -> Iterable[Sequence[str]]:
     if platform.machine() != "x86_64":
-        return [(str(SOURCE),)]
+        return _both_types("-O3")
     levels = [
-        (f"-march=x86-64-{level}", f"-DNAMED(name)=name##_{level}", str(SOURCE))
-        for level in _LEVELS
+        (*options, f"-DNAMED(name)=name##_{level}", str(SOURCE)) for level, *options in _LEVELS
     ]
     return [*levels, (str(SOURCE.with_name("either.c")),)]
+
+
+def _both_types(level: str) -> Sequence[Sequence[str]]:
+    return [(level, str(SOURCE)), (level, _BFLOAT16, str(SOURCE))]
 
 
 def _digest(*words: str) -> str:

@@ -16,7 +16,14 @@ from penstock_runtime.generation.step.blueprint import (
     Norm,
     UnknownFamily,
 )
-from penstock_runtime.generation.step.native.abi import Activation, Kind, Op, pointer
+from penstock_runtime.generation.step.native.abi import (
+    UNITS,
+    Activation,
+    Kind,
+    Op,
+    function,
+    pointer,
+)
 from penstock_runtime.generation.step.native.attention import batch_of
 from penstock_runtime.generation.step.packed import Packed
 
@@ -33,12 +40,12 @@ _ACTIVATIONS = {
 
 
 def pack(linear: Linear) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return weight as [outputs / 16][inputs][16] and bias, both padded with zeros to whole panels."""
+    """Return weight as [outputs / 16][units of inputs][16][unit] and bias, both padded with zeros to whole panels."""
     outputs, inputs = linear.weight.shape
-    panels = -(-outputs // PANEL)
-    weight = torch.zeros((panels * PANEL, inputs))
+    panels, unit = -(-outputs // PANEL), UNITS[linear.weight.dtype]
+    weight = torch.zeros((panels * PANEL, inputs), dtype=linear.weight.dtype)
     weight[:outputs] = linear.weight
-    packed = weight.view(panels, PANEL, inputs).transpose(1, 2).contiguous()
+    packed = weight.view(panels, PANEL, inputs // unit, unit).transpose(1, 2).contiguous()
     if linear.bias is None:
         return packed, None
     bias = torch.zeros(panels * PANEL)
@@ -48,14 +55,17 @@ def pack(linear: Linear) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """Where activations lie: a name, and floats between tokens."""
+    """Where activations lie: a name, and floats between tokens; what is to be multiplied fills a row's beginning."""
 
     name: str
     stride: int
 
 
 class NativeDecoder:
-    """A `Decoder` in float32 on the CPU; keys and values as `NativeAttention` lays them out."""
+    """A `Decoder` on the CPU; keys and values as `NativeAttention` lays them out.
+
+    In bfloat16 what is multiplied is rounded, nothing else: sums, norms and the residual stay float32.
+    """
 
     recordings = 0
 
@@ -67,9 +77,9 @@ class NativeDecoder:
         caches: list[torch.Tensor],
         longest: int,
     ) -> None:
-        self._run = library.penstock_run
+        self._dtype = geometry.dtype
+        self._run = function(library, "run", self._dtype)
         self._run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
-        self._run.restype = None
         heads = self._heads = geometry.heads
         self._kept: list[torch.Tensor | None] = []
         self._ops: list[tuple[Op, _Buffer | None, _Buffer]] = []
@@ -103,7 +113,7 @@ class NativeDecoder:
             None,
             x,
             n=hidden,
-            weight=self._keep(blueprint.embedding.contiguous()),
+            weight=self._keep_units(blueprint.embedding),
             bias=self._keep(blueprint.positions),
             scale=blueprint.embedding_scale,
         )
@@ -112,7 +122,7 @@ class NativeDecoder:
             self._feed(layer, x, h)
         picked, logits = _Buffer("picked", hidden), _Buffer("logits", _padded(self._vocabulary))
         self._op(Kind.PICK, x, picked, n=hidden, on_picks=1)
-        self._norm(blueprint.norm, picked, picked, on_picks=1)
+        self._norm(blueprint.norm, picked, picked, on_picks=1, as_units=1)
         self._linear(blueprint.head, picked, logits, on_picks=1)
         if blueprint.softcap:
             self._op(
@@ -126,7 +136,7 @@ class NativeDecoder:
         qkv = _Buffer("qkv", _padded((heads.query + 2 * heads.kv) * heads.size))
         attended = _Buffer("attended", heads.query * heads.size)
         cosine, sine = blueprint.ropes[layer.rope] if layer.rope is not None else (None, None)
-        self._norm(layer.attention_norm, x, h)
+        self._norm(layer.attention_norm, x, h, as_units=1)
         self._linear(layer.qkv, h, qkv)
         self._op(
             Kind.ATTEND,
@@ -140,8 +150,8 @@ class NativeDecoder:
             sine=self._keep(sine),
             query_norm=self._keep(layer.query_norm),
             key_norm=self._keep(layer.key_norm),
-            keys=self._keep(cache),
-            values=self._keep(cache[len(cache) // 2 :]),
+            keys=self._keep_units(cache),
+            values=self._keep_units(cache[len(cache) // 2 :]),
         )
         self._added(layer.out, attended, layer.after_attention, x, h)
 
@@ -149,7 +159,7 @@ class NativeDecoder:
         inner = layer.down.weight.shape[1]
         up = _Buffer("up", layer.up.weight.shape[0])
         active = _Buffer("active", inner)
-        self._norm(layer.feed_norm, x, h)
+        self._norm(layer.feed_norm, x, h, as_units=1)
         self._linear(layer.up, h, up)
         self._op(
             Kind.ACTIVATE,
@@ -179,7 +189,7 @@ class NativeDecoder:
             target,
             n=self._hidden,
             eps=norm.eps,
-            weight=self._keep(norm.weight.contiguous()),
+            weight=self._keep(norm.weight),
             bias=self._keep(norm.bias),
             **more,
         )
@@ -193,7 +203,7 @@ class NativeDecoder:
             target,
             n=outputs,
             k=inputs,
-            weight=self._keep(weight),
+            weight=self._keep_units(weight),
             bias=self._keep(bias),
             **more,
         )
@@ -205,8 +215,13 @@ class NativeDecoder:
         self._ops.append((op, source, target))
 
     def _keep(self, tensor: torch.Tensor | None) -> int | None:
-        self._kept.append(tensor)
-        return pointer(tensor)
+        """Keep what is added or multiplied one by one, as floats."""
+        self._kept.append(None if tensor is None else tensor.float().contiguous())
+        return pointer(self._kept[-1])
+
+    def _keep_units(self, tensor: torch.Tensor) -> int | None:
+        self._kept.append(tensor.contiguous())
+        return pointer(self._kept[-1], self._dtype)
 
     # -- buffers
 

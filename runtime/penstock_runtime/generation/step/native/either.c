@@ -1,22 +1,27 @@
-/* decoder.c for two levels of processors in one library: x86-64-v3 has AVX2, x86-64-v4 AVX-512. */
+/* decoder.c for several processors in one library: x86-64-v3 has AVX2, x86-64-v4 AVX-512, some also bfloat16. */
 
 #include "vectors.h"
 
-void penstock_run_v3(const Op *, int64_t, const Batch *);
-void penstock_run_v4(const Op *, int64_t, const Batch *);
-void penstock_attend_v3(const Op *, const Batch *);
-void penstock_attend_v4(const Op *, const Batch *);
-
-static int wide(void) {
+static int is_wide(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 }
 
-void penstock_run(const Op *ops, int64_t count, const Batch *batch) {
-    (wide() ? penstock_run_v4 : penstock_run_v3)(ops, count, batch);
-}
+static int multiplies_bfloat16(void) { return is_wide() && __builtin_cpu_supports("avx512bf16"); }
 
-void penstock_attend(const Op *op, const Batch *batch) {
-    (wide() ? penstock_attend_v4 : penstock_attend_v3)(op, batch);
-}
+/* One function of decoder.c, for the best of its levels that this processor has. */
+#define EITHER(name, given, told)                                                                                      \
+    void name##_v3 given;                                                                                              \
+    void name##_v4 given;                                                                                              \
+    void name given { (is_wide() ? name##_v4 : name##_v3)told; }
+#define ANY(name, given, told)                                                                                         \
+    void name##_v3 given;                                                                                              \
+    void name##_v4 given;                                                                                              \
+    void name##_v4_multiplying given;                                                                                  \
+    void name given { (multiplies_bfloat16() ? name##_v4_multiplying : is_wide() ? name##_v4 : name##_v3)told; }
+
+EITHER(penstock_run, (const Op *ops, int64_t count, const Batch *batch), (ops, count, batch))
+EITHER(penstock_attend, (const Op *op, const Batch *batch), (op, batch))
+ANY(penstock_run_bfloat16, (const Op *ops, int64_t count, const Batch *batch), (ops, count, batch))
+ANY(penstock_attend_bfloat16, (const Op *op, const Batch *batch), (op, batch))

@@ -2,11 +2,11 @@
 
 #pragma once
 
-#include "vectors.h"
+#include "units.h"
 
 #define AHEAD 32 /* iterations: how long a line of weights takes to come from the third-level cache */
 
-/* R rows against P panels, whose sums stay in registers. */
+/* R rows against P panels, whose sums stay in registers; k is in units. */
 #define TILE(R, P)                                                                                                     \
     static void tile_##R##_##P(const float *in, int64_t in_stride, const float *panel, int64_t k, const float *bias,   \
                                int accumulate, float *out, int64_t out_stride) {                                       \
@@ -21,7 +21,7 @@
                 w[c] = wide_load(panel + (c / PARTS * k + i) * PANEL + c % PARTS * WIDE);                              \
             _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {                                                     \
                 vw x = wide_all(in[r * in_stride + i]);                                                                \
-                _Pragma("GCC unroll 16") for (int c = 0; c < P * PARTS; c++) sum[r][c] = wide_madd(x, w[c], sum[r][c]); \
+                _Pragma("GCC unroll 16") for (int c = 0; c < P * PARTS; c++) sum[r][c] = wide_dot(x, w[c], sum[r][c]); \
             }                                                                                                          \
         }                                                                                                              \
         _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)                                                           \
@@ -67,10 +67,11 @@ static const Height HEIGHTS[TALLEST + 1] = {
 /* Rows `row` to `row + tall` against panels `p` to `p + count`. */
 static void tile(const Op *op, int64_t row, int64_t tall, int64_t p, int64_t count) {
     const Height *height = HEIGHTS + tall;
+    int64_t k = op->k / UNIT;
     for (int64_t end = p + count; p < end;) {
         int64_t now = end - p >= height->panels ? height->panels : 1;
         (now > 1 ? height->together : height->alone)(
-            op->in + row * op->in_stride, op->in_stride, op->weight + p * op->k * PANEL, op->k,
+            op->in + row * op->in_stride, op->in_stride, op->weight + p * k * PANEL, k,
             op->bias ? op->bias + p * PANEL : 0, op->accumulate, op->out + row * op->out_stride + p * PANEL,
             op->out_stride);
         p += now;
@@ -86,7 +87,7 @@ static int64_t even(int64_t rows) {
 static void linear(const Op *op, int64_t rows, int64_t threads) {
     int64_t panels = (op->n + PANEL - 1) / PANEL;
     int64_t group = HEIGHTS[rows < TALLEST ? rows : TALLEST].panels;
-    int64_t block = (1 << 16) / op->k / TALLEST * TALLEST; /* rows of input that stay in the second-level cache */
+    int64_t block = (1 << 16) * UNIT / op->k / TALLEST * TALLEST; /* rows of input that stay in the second cache */
     if (block < TALLEST) block = TALLEST;
     for (int64_t first = 0; first < rows; first += block) {
         int64_t end = first + block < rows ? first + block : rows;
