@@ -118,10 +118,11 @@ static float soften(const Op *op, float *scores, float *weights, int64_t first, 
     return total(sum);
 }
 
-/* Add one block of values, weighted, to the answers of Q queries; 32 numbers (else 8) of each at a time. */
+/* Add one block of values, weighted, to the answers of Q queries; 32 numbers (else 8) of each at a time. Meanwhile the
+ * block after it is sent for. */
 #define MIX(Q, NUMBERS, VECTOR, LANES, PREFIX)                                                                         \
-    static void mix_##Q##_##NUMBERS(const float *const *weights, const float *values, int64_t count, int64_t size,     \
-                                    int64_t from, float *const *out) {                                                 \
+    static void mix_##Q##_##NUMBERS(const float *const *weights, const float *values, const float *next,               \
+                                    int64_t count, int64_t size, int64_t from, float *const *out) {                    \
         VECTOR sum[Q][NUMBERS / LANES];                                                                                \
         _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++)                                                            \
             _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                          \
@@ -140,6 +141,8 @@ static float soften(const Op *op, float *scores, float *weights, int64_t first, 
         VECTOR value[NUMBERS / LANES];                                                                                 \
         _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                              \
             value[c] = SEEN(PREFIX##load(values + at * size + from + LANES * c));                                      \
+        _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS; c += 16)                                                  \
+            __builtin_prefetch(next + at * size + from + c);                                                           \
         _Pragma("GCC unroll 8") for (int q = 0; q < Q; q++) {                                                          \
             VECTOR weight = PREFIX##all(weights[q][at]);                                                               \
             _Pragma("GCC unroll 8") for (int c = 0; c < NUMBERS / LANES; c++)                                          \
@@ -149,11 +152,11 @@ static float soften(const Op *op, float *scores, float *weights, int64_t first, 
 #define MIX_ALL(Q)                                                                                                     \
     MIX(Q, 8, v8, 8, )                                                                                                 \
     MIX(Q, 32, vw, WIDE, wide_)                                                                                        \
-    static void mix_##Q(const float *const *weights, const float *values, int64_t count, int64_t size,                 \
-                        float *const *out) {                                                                           \
+    static void mix_##Q(const float *const *weights, const float *values, const float *next, int64_t count,            \
+                        int64_t size, float *const *out) {                                                             \
         int64_t from = 0;                                                                                              \
-        for (; from + 32 <= size; from += 32) mix_##Q##_32(weights, values, count, size, from, out);                   \
-        for (; from < size; from += 8) mix_##Q##_8(weights, values, count, size, from, out);                           \
+        for (; from + 32 <= size; from += 32) mix_##Q##_32(weights, values, next, count, size, from, out);             \
+        for (; from < size; from += 8) mix_##Q##_8(weights, values, next, count, size, from, out);                     \
     }
 MIX_ALL(1) MIX_ALL(2)
 #if WIDE == 16
@@ -232,6 +235,8 @@ static void mix(const Op *op, const Batch *batch, const Ask *ask) {
     for (int64_t b = ask->first_block; b <= ask->last_block; b++)
         for (int64_t h = ask->head; h < ask->heads_end; h++) {
             const float *values = op->values + (ask->table[b] * batch->kv_heads + h) * bt * size / UNIT;
+            int64_t after = ask->table[b + (b < ask->last_block)];
+            const float *next = op->values + (after * batch->kv_heads + h) * bt * size / UNIT;
             int64_t base = (h - ask->head) * ask->queries, shift = (b - ask->first_block) * bt / UNIT;
             int64_t count = end - b * bt < bt ? end - b * bt : bt;
             for (int64_t q = 0; q < ask->queries;) {
@@ -239,7 +244,7 @@ static void mix(const Op *op, const Batch *batch, const Ask *ask) {
                 int64_t now = now_of(ask->queries - q, MOST_MIXED);
                 for (int64_t i = 0; i < now; i++) weights[i] = ask->scores[base + q + i] + shift;
                 (now == 8 ? mix_8 : now == 4 ? mix_4 : now == 2 ? mix_2 : mix_1)(
-                    weights, values, count, size, ask->out + base + q);
+                    weights, values, next, count, size, ask->out + base + q);
                 q += now;
             }
         }
