@@ -13,7 +13,7 @@ from rich.console import Console
 
 from penstock_api.limits import Discipline
 from penstock_runtime.link.placement import Placement
-from tests.bench.generation import environments, http, models, planning, runs, show
+from tests.bench.generation import environments, http, models, neighbour, planning, runs, show
 from tests.bench.generation.calibration import calibrate
 from tests.bench.generation.targets import STREAMS, targets
 from tests.bench.generation.workload import QUICK, WHOLE, Size, work
@@ -33,7 +33,7 @@ def main() -> int:
     console.print(show.dtypes(args.dtypes, has_bfloat16=_has_bfloat16()))
     times = [planning.measure(discipline) for discipline in Discipline]
     console.print(show.planning(times))
-    outcomes, streams = [], []
+    outcomes, streams, neighbours = [], [], []
     for shape in models.SHAPES:
         if shape.name not in args.models:
             continue
@@ -46,7 +46,10 @@ def main() -> int:
             outcomes += found
             console.print(show.rates(found))
         if args.http and found[0].dtype == "float32":
-            for one in _http(folder, found[0], args.size):
+            beside = neighbour.measure(folder, "float32", threads=args.threads)
+            console.print(show.neighbour(folder.name, beside))
+            neighbours += [beside] if beside else []
+            for one in _http(folder, found[0], beside, args.size):
                 streams.append(one)
                 console.print(one)
     judged = targets(outcomes, times, streams)
@@ -62,6 +65,7 @@ def main() -> int:
                 "calibration": asdict(machine),
                 "planning": [asdict(one) for one in times],
                 "outcomes": [asdict(one) for one in outcomes],
+                "neighbours": [asdict(one) for one in neighbours],
                 "http": streams,
                 "targets": [{**asdict(one), "met": one.met} for one in judged],
             },
@@ -72,7 +76,9 @@ def main() -> int:
     return 0
 
 
-def _http(folder: Path, inside: runs.Outcome, size: Size) -> Iterator[dict[str, object]]:
+def _http(
+    folder: Path, inside: runs.Outcome, beside: neighbour.Neighbour | None, size: Size
+) -> Iterator[dict[str, object]]:
     """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
     for placement in Placement:
@@ -88,7 +94,8 @@ def _http(folder: Path, inside: runs.Outcome, size: Size) -> Iterator[dict[str, 
             yield told | {"absent": str(error)[-300:]}
             continue
         try:
-            yield told | _through(server, inside, size)
+            through = _through(server, inside, size)
+            yield told | through | neighbour.explained(through["of_in_process"], beside)
         finally:
             server.close()
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tests.bench.generation.calibration import Calibration
+from tests.bench.generation.neighbour import Neighbour
 from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import Outcome
 from tests.bench.generation.targets import Target
@@ -58,10 +59,10 @@ def planning(times: Sequence[PlanningTime]) -> Table:
 
 def verdicts(found: Sequence[Target]) -> Table:
     """Return every line with its target; by CPU time a token in brackets, as a busy machine's clock tells little."""
-    missed = sum(one.met is False for one in found)
-    absent = sum(one.met is None for one in found)
+    met, missed = (sum(one.met is verdict for one in found) for verdict in (True, False))
+    absent = sum(one.measured is None for one in found)
     table = Table(
-        title=f"targets: {len(found) - missed - absent} met, {missed} missed, {absent} not measured",
+        title=f"targets: {met} met, {missed} missed, {absent} not measured",
         title_justify="left",
     )
     for name in ("line", "measured", "target", ""):
@@ -71,7 +72,8 @@ def verdicts(found: Sequence[Target]) -> Table:
         by_cpu = "" if one.by_cpu_time is None else f" ({one.by_cpu_time:.2f})"
         word = {True: "met", False: "missed", None: "-"}[one.met]
         sign = "<=" if one.at_most else ">="
-        table.add_row(one.name, measured + by_cpu, f"{sign} {one.bound:g}", word)
+        bound = "" if one.bound is None else f"{sign} {one.bound:g}"
+        table.add_row(one.name, measured + by_cpu, bound, word)
     return table
 
 
@@ -81,6 +83,16 @@ def dtypes(measured: Sequence[str], *, has_bfloat16: bool) -> str:
         return f"{' and '.join(measured)}, never compared with each other"
     why = "--dtypes" if has_bfloat16 else "this CPU has neither AVX512_BF16 nor AMX"
     return f"{' and '.join(measured)}; bfloat16 is left out: {why}"
+
+
+def neighbour(model: str, found: Neighbour | None) -> str:
+    """Return what another busy process costs the engine, in one line."""
+    if found is None:
+        return f"{model}: beside a busy neighbour: not measured, there is no other core"
+    return (
+        f"{model}: in-process {found.alone:,.0f} tokens/s, {found.beside:,.0f} beside a busy neighbour"
+        f" on another core ({found.share:.3f})"
+    )
 
 
 def calibration(found: Calibration, threads: int) -> str:

@@ -40,15 +40,16 @@ class Target:
 
     name: str
     measured: float | None
-    bound: float
+    bound: float | None
+    """None: it explains the line above it, and nothing is asked of it."""
     at_most: bool = False
     by_cpu_time: float | None = None
     """The same ratio by CPU time a token: what a busy machine says more surely."""
 
     @property
     def met(self) -> bool | None:
-        """Return whether it is met; None: not measured."""
-        if self.measured is None:
+        """Return whether it is met; None: not measured, or nothing is asked."""
+        if self.measured is None or self.bound is None:
             return None
         return self.measured <= self.bound if self.at_most else self.measured >= self.bound
 
@@ -102,10 +103,14 @@ def _ratio(ours: Outcome, theirs: Outcome, line: str, concurrency: int, least: f
 
 def _http(http: Sequence[dict[str, object]]) -> Iterator[Target]:
     for one in http:
-        share, by_cpu = one.get("of_in_process"), one.get("of_in_process_with_a_core_each")
-        yield Target(
-            f"{one['model']}: HTTP at {one['streams']} streams of in-process, {one['placement']}",
-            share if isinstance(share, float) else None,
-            HTTP_SHARE,
-            by_cpu_time=by_cpu if isinstance(by_cpu, float) else None,
-        )
+        name = f"{one['model']}: HTTP at {one['streams']} streams of in-process, {one['placement']}"
+        by_cpu = _number(one, "of_in_process_with_a_core_each")
+        yield Target(name, _number(one, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
+        beside = _number(one, "of_in_process_beside_a_neighbour")
+        if beside is not None:
+            yield Target(f"{name}, of in-process beside a busy neighbour", beside, None)
+
+
+def _number(told: dict[str, object], name: str) -> float | None:
+    found = told.get(name)
+    return found if isinstance(found, float) else None

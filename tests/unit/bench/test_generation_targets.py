@@ -1,8 +1,11 @@
 """The bench of generation judges each line by the issue's bound, and never calls an absent peer a success."""
 
 import pytest
+from rich.console import Console
 
 from penstock_api.limits import Discipline
+from tests.bench.generation import neighbour, show
+from tests.bench.generation.neighbour import Neighbour
 from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import Figure, Outcome
 from tests.bench.generation.targets import Target, targets
@@ -70,3 +73,27 @@ def test_a_server_that_did_not_start_is_not_measured() -> None:
         {"model": "llama-7M", "streams": 32, "placement": "Thread", "absent": "it crashed"}
     ]
     assert [one.met for one in targets([], [], http)] == [None]
+
+
+def test_a_neighbours_cost_is_the_median_of_pairs_and_there_is_none_on_one_core() -> None:
+    pairs = [(100.0, 90.0), (200.0, 170.0), (50.0, 44.0)]
+    assert neighbour.of_pairs("llama-7M", pairs) == Neighbour("llama-7M", 100.0, 90.0, 0.88)
+    assert neighbour.of_pairs("llama-7M", []) is None
+    assert neighbour.seats(frozenset({1, 2, 5})) == (frozenset({1, 2}), 5)
+    assert neighbour.seats(frozenset({3})) is None
+
+
+def test_what_a_neighbour_costs_explains_https_line_and_bends_no_target() -> None:
+    beside = Neighbour("llama-7M", 100.0, 88.0, 0.88)
+    told = {"model": "llama-7M", "streams": 32, "placement": "Process", "of_in_process": 0.88}
+    assert neighbour.explained(0.88, None) == neighbour.explained(None, beside) == {}
+    found = targets([], [], [told | neighbour.explained(0.88, beside)])
+    assert [(one.measured, one.bound, one.met) for one in found] == [
+        (0.88, 0.95, False),
+        (1.0, None, None),
+    ]
+    console = Console(record=True, width=200)
+    console.print(show.verdicts(found))
+    assert "0 met, 1 missed, 0 not measured" in console.export_text()
+    assert "88 beside a busy neighbour" in show.neighbour("llama-7M", beside)
+    assert "no other core" in show.neighbour("llama-7M", None)
