@@ -25,6 +25,7 @@ from penstock_runtime.link.shared_pulse import SharedPulse
 from penstock_runtime.models.base import Model, ModelLoadFailed, describe
 
 RECEIVE_BYTES = 2**20
+"""Of a buffer that is kept (as in `wire.py`)."""
 
 
 class ProcessInbox:
@@ -33,15 +34,17 @@ class ProcessInbox:
     def __init__(self, connection: socket.socket, frames: Frames) -> None:
         self._connection = connection
         self._frames = frames
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._closed = False
 
     def receive(self, until: float | None) -> Sequence[Any] | None:
         """Return all that has come; wait until `until` for the first of it, None once the parent is gone."""
         messages: list[Any] = []
         while not self._closed and self._readable(until, waiting=not messages):
-            data = self._connection.recv(RECEIVE_BYTES)
-            self._closed = not data
-            messages.extend(one for frame in self._frames.decode(data) for one in frame)
+            size = self._connection.recv_into(self._buffer)
+            self._closed = not size
+            frames = self._frames.decode(self._buffer[:size])
+            messages.extend(one for frame in frames for one in frame)
         return None if self._closed and not messages else messages
 
     def _readable(self, until: float | None, *, waiting: bool) -> bool:
