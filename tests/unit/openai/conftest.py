@@ -30,14 +30,14 @@ def served(model_folder: Path) -> Iterator[Served]:
     one.close()
 
 
-@pytest.fixture
-def serve(model_folder: Path) -> Iterator[Serve]:
+@pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])
+def serve(model_folder: Path, request: pytest.FixtureRequest) -> Iterator[Serve]:
     """Start pods of the test's own."""
     made: list[Served] = []
 
     def start(**config: Any) -> Served:
         limits = LIMITS.model_copy(update=config.pop("limits", {}))
-        made.append(Served(model_folder, limits, **config))
+        made.append(Served(model_folder, limits, request.param, **config))
         return made[-1]
 
     yield start

@@ -98,15 +98,18 @@ class GatedStep:
 
 
 class Served:
-    """A pod in a thread with a loop of its own, and how to speak to it. Steps overlap, as where there are two cores."""
+    """A pod in a thread with a loop of its own, and how to speak to it."""
 
-    def __init__(self, folder: Path, limits: LimitsUpdate = LIMITS, **config: Any) -> None:
-        self.config = replace(_config(folder), **config)
+    def __init__(
+        self, folder: Path, limits: LimitsUpdate = LIMITS, depth: int = 1, **config: Any
+    ) -> None:
+        """At depth 1 steps overlap with planning, as where there are two cores."""
+        self.config = replace(a_config(folder), **config)
         self.step: GatedStep
         self.pod: GenerationPod
         self.clients: ClientServer
         self.loop = asyncio.new_event_loop()
-        self._folder, self._limits = folder, limits
+        self._folder, self._limits, self._depth = folder, limits, depth
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self.url, self.cluster_url = self.wait(self._start())
@@ -154,7 +157,7 @@ class Served:
     async def _start(self) -> tuple[str, str]:
         grammars = SharedGrammars(self._folder)
         link = GenerationThreadLink(
-            self._open, generation_limits(self._limits), grammars.of, depth=1
+            self._open, generation_limits(self._limits), grammars.of, depth=self._depth
         )
         self.pod = GenerationPod(self.config, link, grammars, self._limits)
         exposition = Exposition(self.pod)
@@ -176,7 +179,8 @@ class Served:
         await self.pod.link.close()
 
 
-def _config(folder: Path) -> Config:
+def a_config(folder: Path) -> Config:
+    """Return how a pod is told to serve the tiny model in `folder`."""
     claim = {"claimName": "models", "path": "."}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     return Config(

@@ -1,0 +1,40 @@
+"""A generating pod is made for the machine it is on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock_runtime import generating
+from penstock_runtime.link.generation_process import GenerationProcessLink
+from penstock_runtime.link.generation_thread import GenerationThreadLink
+from penstock_runtime.link.opening import BeginGeneration
+from penstock_runtime.link.placement import Machine
+from penstock_runtime.streams.pod import GenerationPod
+from tests.unit.openai.served import LIMITS, a_config
+
+
+def depth_of(pod: GenerationPod) -> int:
+    link = pod.link._link  # type: ignore[attr-defined]
+    if isinstance(link, GenerationThreadLink):
+        return link._depth
+    assert isinstance(link, GenerationProcessLink)
+    assert isinstance(link._begin, BeginGeneration)
+    return link._begin.depth
+
+
+@pytest.mark.parametrize(
+    ("cores", "wish", "depth"), [(1, None, 0), (2, None, 1), (2, 0, 0), (1, 1, 1)]
+)
+async def test_its_steps_overlap_where_there_is_a_second_core_or_where_it_is_told_so(
+    model_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    wish: int | None,
+    depth: int,
+) -> None:
+    machine = Machine(frozenset(range(cores)), online=cores, quota=None, cuda=False)
+    monkeypatch.setattr(generating, "this_machine", lambda: machine)
+    config = a_config(model_folder)
+    config = replace(config, generation=replace(config.generation, depth=wish))
+    assert depth_of(generating.generation_pod(config, LIMITS)) == depth
