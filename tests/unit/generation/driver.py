@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.loop import Loop, Outside
+from penstock_runtime.generation.loop import Loop, Outside, Runner
 from penstock_runtime.generation.messages import (
     ChoiceFinished,
     Ended,
@@ -15,7 +15,7 @@ from penstock_runtime.generation.messages import (
     TokensEmitted,
 )
 from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
+from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.scheduling import Scheduler
 from penstock_runtime.generation.stepping import Step
 
@@ -29,9 +29,7 @@ class NoPulse:
 class Driver:
     """An engine whose clock ticks once a turn."""
 
-    def __init__(
-        self, step: Step, scheduler: Scheduler, runner: InlineRunner | ThreadRunner | None = None
-    ) -> None:
+    def __init__(self, step: Step, scheduler: Scheduler, runner: Runner | None = None) -> None:
         self.now = 0.0
         self.engine = GenerationEngine(step.info, scheduler)
         self.posted: list[Stepped] = []

@@ -13,9 +13,9 @@ from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
 from penstock_runtime.batching.tokens.victims import PreemptionCosts
 from penstock_runtime.generation.limits import GenerationLimits, Lowering, Preemption
+from penstock_runtime.generation.loop import Runner
 from penstock_runtime.generation.messages import Cancel, Generated, SetLimits
 from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.stepping import Step
 from penstock_runtime.request import Cancelled
 
@@ -88,7 +88,7 @@ class Scenario:
 
     step: Step
     seed: int
-    runner: InlineRunner | ThreadRunner
+    runner: Runner
     scale: int = 1
     asked: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)

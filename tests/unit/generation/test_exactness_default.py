@@ -1,13 +1,14 @@
 """Level Default: in the model's own dtype every chosen token is the reference's best, or as good within rounding."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from penstock_runtime.generation.options import DType, StepOptions
-from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.step.open import open_step
+from penstock_runtime.link.generation_engine import open_runner
 
 from .models import save
 from .scenarios import Scenario, prompts, references
@@ -23,16 +24,18 @@ def test_every_token_is_as_good_as_the_references_best(
     options = StepOptions(
         dtype=dtype, cache_bytes=1 << 20, host_cache_bytes=1 << 20, block_tokens=8
     )
-    step = open_step(folder, options, "tiny")
+    step, runner = open_runner(partial(open_step, folder, options, "tiny"), depth=1)
     eps, judge = measured_eps(folder, torch_dtype), teacher(folder, torch_dtype)
     expected, matched, total = references(folder, torch.float64), 0, 0
     for seed in range(2):
-        scenario = Scenario(step, seed, InlineRunner(step))
+        runner.depth = seed % 2
+        scenario = Scenario(step, seed, runner)
         scenario.live(turns=10)
         scenario.check_ends()
         for which, tokens, ids in scenario.answers():
             matched += ids == list(expected[which][:tokens])
             total += 1
             assert accepts(judge, prompts()[which], ids, eps)
+    runner.close()
     print(f"{family} {dtype.value}: eps {eps:.2e}, {matched} of {total} answers equal float64's")
     assert total > 10

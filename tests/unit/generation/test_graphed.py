@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 import torch
 
 from penstock_runtime.generation.options import DType, StepOptions
-from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.step import computing, graphed, warm_up
 from penstock_runtime.generation.step import open as opening
 from penstock_runtime.generation.step.check import difference, tolerance
@@ -19,6 +19,7 @@ from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.packed import Packed, positions_of
 from penstock_runtime.generation.step.shapes import padded, padded_rows
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.link.generation_engine import open_runner
 from penstock_runtime.models.graphs import Named, Replay
 
 from .driver import Driver, ask
@@ -100,18 +101,20 @@ def test_recorded_steps_say_what_a_model_says_that_runs_alone(
     family: str, recorder: TracingRecorder, tmp_path: Path
 ) -> None:
     folder = save(family, tmp_path)
-    step = open_step(folder, OPTIONS, "tiny")
+    step, runner = open_runner(partial(open_step, folder, OPTIONS, "tiny"), depth=1)
     decoder, expected = decoder_of(step), references(folder, torch.float64)
     answers = replays = 0
     for seed in range(2):
         before = recorder.replays
-        scenario = Scenario(step, seed, InlineRunner(step))
+        runner.depth = seed % 2
+        scenario = Scenario(step, seed, runner)
         scenario.live(turns=12)
         scenario.check_ends()
         for which, tokens, ids in scenario.answers():
             assert ids == list(expected[which][:tokens]), f"seed {seed}, prompt {which}"
             answers += 1
         replays += recorder.replays - before
+    runner.close()
     assert answers > 0
     assert replays > 20
     assert len(set(recorder.shapes)) == len(recorder.shapes) == decoder.recordings

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from penstock_runtime.generation.options import Compute, DType, StepOptions
-from penstock_runtime.generation.runner import InlineRunner
+from penstock_runtime.generation.runner import ThreadRunner
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.packed import positions_of
 from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.models.base import ModelLoadFailed
 
 from .models import VOCABULARY, save
@@ -149,14 +150,17 @@ def test_under_any_schedule_every_token_is_as_good_as_the_references_best(
     dtype = dtype_of(step)
     eps, judge = measured_eps(folder, dtype, SCALE), teacher(folder, dtype)
     expected, tally, matched, total = references(folder, torch.float64, SCALE), Tally(), 0, 0
+    runner = ThreadRunner(step, StepThread())
     for seed in range(4):
-        scenario = Scenario(step, seed, InlineRunner(step), SCALE)
+        runner.depth = seed % 2
+        scenario = Scenario(step, seed, runner, SCALE)
         scenario.live(turns=15)
         scenario.check_ends()
         scenario.add_to(tally)
         for which, tokens, ids in scenario.answers():
             matched, total = matched + (ids == list(expected[which][:tokens])), total + 1
             assert accepts(judge, prompts(SCALE)[which], ids, eps), (seed, which)
+    runner.close()
     print(
         f"{folder.name} {dtype}: eps {eps:.2e}, {matched} of {total} answers equal float64's, {tally}"
     )
