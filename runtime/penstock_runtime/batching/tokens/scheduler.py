@@ -151,10 +151,8 @@ class TokenScheduler:
             self._evict(draft)
             self._admit(draft, now)
             if draft.awaits and draft.empty and self._preemptions > before:
-                self.memory.withdraw()
-                return Idle(
-                    self._next_deadline()
-                )  # in the plan after that end it has its first chunk
+                self.memory.withdraw()  # in the plan after that end it has its first chunk
+                return Idle(self._next_deadline())
             self._decode(draft)
             self._prefill(draft)
             if not draft.empty:
