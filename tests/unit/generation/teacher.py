@@ -4,9 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
+from penstock_runtime.generation.step.packed import positions_of
+from penstock_runtime.generation.step.torch_step import TorchStep
+
+from .models import VOCABULARY
 from .scenarios import prompts, references
 
 auto: Any = AutoModelForCausalLM
@@ -38,3 +43,16 @@ def accepts(judge: Logits, prompt: tuple[int, ...], ids: list[int], eps: float) 
     logits = judge([*prompt, *ids])[len(prompt) - 1 : -1]
     chosen = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]
     return bool((chosen >= logits.max(dim=1).values - 2 * eps).all())
+
+
+def mean_errors(step: TorchStep, folder: Path) -> tuple[float, float]:
+    """Return how far the logits of `step`, and those of transformers in its dtype, are from float64's, on average."""
+    length, block = 150, step.info.kv.block_tokens
+    ids = np.random.default_rng(3).integers(0, VOCABULARY, length)
+    table = np.random.default_rng(4).permutation(-(-length // block))[None].astype(np.int32)
+    packed = positions_of(ids, table, np.array([0]), np.array([0, length]), block)
+    packed.last = np.arange(length)
+    ours = torch.as_tensor(step._decoder.forward(packed)).double()
+    exact = teacher(folder, torch.float64)(ids.tolist())
+    theirs = teacher(folder, getattr(torch, step.info.dtype))(ids.tolist())
+    return (ours - exact).abs().mean().item(), (theirs - exact).abs().mean().item()

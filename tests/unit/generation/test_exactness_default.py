@@ -10,9 +10,9 @@ from penstock_runtime.generation.options import DType, StepOptions
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.link.generation_engine import open_runner
 
-from .models import save
+from .models import CONFIGS, save
 from .scenarios import Scenario, prompts, references
-from .teacher import accepts, measured_eps, teacher
+from .teacher import accepts, mean_errors, measured_eps, teacher
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
@@ -39,3 +39,14 @@ def test_every_token_is_as_good_as_the_references_best(
     runner.close()
     print(f"{family} {dtype.value}: eps {eps:.2e}, {matched} of {total} answers equal float64's")
     assert total > 10
+
+
+@pytest.mark.parametrize("family", list(CONFIGS))
+def test_the_native_decoder_rounds_less_in_bfloat16_than_transformers(
+    family: str, tmp_path: Path
+) -> None:
+    folder = save(family, tmp_path)
+    options = StepOptions(dtype=DType.BFLOAT16, cache_bytes=1 << 20, block_tokens=8)
+    ours, theirs = mean_errors(open_step(folder, options, "tiny"), folder)
+    print(f"{family}: {ours / theirs:.2f} of transformers' error")
+    assert ours < theirs
