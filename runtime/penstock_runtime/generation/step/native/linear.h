@@ -6,17 +6,17 @@
 
 #define AHEAD 32 /* iterations: how long a line of weights takes to come from the third-level cache */
 
-/* R rows against P panels, whose sums stay in registers; k is in units. */
+/* R rows against P panels, whose sums stay in registers; k is in units. Meanwhile what is needed `soon` is sent for. */
 #define TILE(R, P)                                                                                                     \
-    static void tile_##R##_##P(const float *in, int64_t in_stride, const float *panel, int64_t k, const float *bias,   \
-                               int accumulate, float *out, int64_t out_stride) {                                       \
+    static void tile_##R##_##P(const float *in, int64_t in_stride, const float *panel, const float *soon, int64_t k,   \
+                               const float *bias, int accumulate, float *out, int64_t out_stride) {                    \
         vw sum[R][P * PARTS];                                                                                          \
         _Pragma("GCC unroll 16") for (int r = 0; r < R; r++)                                                           \
             _Pragma("GCC unroll 16") for (int c = 0; c < P * PARTS; c++) sum[r][c] = (vw){0};                          \
         for (int64_t i = 0; i < k; i++) {                                                                              \
             vw w[P * PARTS];                                                                                           \
             _Pragma("GCC unroll 16") for (int p = 0; p < P; p++)                                                       \
-                __builtin_prefetch(panel + (p * k + i + AHEAD) * PANEL);                                               \
+                __builtin_prefetch(soon + (p * k + i) * PANEL);                                                        \
             _Pragma("GCC unroll 16") for (int c = 0; c < P * PARTS; c++)                                               \
                 w[c] = wide_load(panel + (c / PARTS * k + i) * PANEL + c % PARTS * WIDE);                              \
             _Pragma("GCC unroll 16") for (int r = 0; r < R; r++) {                                                     \
@@ -34,7 +34,8 @@
             }                                                                                                          \
     }
 
-typedef void (*Tile)(const float *, int64_t, const float *, int64_t, const float *, int, float *, int64_t);
+typedef void (*Tile)(const float *, int64_t, const float *, const float *, int64_t, const float *, int, float *,
+                     int64_t);
 
 /* Few rows leave registers for more streams of weights. `alone` takes what is left of the panels, one by one. */
 typedef struct {
@@ -64,14 +65,15 @@ static const Height HEIGHTS[TALLEST + 1] = {
 };
 #endif
 
-/* Rows `row` to `row + tall` against panels `p` to `p + count`. */
-static void tile(const Op *op, int64_t row, int64_t tall, int64_t p, int64_t count) {
+/* Rows `row` to `row + tall` against panels `p` to `p + count`, sending for what is `lead` units of weights later. */
+static void tile(const Op *op, int64_t row, int64_t tall, int64_t p, int64_t count, int64_t lead) {
     const Height *height = HEIGHTS + tall;
     int64_t k = op->k / UNIT;
     for (int64_t end = p + count; p < end;) {
         int64_t now = end - p >= height->panels ? height->panels : 1;
+        const float *panel = op->weight + p * k * PANEL;
         (now > 1 ? height->together : height->alone)(
-            op->in + row * op->in_stride, op->in_stride, op->weight + p * k * PANEL, k,
+            op->in + row * op->in_stride, op->in_stride, panel, panel + lead * PANEL, k,
             op->bias ? op->bias + p * PANEL : 0, op->accumulate, op->out + row * op->out_stride + p * PANEL,
             op->out_stride);
         p += now;
@@ -96,7 +98,9 @@ static void linear(const Op *op, int64_t rows, int64_t threads) {
             int64_t here = panels - p < group ? panels - p : group;
             for (int64_t row = first; row < end;) {
                 int64_t tall = even(end - row);
-                tile(op, row, tall, p, here);
+                int is_last = row > first && row + tall == end; /* of several passes: it sends for the next panels */
+                int64_t lead = is_last ? here * (op->k / UNIT) : AHEAD;
+                tile(op, row, tall, p, here, lead);
                 row += tall;
             }
         }
