@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -158,8 +158,13 @@ def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life
     assert idle == [0.0, *[0.25] * (len(idle) - 1)]
 
 
-def others() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "penstock-step"]
+@pytest.fixture
+def no_thread_is_left() -> Iterator[None]:
+    """Steps of pods that live as long as the session are not this test's."""
+    before = set(threading.enumerate())
+    yield
+    left = set(threading.enumerate()) - before
+    assert not [one for one in left if one.name == "penstock-step"]
 
 
 def lose(step: EventfulStep) -> None:
@@ -171,6 +176,7 @@ def leave(_: EventfulStep) -> None:
     raise SystemExit(3)
 
 
+@pytest.mark.usefixtures("no_thread_is_left")
 @pytest.mark.parametrize(("raises", "error"), [(lose, DeviceLost), (leave, SystemExit)])
 @pytest.mark.parametrize("penalty", [0.0, 1.0], ids=["plain", "waits for its inputs"])
 def test_what_no_engine_survives_ends_it_and_its_thread(
@@ -181,13 +187,12 @@ def test_what_no_engine_survives_ends_it_and_its_thread(
     life.step.meanwhile = partial(raises, life.step)
     with pytest.raises(error):
         life.live()
-    assert not others()
 
 
+@pytest.mark.usefixtures("no_thread_is_left")
 def test_a_model_that_does_not_load_leaves_no_thread() -> None:
     def load() -> CountingStep:
         raise ModelLoadFailed("no config.json")
 
     with pytest.raises(ModelLoadFailed):
         open_runner(load, 1)
-    assert not others()
