@@ -13,11 +13,14 @@ WHERE = "no Prometheus is known for this pool: say --prometheus URL to see its h
 
 
 def url_of(subject: Subject, asked: str | None) -> str | None:
-    """Return where the pool's past is: as asked, else as its policies say; None: nobody says."""
+    """Return where the pool's past is: as asked, else as its policies say, else where its signals last came from."""
     if asked:
         return asked
     server = metrics_server(subject.pool, subject.namespace_labels, subject.policies, None)
-    return None if server is None else server.url
+    if server is not None:
+        return server.url
+    seen = subject.pool.status.scaling
+    return None if seen is None else seen.prometheus_url
 
 
 def read(cluster: Cluster, url: str, subject: Subject, over: Span) -> History:
@@ -44,7 +47,7 @@ def curve_sums(cluster: Cluster, url: str, subject: Subject, over: Span) -> Curv
         for name, query in asked.items()
     }
     known = {name: found for name, found in answers.items() if found is not None}
-    return CurveSums(**known) if len(known) == len(answers) else None
+    return CurveSums.model_validate(known) if len(known) == len(answers) else None
 
 
 def _range(

@@ -63,6 +63,8 @@ class PoolMemory:
     failures: int = 0
     audited: Mark | None = None
     """The last decision that was logged."""
+    law_failure: str | None = None
+    """The last failure of the control law that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
     figures: Figures | None = None

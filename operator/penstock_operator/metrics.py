@@ -55,7 +55,9 @@ OBSERVE_FAILURES = _counter(
     ("source",),
 )
 POOL_FAILURES = _counter(
-    "pool_failures_total", "Visits of a pool that failed and were put off.", ("reason",)
+    "pool_failures_total",
+    "Visits of a pool that failed and were put off; with LawFailed the control law alone failed, and the visit went on.",
+    ("reason",),
 )
 POOLS = PoolTable()
 REGISTRY.register(OWN)

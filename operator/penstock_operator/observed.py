@@ -126,14 +126,18 @@ class DutySource(StrEnum):
     ENGINE = "EngineBusyShare"
 
 
-MEASURED_MAX = 1e15
-"""Above this a number is nobody's queue, counter or duration: it is absent."""
+MEASURED_MIN, MEASURED_MAX = 1e-30, 1e15
+"""Of a queue, counter or duration that is not 0; their squares, fourth powers and ratios are then all numbers."""
+
+
+def is_measured(value: float) -> bool:
+    """Tell whether a value is a measurement: 0, or between MEASURED_MIN and MEASURED_MAX; NaN is none."""
+    return value == 0 or MEASURED_MIN <= value <= MEASURED_MAX
 
 
 def measured(value: float | None) -> float | None:
-    """Return `value` if it is a measurement: finite, not negative, not absurd. Else None, absent."""
-    # what is no number is on no side of any bound
-    return value if value is not None and 0 <= value <= MEASURED_MAX else None
+    """Return `value` if it is a measurement. Else None, absent."""
+    return value if value is not None and is_measured(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,8 @@ class PoolSignals:
     """Why a better source was not used, in words; empty when it was."""
     asked: float | None = None
     """The store's own clock when it was asked: ages are against it. None: the operator's clock."""
+    url: str = ""
+    """Of the Prometheus that answered; empty where another source did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ SERIES: tuple[Series, ...] = (
     Series("reversals_total", "Turns of the granted count: up after down, or down after up.",
            lambda row: row.reversals, counts=True),
     Series("objective_good_total",
-           "Requests completed within the RequestLatency objective; all completed ones where there is none.",
+           "Requests completed within every objective of the pool; all completed ones where it has none.",
            lambda row: row.good, counts=True),
     Series("objective_requests_total",
            "Requests that ended, however, or were refused for want of room; those that clients spoilt left out.",

@@ -30,6 +30,7 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     row.ready = sum(pod.ready for pod in view.pods)
     row.unacknowledged = 0 if plan.limits is None else len(behind(view, plan.limits))
     memory.figures = plan.figures
+    _tell_law_failure(plan, memory)
     now, held = audit.mark(plan), memory.audited
     if now == held:
         return
@@ -40,6 +41,24 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     else:
         what = f"{now.replicas} replicas, cap {now.cap}, generation {now.generation}"
     log.info("decided: %s", what, extra=fields(**name, **audit.record(plan, view)))
+
+
+def _tell_law_failure(plan: PoolPlan, memory: PoolMemory) -> None:
+    """Count a failed step of the control law; log an error once, with what reproduces it, until another takes its place."""
+    failure = plan.law_failure
+    if failure is None:
+        return
+    metrics.POOL_FAILURES.labels("LawFailed").inc()
+    if memory.law_failure == failure.place:
+        return
+    memory.law_failure = failure.place
+    log.error(
+        "%s/%s: the control law failed; the replica count and the batch cap stay",
+        plan.namespace,
+        plan.name,
+        exc_info=failure.error,
+        extra=fields(namespace=plan.namespace, pool=plan.name, failure=failure.report()),
+    )
 
 
 def _row(plan: PoolPlan, before: Figures | None) -> PoolRow:

@@ -129,7 +129,7 @@ def _said(body: bytes) -> str:
 def _loading(body: bytes) -> Loading | None:
     """Return how far a pod's load has come, where it says so."""
     try:
-        return Loading.model_validate(_member(body, "loading"))
+        return Loading.model_validate_json(json.dumps(_member(body, "loading")))
     except ValidationError:
         return None
 
@@ -137,7 +137,7 @@ def _loading(body: bytes) -> Loading | None:
 def _held_generation(body: bytes) -> int | None:
     """Return the generation that a pod obeys, from its refusal of an older one."""
     held = _member(body, "generation")
-    return held if isinstance(held, int) and 0 <= held < 2**63 else None
+    return held if type(held) is int and 0 <= held < 2**63 else None
 
 
 def _member(body: bytes, name: str) -> object:

@@ -8,6 +8,7 @@ from penstock_operator.decide.children.revision import revision_name
 from penstock_operator.decide.contest import CONTESTED
 from penstock_operator.decide.findings import BUDGETED_FIELD, Findings
 from penstock_operator.decide.plan import EventNote, EventType
+from penstock_operator.decide.scaling.report import LAW_FAILED
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")
 """Conditions whose turn to a new bad reason is worth an Event."""
@@ -69,5 +70,5 @@ def _true(one: Condition) -> bool:
 
 
 def _alarming(one: Condition) -> bool:
-    told = one.type in _WARNED or one.reason == CONTESTED
+    told = one.type in _WARNED or one.reason in {CONTESTED, LAW_FAILED}
     return told and one.status is ConditionStatus.FALSE and one.reason not in _PASSING

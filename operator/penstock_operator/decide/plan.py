@@ -10,6 +10,7 @@ from penstock_api.policy import PolicyStatus
 from penstock_api.status import PoolStatus
 from penstock_operator.decide.budgets.ledger import Ledger
 from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.scaling.failure import LawFailure
 
 
 class Write(StrEnum):
@@ -82,6 +83,8 @@ class PoolPlan:
     """Keeps the law's memory; that it could not be written hinders nothing else."""
     record: str | None = None
     """What is to be kept of the pool's settings, in the operator's own namespace; None: nothing."""
+    law_failure: LawFailure | None = None
+    """The control law's failure at this tick; the plan holds count and cap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
         record=one.ruling.record.as_json() if one.ruling.record is not None else None,
         figures=figures(found, memory_after.attainment),
         checkpoint=keep,
+        law_failure=found.outcome.failure,
     )
 
 

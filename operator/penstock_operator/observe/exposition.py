@@ -164,7 +164,7 @@ def _settled(by_name: Mapping[str, list[Reading]]) -> float | None:
 
 def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
     known = {field: value for field, value in sums.items() if value is not None}
-    return CurveSums(**known) if len(known) == len(sums) else None
+    return CurveSums.model_validate(known) if len(known) == len(sums) else None
 
 
 def _duty(readings: list[Reading]) -> tuple[float | None, DutySource | None]:

@@ -69,7 +69,7 @@ class Observer:
                 met.append(PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server))
         if not met:
             return {}
-        return await observe_past(self.session, met, len(self.store.pods), self.rounds)
+        return await observe_past(self.session, met, self.rounds)
 
     def _pods_of(self, pool: PoolObject) -> PoolPods:
         memory = self.memory.of(pool.uid)

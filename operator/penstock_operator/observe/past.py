@@ -9,7 +9,6 @@ import aiohttp
 
 from penstock_operator.calls import CallFailed
 from penstock_operator.decide.metrics_server import MetricsServer
-from penstock_operator.observe.prometheus import past_seconds
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods
 from penstock_operator.observed import PoolSignals
@@ -18,19 +17,18 @@ log = logging.getLogger(__name__)
 
 
 async def observe_past(
-    session: aiohttp.ClientSession, pools: Sequence[PoolPods], all_pods: int, rounds: Rounds
+    session: aiohttp.ClientSession, pools: Sequence[PoolPods], rounds: Rounds
 ) -> Mapping[str, PoolSignals]:
     """Return the past of each pool by its UID, as far as its server tells it; never raises for a server's sake.
 
-    A fleet of `all_pods` too large to be asked about in one answer goes on from its checkpoints alone.
+    Where a server has too many series to be asked about in one answer, pools go on from their checkpoints alone.
     """
-    seconds = past_seconds(all_pods)
     by_server: dict[MetricsServer, list[PoolPods]] = defaultdict(list)
     for pool in pools:
-        if pool.server is not None and seconds:
+        if pool.server is not None:
             by_server[pool.server].append(pool)
     found = await asyncio.gather(
-        *(_read(session, server, each, seconds, rounds) for server, each in by_server.items())
+        *(_read(session, server, each, rounds) for server, each in by_server.items())
     )
     return {uid: signals for one in found for uid, signals in one.items()}
 
@@ -39,12 +37,13 @@ async def _read(
     session: aiohttp.ClientSession,
     server: MetricsServer,
     pools: Sequence[PoolPods],
-    seconds: float,
     rounds: Rounds,
 ) -> Mapping[str, PoolSignals]:
     try:
-        told = await rounds.ask_past(session, server, seconds)
+        told = await rounds.ask_past(session, server)
     except CallFailed as error:
         log.info("the last minutes are not known, only checkpoints: %s", error)
+        return {}
+    if not told.targets:
         return {}
     return {pool.uid: told.signals(pool.namespace, pool.pods) for pool in pools}

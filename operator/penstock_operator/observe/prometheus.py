@@ -21,7 +21,7 @@ from penstock_operator.observe import questions
 from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.dcgm import Devices
-from penstock_operator.observe.exposition import HISTORY, LABELS, Reading, pod_sample, told_uid
+from penstock_operator.observe.exposition import LABELS, Reading, pod_sample, told_uid
 from penstock_operator.observe.pods import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
@@ -32,13 +32,8 @@ GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 """Of one answer."""
-PAST_SECONDS = 180.0
-"""Four times what the forecast's level remembers."""
-LEAST_PAST_SECONDS = 60.0
-"""Less teaches nothing that the next ticks would not."""
-PAST_BYTES = 8e6
-"""Of JSON: what can be sorted, and lived through, before a liveness probe asks in vain."""
-BYTES_PER_SAMPLE, BYTES_PER_SERIES, SCRAPE_SECONDS = 30, 250, 5.0
+LIMIT_PAST_BYTES = 2 * questions.PAST_BYTES
+"""Of the answer about the past: it is larger than estimated where scrapes are closer, or pods have just gone."""
 
 Scrapes = dict[float, list[Reading]]
 """Time of the scrape -> its readings: one scrape gives all its series one time."""
@@ -52,6 +47,8 @@ class Round:
 
     asked: float
     """The server's own clock."""
+    url: str
+    """Of the server."""
     targets: Targets
     devices: Devices = field(default_factory=Devices)
 
@@ -70,7 +67,7 @@ class Round:
                 _samples(self.targets.get((namespace, _instance(ip)), {}), pod),
             )
         )
-        return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked)
+        return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked, url=self.url)
 
 
 async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
@@ -79,48 +76,45 @@ async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
     A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
     held as text. What the devices say is asked where they are; it is empty where no exporter is scraped.
     """
-    asked, pods = await _clock(session, access)
-    told = await _ask(session, access, asked, questions.of_now(pods))
-    devices = await _query(session, access, {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"})
+    asked, pods = await _clock(session, access, questions.QUERY_PODS)
+    told = Round(asked, access.url, {})
+    for query in questions.of_now(pods):
+        await _add(session, access, told, query, LIMIT_BYTES)
+    form = {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"}
+    devices = await _query(session, access, form, LIMIT_BYTES)
     await asyncio.to_thread(told.devices.add, _result(devices))
     return told
 
 
-async def _clock(session: aiohttp.ClientSession, access: Access) -> tuple[float, int]:
-    """Return a server's own clock, Unix seconds, and how many pods it knows."""
-    data = await _query(session, access, {"query": questions.QUERY_PODS})
+async def _clock(session: aiohttp.ClientSession, access: Access, query: str) -> tuple[float, int]:
+    """Return a server's own clock, Unix seconds, and the number that it answers with."""
+    data = await _query(session, access, {"query": query}, LIMIT_BYTES)
     try:
         now, text = data["result"][0]["value"]
-        asked, pods = measured(float(now)), measured(float(text))
+        asked, count = measured(float(now)), measured(float(text))
     except (LookupError, TypeError, ValueError, OverflowError):
-        asked = pods = None
-    if asked is None or pods is None:
-        raise CallFailed("Prometheus did not answer with its time and a number of pods")
-    return asked, int(pods)
+        asked = count = None
+    if asked is None or count is None:
+        raise CallFailed("Prometheus did not answer with its time and a number of pods or series")
+    return asked, int(count)
 
 
-async def _ask(
-    session: aiohttp.ClientSession, access: Access, asked: float, queries: Iterable[str]
-) -> Round:
-    targets: Targets = {}
-    for query in queries:
-        answer = await _query(session, access, {"query": query, "time": f"{asked:.3f}"})
-        await asyncio.to_thread(_sort, answer, targets)
-    return Round(asked, targets)
+async def _add(
+    session: aiohttp.ClientSession, access: Access, to: Round, query: str, limit: int
+) -> None:
+    """Add the answer to a question, as of the round's time, of at most `limit` bytes."""
+    form = {"query": query, "time": f"{to.asked:.3f}"}
+    answer = await _query(session, access, form, limit)
+    await asyncio.to_thread(_sort, answer, to.targets)
 
 
-def past_seconds(pods: int) -> float:
-    """Return how much of the past may be asked for of so many pods, in seconds; 0: none of it."""
-    series = len(HISTORY) * max(pods, 1)
-    room = PAST_BYTES / series - BYTES_PER_SERIES
-    seconds = min(room / BYTES_PER_SAMPLE * SCRAPE_SECONDS, PAST_SECONDS)
-    return seconds if seconds >= LEAST_PAST_SECONDS else 0.0
-
-
-async def ask_past(session: aiohttp.ClientSession, access: Access, seconds: float) -> Round:
-    """Return what one server has of the last `seconds`. Raises `CallFailed`."""
-    asked, _ = await _clock(session, access)
-    return await _ask(session, access, asked, (questions.of_past(seconds),))
+async def ask_past(session: aiohttp.ClientSession, access: Access) -> Round:
+    """Return what one server has of the last minutes, empty where that is too much for one answer. Raises `CallFailed`."""
+    asked, series = await _clock(session, access, questions.QUERY_PAST_SERIES)
+    told, query = Round(asked, access.url, {}), questions.of_past(series)
+    if query is not None:
+        await _add(session, access, told, query, LIMIT_PAST_BYTES)
+    return told
 
 
 async def read_prometheus(
@@ -155,10 +149,15 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
     return [pod for pod in pods if pod.ready and not pod.terminating and not known(pod)]
 
 
-async def _query(session: aiohttp.ClientSession, access: Access, form: Mapping[str, str]) -> Any:
+async def _query(
+    session: aiohttp.ClientSession,
+    access: Access,
+    form: Mapping[str, str],
+    limit: int,
+) -> Any:
     """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
     where = _endpoint(access.url)
-    question = Call("POST", where, LIMIT_BYTES, access.headers, data=form, tls=access.tls)
+    question = Call("POST", where, limit, access.headers, data=form, tls=access.tls)
     try:
         status, body = await call(session, question)
         if status in (401, 403):

@@ -44,13 +44,11 @@ class Rounds:
 
         return await _shared(self._last, server, asked)
 
-    async def ask_past(
-        self, session: aiohttp.ClientSession, server: MetricsServer, seconds: float
-    ) -> Round:
-        """Return what a server has of the last `seconds`, asked once for all pools. Raises `CallFailed`."""
+    async def ask_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
+        """Return what a server has of the last minutes, asked once for all pools. Raises `CallFailed`."""
 
         async def asked() -> Round:
-            return await ask_past(session, await self.access(server), seconds)
+            return await ask_past(session, await self.access(server))
 
         return await _shared(self._past, server, asked)
 

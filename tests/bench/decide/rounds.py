@@ -49,7 +49,10 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
     asked: Counter[str] = Counter()
     answered: list[int] = []
     now, addresses = time.time(), [_address(one) for one in range(pools * PODS)]
-    texts = {QUERY: _series(now, WANTED), QUERY_DURATIONS: _series(now, DURATIONS)}
+    texts = {
+        QUERY: told_of_one_pod(now, WANTED, SCRAPES),
+        QUERY_DURATIONS: told_of_one_pod(now, DURATIONS, SCRAPES),
+    }
 
     async def handle(request: web.Request) -> web.Response:
         query = str((await request.post())["query"])
@@ -113,9 +116,10 @@ def _matrix(text: str, addresses: Sequence[str], part: re.Pattern[str] | None) -
     return f'{{"status":"success","data":{{"resultType":"matrix","result":[{whole}]}}}}'.encode()
 
 
-def _series(now: float, metrics: Iterable[str]) -> str:
+def told_of_one_pod(now: float, metrics: Iterable[str], scrapes: int) -> str:
+    """Return the series of a pod that generates text, as an answer has them."""
     base = {"namespace": "team", "pool": "chat", "instance": "ADDRESS:8001", "job": "pools"}
-    values = [[now - 11 + 5 * index, str(100 * index)] for index in range(SCRAPES)]
+    values = [[now - 11 + 5 * index, str(100 * index)] for index in range(scrapes)]
     return ",".join(
         json.dumps({"metric": {**base, "__name__": name, **labels}, "values": values})
         for name in metrics

@@ -28,9 +28,24 @@ def test_a_pool_whose_replicas_all_serve_is_ready_and_settled() -> None:
     assert reason(plan, "UpToDate") == "True/LatestTemplate"
 
 
-def test_a_pool_of_no_replicas_is_ready() -> None:
-    world = settled(pool=pool(replicas=0))
-    assert reason(world.run(), "Ready") == "True/AllReplicasReady"
+def test_a_pool_stored_with_several_devices_a_replica_says_that_one_is_used() -> None:
+    plan = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 4})).run()
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert reason(plan, "DevicesUsed") == "False/OneDeviceUsed"
+    for word in ("4 nvidia.com/gpu", "computes on one", "set spec.accelerator.count to 1"):
+        assert word in message(plan, "DevicesUsed")
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_pool_whose_devices_are_used_does_not_mention_them(count: int) -> None:
+    plan = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": count})).run()
+    assert "DevicesUsed" not in [one.type for one in known(plan.status.conditions)]
+
+
+def test_a_pool_of_no_replicas_is_ready_and_says_that_nothing_is_served() -> None:
+    plan = settled(pool=pool(replicas=0)).run()
+    assert reason(plan, "Ready") == "True/AllReplicasReady"
+    assert "no request is served: set spec.replicas" in message(plan, "Ready")
 
 
 def test_a_pool_still_starting_says_how_far_it_is() -> None:

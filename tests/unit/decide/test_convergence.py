@@ -58,7 +58,7 @@ def with_pods(world: World) -> None:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=12))
 def test_after_anything_a_pool_comes_to_rest(actions: list[str]) -> None:
     world = settled(pool=pool(template={"labels": {"v": "1"}}))
@@ -77,7 +77,7 @@ QUIET = sorted(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(QUIET), max_size=12))
 def test_pods_are_rolled_by_nothing_but_their_own_inputs(actions: list[str]) -> None:
     world = settled()
@@ -89,7 +89,7 @@ def test_pods_are_rolled_by_nothing_but_their_own_inputs(actions: list[str]) -> 
     assert template_inputs(world.pool) == inputs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(sorted(ACTIONS)), max_size=12))
 def test_a_generation_never_goes_back_while_a_pod_or_the_status_remembers(
     actions: list[str],

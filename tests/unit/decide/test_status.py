@@ -6,7 +6,13 @@ import pytest
 
 from penstock_api.policy import PolicyStatus
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.observed import PodProblem, PolicyObject, PoolLabels
+from penstock_operator.observed import (
+    PodProblem,
+    PolicyObject,
+    PoolLabels,
+    PoolSignals,
+    SignalSource,
+)
 from tests.unit.decide.world import NOW, World, child, known, pod, policy, pool, settled
 
 
@@ -47,6 +53,14 @@ def test_a_pod_of_an_older_template_holds_what_that_template_asked_for() -> None
 def test_a_pool_on_cpus_uses_no_device_and_says_so() -> None:
     world = settled(pool=pool(accelerator={"resourceName": "nvidia.com/gpu", "count": 0}))
     assert used(world) == {"nvidia.com/gpu": 0}
+
+
+def test_the_status_names_the_prometheus_that_signals_come_from() -> None:
+    world = settled()
+    world.signals = PoolSignals(SignalSource.PROMETHEUS, url="http://prometheus.monitoring:9090")
+    assert known(world.run().status.scaling).prometheus_url == "http://prometheus.monitoring:9090"
+    world.signals = PoolSignals(SignalSource.PODS)
+    assert known(world.run().status.scaling).prometheus_url is None
 
 
 def test_the_status_shows_the_published_cap_and_its_generation() -> None:

@@ -65,6 +65,18 @@ def test_history_is_a_chart_of_what_prometheus_knows(
     assert all('namespace="team-a",pool="chat"' in one for one in stage.asked)
 
 
+def test_history_comes_from_the_prometheus_of_the_installation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = pool()
+    scaling = {**held["status"]["scaling"], "prometheusUrl": PROMETHEUS}
+    held = {**held, "status": {**held["status"], "scaling": scaling}}
+    stage = Stage(held, [], [10.0] * 60)
+    assert run(stage, tmp_path, "--last", "15m") == 0
+    assert "The last 15 min" in capsys.readouterr().out
+    assert stage.asked
+
+
 def test_without_a_prometheus_the_page_says_how_to_name_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

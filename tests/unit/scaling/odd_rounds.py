@@ -208,7 +208,7 @@ def _sound(draw: Draws, uid: str, held: Counters, when: float, *, generates: boo
         when,
         **dict(zip(GAUGES, gauges, strict=True)),
         **held.plain,
-        curve=CurveSums(**held.sums),
+        curve=CurveSums.model_validate(held.sums),
         batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
         request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
         duty_source=draw.maybe(draw.one(tuple(DutySource))),

@@ -121,7 +121,7 @@ class Replica:
             running=float(self.running),
             requests_received=self.received,
             rows_received=self.received,
-            curve=CurveSums(**dict(zip(names, self.sums, strict=True))),
+            curve=CurveSums.model_validate(dict(zip(names, self.sums, strict=True))),
             batch_duration_buckets=tuple(
                 (bound, float(sum(self.counts[: i + 1]))) for i, bound in enumerate(BOUNDS)
             ),

@@ -1,11 +1,10 @@
 """Small real pods on loopback: an aiohttp server on the cluster port of an address of their own."""
 
 import asyncio
-import os
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import count
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,13 +19,11 @@ from prometheus_client.registry import Collector
 from penstock_api import names
 from penstock_operator.observed import PodObject
 
-_ADDRESS = count(1)
-
 
 def free_address() -> str:
-    """Return a loopback address that this process uses for nothing else."""
-    number = next(_ADDRESS)
-    return f"127.{64 + os.getpid() % 128}.{number // 250}.{number % 250 + 1}"
+    """Return one of four million loopback addresses, that no test of any process uses for anything else."""
+    number = secrets.randbelow(2**22)
+    return f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
 def pod_object(

@@ -3,34 +3,53 @@
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock_api import names
 from penstock_operator.calls import CallFailed, new_session
 from penstock_operator.decide.metrics_server import MetricsServer
 from penstock_operator.observe import prometheus, questions
 from penstock_operator.observe import rounds as shared
 from penstock_operator.observe.access import Access
 from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.exposition import DURATIONS, HISTORY, WANTED
 from penstock_operator.observe.past import observe_past
-from penstock_operator.observe.prometheus import past_seconds
-from penstock_operator.observe.questions import QUERY, QUERY_DURATIONS, QUERY_PODS
+from penstock_operator.observe.questions import (
+    PAST_BYTES,
+    QUERY,
+    QUERY_DURATIONS,
+    QUERY_PAST_SERIES,
+    QUERY_PODS,
+    past_seconds,
+)
 from penstock_operator.observe.rounds import Rounds
 from penstock_operator.observe.signals import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
+from tests.bench.decide.rounds import told_of_one_pod
 from tests.unit.signals.exporter import pod_object, serving
 from tests.unit.signals.test_prometheus_answers import ASKED, clock, series
 
 POOLS = 300
 KINDS = {
     QUERY_PODS: "time",
+    QUERY_PAST_SERIES: "series",
     QUERY: "samples",
     QUERY_DURATIONS: "durations",
     QUERY_DEVICES: "devices",
 }
 """Anything else asks for the past."""
 PORT = 19090
+
+
+@pytest.fixture(autouse=True)
+def one_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick is longer than any test."""
+    monkeypatch.setattr(shared, "SHARED_SECONDS", 600.0)
 
 
 def address(number: int) -> str:
@@ -63,7 +82,8 @@ class Server:
         if self._fails:
             return web.json_response({"error": "overloaded"}, status=503)
         result = self._series(PART.search(query)) if kind in ("samples", "past") else []
-        data = clock(self._says) if kind == "time" else {"resultType": "matrix", "result": result}
+        counts = kind in ("time", "series")
+        data = clock(self._says) if counts else {"resultType": "matrix", "result": result}
         return web.json_response({"status": "success", "data": data})
 
     def _series(self, part: re.Match[str] | None) -> list[dict[str, object]]:
@@ -122,13 +142,15 @@ async def test_a_large_fleet_is_asked_about_a_part_at_a_time_within_the_bounds_o
             await prometheus.ask(session, Access(f"http://{ip}:{PORT}"))
     server = Server(says=1_500)
     found = await in_three_passes(server, Rounds())
-    assert server.asked == {"time": 1, "samples": 3, "durations": 3, "devices": 1}
+    assert server.asked == {"time": 1, "samples": 5, "durations": 5, "devices": 1}
     for number in range(POOLS):
         samples = found[f"pool-{number}"].samples
         assert [one.waiting for one in samples] == 3 * [float(number)]
 
 
-@pytest.mark.parametrize(("pods", "parts"), [(0, 1), (500, 1), (501, 2), (3_500, 7), (10**9, 10)])
+@pytest.mark.parametrize(
+    ("pods", "parts"), [(0, 1), (500, 1), (501, 2), (1_500, 5), (3_500, 10), (10**9, 10)]
+)
 def test_every_address_is_in_exactly_one_part_of_a_round(pods: int, parts: int) -> None:
     asked = [PART.search(one) for one in questions.of_now(pods)]
     assert len(asked) == 2 * parts
@@ -185,10 +207,8 @@ async def test_the_past_is_asked_for_once_by_all_that_are_met_together() -> None
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")
         halves = [asked[:150], asked[150:]]
-        found = await asyncio.gather(
-            *(observe_past(session, half, POOLS, rounds) for half in halves)
-        )
-    assert server.asked == {"time": 1, "past": 1}
+        found = await asyncio.gather(*(observe_past(session, half, rounds) for half in halves))
+    assert server.asked == {"series": 1, "past": 1}
     assert {uid for one in found for uid in one} == {pool.uid for pool in asked}
     assert found[0]["pool-7"].samples[0].waiting == 7.0
 
@@ -197,15 +217,72 @@ async def test_a_server_that_fails_has_no_past() -> None:
     server = Server(fails=True)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, asked, 2, Rounds()) == {}
+        assert await observe_past(session, asked, Rounds()) == {}
 
 
-async def test_no_more_of_the_past_is_asked_for_than_one_answer_holds() -> None:
-    assert past_seconds(1) == past_seconds(300) == 180.0
-    assert 60 <= past_seconds(1000) < 180
-    server = Server()
+async def test_a_past_of_more_series_than_one_answer_holds_is_not_asked_for() -> None:
+    assert past_seconds(1) == past_seconds(500 * ONE_SHOT) == 180.0
+    assert past_seconds(500 * GENERATING) == 0
+    server = Server(says=500 * GENERATING)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        assert past_seconds(20_000) == 0
         asked = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, asked, 20_000, Rounds()) == {}
-    assert not server.asked
+        assert await observe_past(session, asked, Rounds()) == {}
+    assert server.asked == {"series": 1}
+
+
+async def test_a_past_that_is_larger_than_estimated_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prometheus, "LIMIT_PAST_BYTES", 10_000)
+    server = Server(says=20)
+    async with serving(server.route(), port=PORT) as ip, new_session() as session:
+        asked = pools(f"http://{ip}:{PORT}")[:2]
+        assert await observe_past(session, asked, Rounds()) == {}
+    assert server.asked == {"series": 1, "past": 1}
+
+
+def answer_bytes(metrics: Iterable[str], pods: float, scrapes: int) -> float:
+    """Return the size of an answer about pods that have every series there is."""
+    whole = '{"status":"success","data":{"resultType":"matrix","result":[]}}'
+    return len(whole) + pods * len(told_of_one_pod(ASKED, tuple(metrics), scrapes))
+
+
+def series_of(metrics: Iterable[str]) -> int:
+    return told_of_one_pod(ASKED, tuple(metrics), 1).count('"metric"')
+
+
+GENERATING = series_of(HISTORY)
+ONE_SHOT = GENERATING - 2 * len(names.GENERATION_TERMS)
+
+
+@given(st.integers(1, 5_000), st.floats(0, 1))
+def test_no_answer_about_the_past_is_larger_than_its_bound(pods: int, generating: float) -> None:
+    """Whatever share of the pods generates text, by the JSON of real series."""
+    texts = round(generating * pods)
+    seconds = past_seconds(ONE_SHOT * (pods - texts) + GENERATING * texts)
+    if seconds:
+        scrapes = int(seconds / 5)
+        plain = [one for one in HISTORY if one != names.METRIC_GENERATION_CURVE]
+        size = answer_bytes(plain, pods - texts, scrapes) + answer_bytes(HISTORY, texts, scrapes)
+        assert seconds >= 60
+        assert size <= 1.25 * PAST_BYTES
+    else:
+        assert pods > 300, "a small fleet always has a past"
+
+
+@given(st.integers(1, 5_000))
+def test_no_answer_of_a_round_is_larger_than_its_bound(pods: int) -> None:
+    """By the most addresses that one part may have, and all the series of pods that generate text."""
+    parts = [PART.search(one) for one in questions.of_now(pods)]
+    classes = [f"10.0.0.{one}" for one in range(10)], [f"[fd00::{one:x}]" for one in range(16)]
+    for metrics, asked in (
+        (WANTED, parts[: len(parts) // 2]),
+        (DURATIONS, parts[len(parts) // 2 :]),
+    ):
+        for part in asked:
+            share = max(
+                sum(part is None or bool(re.fullmatch(part[1], f"{one}:8001")) for one in each)
+                / len(each)
+                for each in classes
+            )
+            assert answer_bytes(metrics, share * pods, 3) <= 16_500_000

@@ -3,6 +3,7 @@
 from penstock_api.conditions import Condition
 from penstock_operator.decide.conditions.applied import limits_applied
 from penstock_operator.decide.conditions.budget import budget_limited
+from penstock_operator.decide.conditions.devices import devices_used
 from penstock_operator.decide.conditions.policy import policy_applied
 from penstock_operator.decide.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.conditions.readiness import ready
@@ -20,6 +21,7 @@ def all_conditions(found: Findings) -> tuple[Condition, ...]:
         limits_applied(found),
         policy_applied(found),
         budget_limited(found),
+        *devices_used(found),
     )
 
 

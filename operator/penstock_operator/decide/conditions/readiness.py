@@ -11,6 +11,9 @@ from penstock_operator.decide.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.findings import Findings
 
 READY = "Ready"
+_NOTHING_SERVED = (
+    "; no replica is wanted, so no request is served: set spec.replicas, or scaling.mode Auto"
+)
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
@@ -64,7 +67,9 @@ def _replicas(found: Findings) -> Condition:
     wanted, serving = found.replicas, len(found.ready)
     count = f"{serving} of {wanted} replicas ready"
     if serving >= wanted:
-        return condition(READY, TRUE, "AllReplicasReady", count)
+        return condition(
+            READY, TRUE, "AllReplicasReady", count if wanted else count + _NOTHING_SERVED
+        )
     failing = worst(found.pods)
     if serving:
         starting = loading(found) or "the others are starting"

@@ -89,6 +89,7 @@ def scaling_status(told: Told, signals: PoolSignals) -> ScalingStatus:
     seen = decision.seen
     return ScalingStatus(
         source=signals.source.value,
+        prometheus_url=signals.url or None,
         duty_source=None if seen.duty_source is None else seen.duty_source.value,
         signal_age_seconds=decimal(seen.signal_age_seconds),
         gpu_utilization_percent=decimal(seen.duty, 100.0),

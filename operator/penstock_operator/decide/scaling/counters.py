@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from penstock_api.limits import CurveSums
 from penstock_operator.observed import (
-    MEASURED_MAX,
     DutySource,
     GenerationSample,
     PodSample,
+    is_measured,
     measured,
 )
 
@@ -104,9 +104,7 @@ def point(sample: PodSample) -> Point:
         duty_source=sample.duty_source,
         epoch=None if sample.curve is None else sample.curve.epoch,
         counters={
-            key: value
-            for key, value in found.items()
-            if value is not None and 0 <= value <= MEASURED_MAX
+            key: value for key, value in found.items() if value is not None and is_measured(value)
         },
         batches=_histogram(sample.batch_duration_buckets),
         running=measured(sample.running),
@@ -120,7 +118,7 @@ def _completed(sample: PodSample) -> float | None:
 
 
 def _histogram(told: Iterable[tuple[float, float]]) -> Histogram:
-    sound = [one for one in told if 0 <= one[1] <= MEASURED_MAX]
+    sound = [one for one in told if is_measured(one[1])]
     return Histogram(*zip(*sound, strict=True)) if sound else Histogram()
 
 

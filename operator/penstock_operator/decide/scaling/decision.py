@@ -11,20 +11,17 @@ from penstock_api.conditions import Condition
 from penstock_api.decided import LastDecision, ScalingStatus
 from penstock_api.limits import LimitsUpdate
 from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_operator.decide.checkpoint import held
 from penstock_operator.decide.children.environment import accelerator
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
-from penstock_operator.decide.scaling import account, modes, report
+from penstock_operator.decide.scaling import account, law_memory, modes, report
 from penstock_operator.decide.scaling.account import Told
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity.checkpoint import restored, saved
-from penstock_operator.decide.scaling.capacity.past import earlier, rebuilt
-from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.failure import LawFailure
+from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.terms import ReplicasTerm
-from penstock_operator.decide.scaling.utilization_band import BandState, UtilizationBand
-from penstock_operator.decide.scaling.windows import advance, clock
+from penstock_operator.decide.scaling.utilization_band import UtilizationBand
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {
@@ -60,6 +57,8 @@ class ScalingOutcome:
     """The last decision that moved, or wanted to move, a valve; None before the first."""
     bound_by: str = ""
     """GpuBudget | Cluster where fewer replicas are granted than wanted; else empty."""
+    failure: LawFailure | None = None
+    """The law's failure at this tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,8 @@ class ScalingState:
     last: LastDecision | None
     limited: bool = False
     """Whether fewer replicas were granted than wanted."""
+    failures: int = 0
+    """Steps of the law in a row that raised, up to the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class Proposal:
     decision: Decision
     base: int
     """The count that the law was asked about."""
+    failure: LawFailure | None = None
 
     @property
     def wanted(self) -> int:
@@ -159,10 +161,17 @@ def propose(
     law = LAWS[effective.algorithm]
     limited = before is not None and before.limited
     seen = replace(law_input(effective, view, published, base), limited=limited)
-    remembered = _first_state(law, view, seen, now) if before is None else before.law
-    remembered, decision = law.step(remembered, seen, now)
-    decision = _manual(decision, base) if effective.scaling_mode is ScalingMode.MANUAL else decision
-    return Proposal(effective, view, published, before, remembered, seen, decision, base)
+
+    def begun() -> Any:
+        known = None if before is None else before.law
+        return law_memory.first_state(law, view, seen, now) if known is None else known
+
+    step = guarded_step(law, begun, seen, now, 0 if before is None else before.failures)
+    manual = effective.scaling_mode is ScalingMode.MANUAL
+    decision = _manual(step.decision, base) if manual else step.decision
+    return Proposal(
+        effective, view, published, before, step.state, seen, decision, base, step.failure
+    )
 
 
 def conclude(
@@ -188,6 +197,7 @@ def conclude(
         spec_replicas=_accepted(effective, view, before),
         last=last,
         limited=granted < wanted,
+        failures=0 if proposal.failure is None else proposal.failure.times,
     )
     return after, ScalingOutcome(
         cap=modes.granted_cap(effective, decision, proposal.published),
@@ -196,11 +206,12 @@ def conclude(
         desired_replicas=modes.desired_replicas(effective, decision, proposal.base),
         acted=acted,
         decision=decision,
-        conditions=_conditions(effective, view, after, decision),
+        conditions=_conditions(proposal, after),
         events=_events(proposal, after, allowance),
         scaling_status=account.scaling_status(told, view.signals),
         last_decision=last,
         bound_by=bound,
+        failure=proposal.failure,
     )
 
 
@@ -220,24 +231,9 @@ def law_input(
     )
 
 
-def _first_state(law: Law[Any], view: PoolView, seen: LawInput, now: float) -> Any:
-    """Return the state of a pool just met: with what its checkpoint remembers, and what a store has of its last minutes."""
-    state, kept = law.initial(now), held(view)
-    past = None if view.past is None else earlier(view.past, view.signals)
-    if isinstance(state, BandState) and past is not None:
-        return replace(state, windows=advance(state.windows, past, seen.pods, now))
-    if not isinstance(state, CapacityState):
-        return state
-    if kept is not None and kept.algorithm == law.name:
-        state = restored(state, kept.data, kept.written, now)
-    return state if past is None else rebuilt(state, past, seen.pods, clock(view.signals, now), now)
-
-
 def learnt(state: object) -> Mapping[str, Any] | None:
     """Return what of a pool's state is worth keeping through a restart; None where nothing is."""
-    if isinstance(state, ScalingState) and isinstance(state.law, CapacityState):
-        return saved(state.law)
-    return None
+    return law_memory.learnt(state.law) if isinstance(state, ScalingState) else None
 
 
 def _pod(
@@ -262,6 +258,7 @@ def _pod(
         scheduled_since=pod.scheduled_since,
         ready_since=pod.ready_since,
         revision=pod.revision,
+        failing=pod.problem is not None or pod.restarts > 0,
     )
 
 
@@ -317,14 +314,15 @@ def _accepted(
     return SpecReplicas(known.accepted, wanted)
 
 
-def _conditions(
-    effective: EffectiveSpec, view: PoolView, after: ScalingState, decision: Decision
-) -> tuple[Condition, ...]:
+def _conditions(proposal: Proposal, after: ScalingState) -> tuple[Condition, ...]:
+    view, decision = proposal.view, proposal.decision
     ready = sum(pod.ready and not pod.terminating for pod in view.pods)
     blind = ready > 0 and not decision.metrics_available
     ignored = after.spec_replicas.ignored is not None
     return (
-        report.scaling_condition(effective, ignored=ignored, blind=blind),
+        report.scaling_condition(
+            proposal.effective, ignored=ignored, blind=blind, failure=proposal.failure
+        ),
         report.metrics_condition(decision, view.signals, ready, after.replicas),
     )
 

@@ -65,6 +65,8 @@ class LawPod:
     """Since when it is Ready."""
     revision: str | None = None
     """What its template came from: pods of one revision serve alike."""
+    failing: bool = False
+    """Whether it reports a problem, or its container was restarted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from penstock_operator.decide.scaling.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.decide.scaling.replicas import clamp_replicas
 from penstock_operator.decide.scaling.report import HELD
+from penstock_operator.decide.scaling.terms import ReplicasTerm
 from penstock_operator.observed import PoolView
 
 
@@ -87,7 +88,8 @@ def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
     unmeasured = (
         effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.asked
     )
-    return not decision.metrics_available or unmeasured
+    failed = decision.replicas_term == ReplicasTerm.LAW_FAILED
+    return not decision.metrics_available or unmeasured or failed
 
 
 def granted_replicas(effective: EffectiveSpec, decision: Decision, base: int) -> int:

@@ -10,17 +10,21 @@ from penstock_api.conditions import Condition, condition
 from penstock_api.live import ScalingMode
 from penstock_operator.decide.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote, EventType
+from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.observed import PoolSignals, SignalSource
 
 REPLICAS_IGNORED = "ReplicasIgnored"
 HELD = "Held"
+LAW_FAILED = "LawFailed"
 
 
-def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -> Condition:
+def scaling_condition(
+    effective: EffectiveSpec, *, ignored: bool, blind: bool, failure: LawFailure | None = None
+) -> Condition:
     """Return the condition `Scaling`: whether the law moves the count, else who decides it.
 
-    `ignored`: spec.replicas was edited in Auto; `blind`: Ready pods are there, but no signals.
+    `ignored`: spec.replicas was edited in Auto; `blind`: Ready pods are there, but no signals; `failure`: the law raised.
     """
     law, mode = effective.law, effective.scaling_mode
     status: bool | Literal["Unknown"] = False
@@ -31,6 +35,12 @@ def scaling_condition(effective: EffectiveSpec, *, ignored: bool, blind: bool) -
     elif mode is ScalingMode.RECOMMEND:
         reason = "Recommending"
         text = "scaling.mode is Recommend: spec.replicas decides; desiredReplicas is the law's wish"
+    elif failure is not None:
+        reason = LAW_FAILED
+        text = (
+            f"{failure.law} failed ({failure.summary}): the replica count and the batch cap stay as they are; the law is"
+            " tried again at every tick: please report the operator's log line of it"
+        )
     elif ignored:
         status, reason = True, REPLICAS_IGNORED
         text = (

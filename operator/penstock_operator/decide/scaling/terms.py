@@ -27,6 +27,7 @@ class CapTerm(StrEnum):
     BRIDGE = "Bridge"
     CURVE_UNKNOWN = "CurveUnknown"
     SIGNALS_ABSENT = "SignalsAbsent"
+    LAW_FAILED = "LawFailed"
 
 
 class ReplicasTerm(StrEnum):
@@ -47,6 +48,7 @@ class ReplicasTerm(StrEnum):
     MIN_REPLICAS = "MinReplicas"
     MAX_REPLICAS = "MaxReplicas"
     SIGNALS_ABSENT = "SignalsAbsent"
+    LAW_FAILED = "LawFailed"
     MANUAL = "Manual"
 
 

@@ -88,7 +88,7 @@ class UtilizationBand:
     def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
         held = state.windows
-        state = _noted(state, observed, now)
+        state = noted(state, observed, now)
         news = kept.news(held, state.windows)
         tick = _tick(state, observed, now)
         good = _good_ticks(state.good_ticks, tick.demand, news=news)
@@ -98,7 +98,7 @@ class UtilizationBand:
         return state, _decision(tick, _cap(state, tick), _replicas(state, tick))
 
 
-def _noted(state: BandState, observed: LawInput, now: float) -> BandState:
+def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     """Return the state with this round's samples, and with what the valves did since the last tick."""
     windows = kept.advance(state.windows, observed.signals, observed.pods, now)
     state = replace(state, windows=windows)

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity.startup import LONGEST
+from penstock_operator.decide.scaling.capacity.startup import STUCK_SECONDS
 from penstock_operator.decide.scaling.terms import CapTerm
 from tests.unit.scaling.capacity.test_closed_loop import ROOMY
 from tests.unit.scaling.world import Replica, World
@@ -53,7 +53,7 @@ def test_the_time_that_a_pod_waits_for_a_node_is_not_taken_for_its_start() -> No
     assert world.run(600).last.seen.startup_seconds == before
 
 
-def test_a_pod_that_loads_for_ever_is_given_back_when_no_start_is_believed_to_take_longer() -> None:
+def test_a_pod_that_loads_for_ever_is_given_back_soon_after_its_start_counts_as_stuck() -> None:
     """Until then it may be a large model, and what is asked for now is held for a start; the cap waits for nobody."""
     world = overloaded()
     high, planned = world.replicas, world.last.seen.planned_cap
@@ -62,5 +62,5 @@ def test_a_pod_that_loads_for_ever_is_given_back_when_no_start_is_believed_to_ta
     world.run(300)
     assert world.last.cap_term != CapTerm.BRIDGE
     assert world.last.cap == planned
-    world.run(LONGEST + 300)
+    world.run(STUCK_SECONDS)
     assert world.replicas <= high / 2

@@ -6,7 +6,14 @@ import pytest
 
 from penstock_operator.decide.scaling.capacity import forecast
 from penstock_operator.decide.scaling.capacity.forecast import Forecaster, Sample
-from penstock_operator.decide.scaling.capacity.startup import Startup, p90_seconds, watch
+from penstock_operator.decide.scaling.capacity.startup import (
+    LONGEST,
+    STUCK_SECONDS,
+    Startup,
+    p90_seconds,
+    started_seconds,
+    watch,
+)
 from penstock_operator.decide.scaling.law import LawPod
 
 
@@ -76,8 +83,33 @@ def test_a_long_start_that_was_met_at_once_counts_when_it_ends() -> None:
     known = watch(Startup(), [pod("a")], 1055.0)
     for now in (1400.0, 1700.0):
         known = watch(known, [pod("a")], now)
-    assert p90_seconds(known, 1700.0) > 300
+    assert p90_seconds(known, 1600.0) > 300
     assert watch(known, [pod("a", 1900.0)], 1900.0).finished == (900.0,)
+
+
+def test_a_start_that_takes_longer_than_any_known_one_is_stuck_and_counts_no_more() -> None:
+    known = watch(Startup(), [pod("a")], 1000.0)
+    assert p90_seconds(known, 1000.0 + STUCK_SECONDS) > 300
+    assert p90_seconds(known, 1001.0 + STUCK_SECONDS) == pytest.approx(120)
+    assert started_seconds(known, 60.0, 1000.0 + STUCK_SECONDS) == 60
+    assert started_seconds(known, 60.0, 1001.0 + STUCK_SECONDS) == 0
+
+
+def test_where_starts_take_long_one_more_may_take_longer_still() -> None:
+    known = watch(started(*[700.0] * 10), [pod("slow")], 1000.0)
+    assert p90_seconds(known, 2990.0) == 700
+    known = watch(known, [pod("slow"), pod("slower")], 1000.0)
+    assert p90_seconds(known, 3100.0) == LONGEST
+    assert p90_seconds(known, 3101.0) == 700
+
+
+@pytest.mark.parametrize("failing", [True, False])
+def test_a_pod_with_a_problem_is_no_start_to_wait_for(failing: bool) -> None:
+    known = watch(Startup(), [pod("a")], 1000.0)
+    known = watch(known, [replace(pod("a"), failing=failing)], 1300.0)
+    assert (p90_seconds(known, 1300.0) > 130) is not failing
+    assert (started_seconds(known, 60.0, 1300.0) > 0) is not failing
+    assert watch(known, [pod("a", 1400.0)], 1400.0).finished == (400.0,)
 
 
 def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Forecaster:

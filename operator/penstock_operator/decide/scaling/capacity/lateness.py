@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, isnan
 
 from penstock_operator.decide.attainment import Attainment, Objectives, advance, is_new
-from penstock_operator.observed import MEASURED_MAX, PodSample, PoolSignals, measured
+from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
 
 ALLOWED = 0.006
 """Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
@@ -64,8 +64,7 @@ def _sound(sample: PodSample) -> bool:
     if measured(sample.requests_settled) is None:
         return False
     return all(
-        0 <= count <= MEASURED_MAX and not isnan(bound)
-        for bound, count in sample.request_duration_buckets
+        is_measured(count) and not isnan(bound) for bound, count in sample.request_duration_buckets
     )
 
 

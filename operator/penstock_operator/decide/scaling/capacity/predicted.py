@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, inf, log, sqrt
+from statistics import NormalDist
 
 from penstock_operator.decide.scaling.capacity.p99_table import (
     DISPERSIONS,
@@ -23,6 +24,12 @@ STEPS = 10
 STEP = 0.03
 NODES = tuple((0.4 * step, exp(-0.5 * (0.4 * step) ** 2)) for step in range(-8, 9))
 """Points of a normal variable, and their weights."""
+SKEWED = 1.0
+"""Beyond this unevenness, that of exponential rates, requests rather than pods are divided."""
+QUANTILES = tuple(NormalDist().inv_cdf((part + 0.5) / 50) for part in range(50))
+"""The middles of 50 equal parts of a normal variable."""
+MAX_PERCENT = 1_000_000
+"""Every request is late from 100 percent on."""
 
 
 def p99(intercept: float, dispersion: float, rho: float) -> float:
@@ -80,24 +87,33 @@ class LateShares(dict[int, float]):
         super().__init__()
         self._alone, self._factors = alone, _factors(unevenness)
 
-    def __missing__(self, percent: int) -> float:
-        """Return the share over all pods, of which each has its own part of the mean load."""
-        alone, rho = self._alone, percent / 100
+    def __missing__(self, at: int) -> float:
+        """Return the share over all pods, each with its own part of the mean load, at this utilisation in percent."""
+        alone, rho = self._alone, at / 100
         share = sum(
-            weight * alone[min(int(100 * rho * factor + 0.5), 100)]
+            weight * alone[int(min(100 * rho * factor + 0.5, 100))]
             for factor, weight in self._factors
         )
-        if percent <= OVERLOADED:
-            self[percent] = share
+        if at <= OVERLOADED:
+            self[at] = share
         return share
 
     def at(self, rho: float) -> float:
         """Return the share at this utilisation."""
-        return self[int(100 * rho + 0.5)]
+        return self[percent(rho)]
+
+
+def percent(rho: float) -> int:
+    """Return a utilisation in whole percent."""
+    return int(min(100 * rho + 0.5, MAX_PERCENT))
 
 
 def late_share(load: Traffic, limit: float) -> LateShares:
-    """Return the share of requests that take longer than `limit` t(cap), as `largest_rho` reckons it."""
+    """Return the share of requests that take longer than `limit` t(cap), by the same model as `largest_rho`.
+
+    It never falls as utilisation rises. As unevenness rises without bound it tends to 1 at any utilisation; in a pool that is
+    not overloaded as a whole it never falls on the way, but for the quadrature's error of a few percent up to SKEWED.
+    """
     intercept, dispersion = round(load.intercept, 2), _steps(load.dispersion)
     return _late_shares(intercept, dispersion, _steps(load.unevenness), _steps(limit))
 
@@ -118,16 +134,36 @@ def _late_alone(intercept: float, dispersion: float, limit: float) -> tuple[floa
 
 @lru_cache(maxsize=1024)
 def _factors(unevenness: float) -> tuple[tuple[float, float], ...]:
-    """Return (a pod's rate over the mean, share of all requests), of a gamma variable at NODES.
+    """Return (a pod's rate over the mean, share of all requests), of a gamma variable of variance `unevenness`.
 
-    Wilson and Hilferty 1931: the cube root of a gamma variable is about normal.
+    Wilson and Hilferty 1931: the cube root of a gamma variable is about normal, which holds for shapes from about 1 on.
     """
+    return _of_pods(unevenness) if unevenness <= SKEWED else _of_requests(unevenness)
+
+
+def _of_pods(unevenness: float) -> tuple[tuple[float, float], ...]:
+    """Divide the pods, whose rates have the shape 1 / unevenness, at NODES."""
     found = [
         (max(1 - unevenness / 9 + place * sqrt(unevenness) / 3, 0.0) ** 3, weight)
         for place, weight in NODES
     ]
     whole = sum(weight * factor for factor, weight in found)
     return tuple((factor, weight * factor / whole) for factor, weight in found)
+
+
+def _of_requests(unevenness: float) -> tuple[tuple[float, float], ...]:
+    """Divide the requests at QUANTILES of the rate of the pod that each one meets.
+
+    Most pods of a skewed pool have almost no requests, so that points of the pods' distribution miss the few busy ones. A
+    request meets a pod in proportion to its rate, and the size-biased gamma distribution is a gamma distribution again, of
+    shape 1 + 1 / unevenness and the same scale (Patil and Rao 1978, "Weighted distributions and size-biased sampling"). Its
+    shape is never below 1, its mean is 1 + unevenness, and in the limit nearly every request meets a pod without bounds busy.
+    """
+    spread = unevenness / (9 * (1 + unevenness))
+    return tuple(
+        ((1 + unevenness) * (1 - spread + place * sqrt(spread)) ** 3, 1 / len(QUANTILES))
+        for place in QUANTILES
+    )
 
 
 def _steps(value: float) -> float:

@@ -3,6 +3,12 @@
 Only starts that were watched count: a pod that became Ready again after a bad moment tells nothing of starting.
 One that is met not Ready long after its binding may have served before, under an operator that is gone: it tells nothing either.
 A running start counts with the time it has taken once that is long; waiting for a node is not start-up.
+
+A start is stuck, says nothing of how long starts take, and is no help to expect, from the moment
+- its pod reports a problem or its container was restarted, which the startup probe too causes after an hour, or
+- it takes longer than 10 minutes and than 3 times the 90th percentile of finished starts: of lognormal starts of the
+  usual width one in 4,000 takes so long.
+So a pod that never becomes Ready lengthens the hold of scale-down for at most so long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +26,10 @@ KEPT = 32
 ENOUGH = 10
 """From so many finished starts on, their own quantile is taken."""
 SHORTEST, LONGEST = 1.0, 1800.0
+STUCK_SECONDS = 600.0
+"""A start may take this long whatever is known of others, as Kubernetes' own progressDeadlineSeconds."""
+STUCK_FACTOR = 3.0
+"""Of the 90th percentile of finished starts: z = 1.28 + ln(3) / 0.5 = 3.5."""
 AT_ONCE_SECONDS = 60.0
 """A start is watched if it is met so soon after its binding: an idle pool is looked at every 30 s."""
 
@@ -34,6 +44,8 @@ class Startup:
     """Living pods that were Ready once: they start no more."""
     met_late: frozenset[str] = frozenset()
     """Those under way that were met long after their binding: nobody knows how long they start."""
+    failing: frozenset[str] = frozenset()
+    """Those under way whose pod reports a problem, or was restarted."""
 
 
 def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
@@ -55,27 +67,44 @@ def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
         for uid, since in running.items()
         if uid in startup.met_late or (uid not in startup.running and now - since > AT_ONCE_SECONDS)
     )
-    return Startup(running, finished, frozenset(served), frozenset(met_late))
+    failing = frozenset(pod.uid for pod in pods if pod.failing and pod.uid in running)
+    return Startup(running, finished, frozenset(served), frozenset(met_late), failing)
 
 
 def p90_seconds(startup: Startup, now: float) -> float:
     """Return the 90th percentile: of a lognormal with a prior while starts are few, later their own."""
     known = list(startup.finished)
-    guess = _lognormal_p90(known)
+    guess, longest = _lognormal_p90(known), stuck_seconds(startup)
     known += [
         min(elapsed, LONGEST)
         for uid, began in startup.running.items()
-        if (elapsed := now - began) > guess and uid not in startup.met_late
+        if guess < (elapsed := now - began) <= longest
+        and uid not in startup.met_late
+        and uid not in startup.failing
     ]
-    if len(known) < ENOUGH:
-        return min(max(_lognormal_p90(known), SHORTEST), LONGEST)
-    ordered = sorted(known)
-    return ordered[min(int(0.9 * len(ordered)), len(ordered) - 1)]
+    return _p90(known)
+
+
+def stuck_seconds(startup: Startup) -> float:
+    """Return how long a start may take before it counts as stuck."""
+    return max(STUCK_SECONDS, STUCK_FACTOR * _p90(startup.finished))
 
 
 def started_seconds(startup: Startup, most: float, now: float) -> float:
-    """Return how long the running starts have taken together, each at most `most`."""
-    return sum(min(max(now - began, 0.0), most) for began in startup.running.values())
+    """Return how long the running starts that are not stuck have taken together, each at most `most`."""
+    longest = stuck_seconds(startup)
+    return sum(
+        min(max(now - began, 0.0), most)
+        for uid, began in startup.running.items()
+        if now - began <= longest and uid not in startup.failing
+    )
+
+
+def _p90(seconds: Sequence[float]) -> float:
+    if len(seconds) < ENOUGH:
+        return min(max(_lognormal_p90(seconds), SHORTEST), LONGEST)
+    ordered = sorted(seconds)
+    return ordered[min(int(0.9 * len(ordered)), len(ordered) - 1)]
 
 
 def _lognormal_p90(seconds: Sequence[float]) -> float:

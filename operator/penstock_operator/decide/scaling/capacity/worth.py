@@ -7,6 +7,8 @@ would be dear where traffic is high, since pods are then many and unequally busy
 
 from collections.abc import Callable, Mapping, Sequence
 
+from penstock_operator.decide.scaling.capacity.predicted import percent
+
 LateShare = Callable[[float], Mapping[int, float]]
 """Pods -> utilisation in percent -> share of requests later than the objective."""
 Demands = Sequence[tuple[float, float]]
@@ -36,5 +38,5 @@ def _search(demands: Demands, price: float, late: LateShare, counts: Sequence[fl
 def _cost(demands: Demands, price: float, late: LateShare, count: float) -> float:
     share, lateness = late(count), 0.0
     for chance, demand in demands:
-        lateness += chance * demand * share[int(100 * (demand / count) + 0.5)]
+        lateness += chance * demand * share[percent(demand / count)]
     return count + price * lateness

@@ -12,7 +12,7 @@ from penstock_operator.decide.scaling.generation.steps import (
     answered,
     steps_of,
 )
-from penstock_operator.observed import MEASURED_MAX
+from penstock_operator.observed import is_measured
 
 LARGEST_ROWS = 1e6
 DIGITS = 10
@@ -63,7 +63,7 @@ def _numbers(values: Any, count: int) -> tuple[float, ...] | None:
     if not isinstance(values, list) or len(values) != count:
         return None
     sound = all(
-        isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= MEASURED_MAX
+        isinstance(one, int | float) and not isinstance(one, bool) and is_measured(one)
         for one in values
     )
     return tuple(map(float, values)) if sound else None

@@ -31,7 +31,7 @@ def pace(pods: Sequence[PodSteps]) -> Model | None:
     known = added((one.known, 1.0) for one in pods)
     answers = answered((one.answers, 1.0) for one in pods)
     plane = fit(known)
-    if plane is None or answers.ends < LEAST_ENDS or answers.d <= 0:
+    if plane is None or answers.ends < LEAST_ENDS or answers.d <= 0 or known.d <= 0:
         return None
     prompts, context = answers.p / answers.d, answers.k / answers.d
     each = plane.d + plane.p * prompts + plane.k * context

@@ -7,7 +7,7 @@ The sums are those of the products of x = (1, p, d, k, t), row by row of the upp
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from penstock_operator.observed import MEASURED_MAX
+from penstock_operator.observed import is_measured
 
 
 class Steps(NamedTuple):
@@ -56,7 +56,7 @@ def steps_of(told: Sequence[float] | None) -> Steps | None:
     """Return the sums that a pod told; None where they are none: too few, negative, NaN, absurd."""
     if told is None or len(told) != len(NO_STEPS):
         return None
-    return Steps(*told) if all(0 <= one <= MEASURED_MAX for one in told) else None
+    return Steps(*told) if all(map(is_measured, told)) else None
 
 
 def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:

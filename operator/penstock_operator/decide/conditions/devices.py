@@ -1,0 +1,19 @@
+"""DevicesUsed: present on a pool whose replicas hold devices that they do not compute on."""
+
+from penstock_api.conditions import Condition, ConditionStatus, condition
+from penstock_operator.decide.children.environment import accelerator
+from penstock_operator.decide.findings import Findings
+
+DEVICES_USED = "DevicesUsed"
+
+
+def devices_used(found: Findings) -> tuple[Condition, ...]:
+    """Return the condition where a replica asks for several devices: the runtime computes on the first."""
+    asked = accelerator(found.view.pool)
+    if asked.count <= 1:
+        return ()
+    message = (
+        f"each replica holds {asked.count} {asked.resource_name} and computes on one of them:"
+        " set spec.accelerator.count to 1, and more replicas for more devices"
+    )
+    return (condition(DEVICES_USED, ConditionStatus.FALSE, "OneDeviceUsed", message),)

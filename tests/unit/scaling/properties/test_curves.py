@@ -1,0 +1,233 @@
+"""Curves of batches and of steps: finite and positive, rising where time is, whatever the counters say."""
+
+from itertools import accumulate
+from math import inf, isfinite
+
+from hypothesis import strategies as st
+
+from penstock_operator.decide.scaling.batch_cap import step_size
+from penstock_operator.decide.scaling.capacity import curves
+from penstock_operator.decide.scaling.capacity.consistency import off_curve
+from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve
+from penstock_operator.decide.scaling.capacity.model import Model, curve_seen, model
+from penstock_operator.decide.scaling.counters import Histogram, Point, Sums
+from penstock_operator.decide.scaling.generation import kept, pace
+from penstock_operator.decide.scaling.generation.learnt import Learnt, PodSteps
+from penstock_operator.decide.scaling.generation.learnt import learn as learn_steps
+from penstock_operator.decide.scaling.generation.plane import fit as fit_plane
+from penstock_operator.decide.scaling.generation.plane import solve
+from penstock_operator.decide.scaling.generation.steps import Answers, Steps, steps_of
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.measures import Service
+from penstock_operator.decide.scaling.service_curve import (
+    batch_p99_seconds,
+    batch_seconds,
+    fit,
+    quantile,
+    r_squared,
+)
+from penstock_operator.observed import GenerationSample
+from tests.unit.scaling.properties.holds import MEASURED, holds
+from tests.unit.scaling.properties.values import ALL_STEPS, ALL_SUMS, BATCH_SUMS, REAL_STEPS
+
+ROWS = st.one_of(st.integers(1, 4096).map(float), MEASURED)
+POD = LawPod("a", ready=True, terminating=False, acknowledged=True, cap_bound=None)
+
+
+def sound(*values: float | None) -> bool:
+    return all(one is None or (isfinite(one) and one >= 0) for one in values)
+
+
+@holds(sums=ALL_SUMS, rows=ROWS)
+def test_a_fitted_line_rises_and_says_times_that_are_times(sums: Sums, rows: float) -> None:
+    line = fit(sums)
+    if line is not None:
+        assert line.a >= 0
+        assert line.c > 0
+        assert sound(line.slope_error, line.seconds(rows))
+    assert sound(batch_seconds(sums, rows))
+    explained = r_squared(sums)
+    assert explained is None or 0 <= explained <= 1
+
+
+@holds(sums=ALL_SUMS, rows=st.tuples(ROWS, ROWS))
+def test_one_line_says_longer_times_for_larger_batches(
+    sums: Sums, rows: tuple[float, float]
+) -> None:
+    line = fit(sums)
+    if line is not None:
+        less, more = (line.seconds(one) for one in sorted(rows))
+        assert less is None or more is None or less <= more
+
+
+BUCKETS = st.lists(MEASURED, min_size=1, max_size=12).map(
+    lambda grown: tuple(
+        zip((*(0.01 * 2**i for i in range(len(grown) - 1)), inf), accumulate(grown), strict=True)
+    )
+)
+
+
+@holds(buckets=BUCKETS, shares=st.tuples(st.floats(0, 1), st.floats(0, 1)), sums=ALL_SUMS)
+def test_quantiles_rise_and_stay_inside_their_buckets(
+    buckets: tuple[tuple[float, float], ...], shares: tuple[float, float], sums: Sums
+) -> None:
+    low, high = (quantile(share, buckets) for share in sorted(shares))
+    assert sound(low, high, batch_p99_seconds(buckets, sums))
+    assert low is None or high is None or low <= high * (1 + 1e-9)
+
+
+def pods_of(*sums: tuple[Sums, Sums]) -> list[PodCurve]:
+    return [
+        PodCurve(None, Sums(), 0.0, prior, data, curves._surely_seen(data)) for prior, data in sums
+    ]
+
+
+@holds(
+    sums=st.lists(st.tuples(ALL_SUMS, ALL_SUMS), min_size=1, max_size=4),
+    rows=st.integers(1, 4096),
+    limits=st.tuples(MEASURED, MEASURED),
+    top=st.integers(1, 4096),
+)
+def test_a_model_says_times_and_capacities_that_are_some(
+    sums: list[tuple[Sums, Sums]], rows: int, limits: tuple[float, float], top: int
+) -> None:
+    found = model(pods_of(*sums))
+    if found is not None:
+        bears_questions(found, rows)
+        low, high = (found.largest_within(limit, top) for limit in sorted(limits))
+        assert 0 <= low <= high <= top
+
+
+def bears_questions(found: Model, rows: int) -> None:
+    seconds, capacity = found.seconds(rows), found.capacity(rows)
+    assert sound(seconds, capacity, found.largest)
+    assert 1 <= found.p99_ratio <= 3
+    assert 0 <= found.intercept(rows) <= 1
+    seen = curve_seen(found, rows)
+    assert sound(seen.a, seen.c, seen.mean_rows, seen.largest_rows)
+    served = Service(0.99, None, found.sums, None, 0.0, 60.0)
+    off = off_curve(None, served, found)
+    assert off is None or isfinite(off)
+
+
+@holds(sums=BATCH_SUMS, rows=st.tuples(st.integers(1, 4096), st.integers(1, 4096)))
+def test_a_models_capacity_rises_with_the_batch_where_one_line_says_both(
+    sums: Sums, rows: tuple[int, int]
+) -> None:
+    line = fit(sums)
+    found = model(pods_of((Sums(), sums)))
+    if line is not None and found is not None and len(found.lines) == 1:
+        less, more = sorted(rows)
+        if None not in (line.seconds(less), line.seconds(more)):
+            assert (found.capacity(less) or 0) <= (found.capacity(more) or 0) * (1 + 1e-9)
+
+
+def point(time: float, sums: Sums, steps: Steps | None, epoch: int, completed: float) -> Point:
+    told = None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
+    counters = dict(zip(Sums._fields[1:], sums[1:], strict=True))
+    return Point(
+        time,
+        2.0,
+        0.5,
+        None,
+        sums.epoch,
+        {**counters, "completed": completed},
+        Histogram(),
+        3.0,
+        told,
+    )
+
+
+@holds(
+    told=st.lists(st.tuples(ALL_SUMS, ALL_STEPS, st.integers(0, 2), MEASURED), max_size=12),
+    adds=st.booleans(),
+)
+def test_what_pods_teach_is_finite_whatever_their_counters_do(
+    told: list[tuple[Sums, Steps, int, float]], adds: bool
+) -> None:
+    """Counters that grow, fall, begin an epoch or jump; `adds`: they only grow."""
+    known, learnt = Curves(), Learnt()
+    total, whole = Sums(), Steps()
+    for at, (sums, steps, epoch, completed) in enumerate(told):
+        if adds:
+            total = Sums(0, *(old + new for old, new in zip(total[1:], sums[1:], strict=True)))
+            whole = Steps(*(old + new for old, new in zip(whole, steps, strict=True)))
+        window = (
+            point(5.0 * at, total if adds else sums, whole if adds else steps, epoch, completed),
+        )
+        known = curves.learn(known, {"a": window}, (POD,))
+        learnt = learn_steps(learnt, {"a": window}, (POD,))
+    for one in known.pods.values():
+        assert sound(*one.prior, *one.data, one.largest)
+    for each in learnt.pods.values():
+        assert sound(*each.prior, *each.data, *each.answers, each.largest)
+    for found in (model(known.of_revision(None)), pace.pace(learnt.of_revision(None))):
+        if found is not None:
+            bears_questions(found, 7)
+    data = kept.saved(learnt)
+    for past in kept.restored(data, 0.0).gone.values():
+        assert sound(*past.data, *past.answers, past.largest)
+        assert list(past.data) == data["steps"]
+
+
+def pod_steps(known: Steps, answers: Answers) -> PodSteps:
+    return PodSteps(None, 0, Steps(), 0.0, 0.0, Steps(), known, answers, 8.0)
+
+
+ANSWERS = st.builds(Answers, *(MEASURED for _ in Answers._fields))
+
+
+@holds(steps=ALL_STEPS, other=ALL_STEPS)
+def test_a_plane_has_no_negative_cost(steps: Steps, other: Steps) -> None:
+    plane = fit_plane(steps)
+    if plane is not None:
+        assert sound(plane.a, plane.p, plane.d, plane.k, plane.sigma)
+        assert sound(plane.slope_error(1.0, 1.0), plane.foretold(other), plane.seconds(1, 1, 1))
+        assert plane.r_squared is None or 0 <= plane.r_squared <= 1
+        assert 0.1 <= pace.slowness(pod_steps(other, Answers()), plane) < inf
+
+
+@holds(steps=ALL_STEPS, answers=ANSWERS, rows=st.integers(1, 4096))
+def test_a_pace_says_times_and_capacities_that_are_some(
+    steps: Steps, answers: Answers, rows: int
+) -> None:
+    assert 1 <= pace.stretch(answers) <= pace.LARGEST_STRETCH
+    found = pace.pace([pod_steps(steps, answers)])
+    if found is not None:
+        bears_questions(found, rows)
+        assert (found.steps or 0) >= 1
+        assert found.most_rows >= 1
+
+
+@holds(
+    steps=REAL_STEPS,
+    seconds=st.tuples(MEASURED, MEASURED),
+    most=st.integers(1, 4096),
+)
+def test_the_first_rows_rise_with_the_time_of_a_step(
+    steps: Steps, seconds: tuple[float, float], most: int
+) -> None:
+    pods = [pod_steps(steps, Answers())]
+    few, many = (pace.first_rows(pods, one, most) for one in sorted(seconds))
+    assert 1 <= few <= many <= most == pace.first_rows(pods, None, most)
+
+
+@holds(told=st.lists(st.floats(), max_size=16))
+def test_sums_of_steps_are_measurements_or_none(told: list[float]) -> None:
+    steps = steps_of(told)
+    assert steps is None or sound(*steps)
+
+
+@holds(
+    gram=st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=3, max_size=3),
+    right=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3),
+)
+def test_a_system_is_solved_or_singular(gram: list[list[float]], right: list[float]) -> None:
+    symmetric = [[gram[min(i, j)][max(i, j)] for j in range(3)] for i in range(3)]
+    found = solve(symmetric, right)
+    assert found is None or all(map(isfinite, found))
+
+
+@holds(cap=st.integers(1, 4096))
+def test_a_step_of_the_cap_is_at_least_one_row(cap: int) -> None:
+    assert 1 <= step_size(cap) <= cap

@@ -1,0 +1,218 @@
+"""Demand, its forecast, starts and lateness: finite and inside their bounds, whatever came."""
+
+from itertools import accumulate, pairwise
+from math import isfinite
+
+import pytest
+from hypothesis import strategies as st
+
+from penstock_operator.decide.scaling.capacity import forecast, lateness
+from penstock_operator.decide.scaling.capacity.forecast import Forecaster, Sample
+from penstock_operator.decide.scaling.capacity.load import load
+from penstock_operator.decide.scaling.capacity.misses import (
+    KEPT_MISSES,
+    Miss,
+    Misses,
+    at_points,
+    likely_misses,
+    quantile,
+)
+from penstock_operator.decide.scaling.capacity.startup import (
+    LONGEST,
+    SHORTEST,
+    Startup,
+    p90_seconds,
+    started_seconds,
+    stuck_seconds,
+    watch,
+)
+from penstock_operator.decide.scaling.counters import Histogram, Point
+from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.measures import demand, service
+from penstock_operator.decide.scaling.windows import WINDOW_SCRAPES
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from tests.unit.scaling.properties.holds import MEASURED, OBJECTIVES, holds
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.sampled_from((0.0, 0.1, 5.0, 5.0, 5.0, 30.0, 3600.0, 40_000.0)),
+        st.builds(Sample, MEASURED, MEASURED, felt=st.booleans(), judged=st.booleans()),
+    ),
+    max_size=40,
+)
+"""With the seconds since the one before: hours may be missing."""
+HORIZON = st.floats(1, 1805)
+
+
+@holds(samples=SAMPLES, horizon=HORIZON)
+def test_a_forecast_is_a_demand(samples: list[tuple[float, Sample]], horizon: float) -> None:
+    known, now = Forecaster(), 1e9
+    for passed, sample in samples:
+        now += passed
+        known = forecast.advance(known, sample, horizon, now)
+    expected, most = forecast.middle(known, horizon), forecast.upper(known, horizon)
+    assert 0 <= expected <= most
+    assert isfinite(most)
+    assert 0 <= forecast.stays(known) <= 1
+    slope, sure = forecast.ramp(known)
+    assert slope >= 0
+    assert isfinite(slope)
+    assert 0 <= sure <= 1
+    assert isfinite(forecast.climb(known, horizon))
+    likely = forecast.likely(known, expected)
+    assert sum(share for share, _ in likely) == pytest.approx(1)
+    demands = [one for _, one in likely]
+    assert all(0 <= low <= high for low, high in pairwise(demands))
+    assert forecast.LEAST_LEVEL <= known.quantile_level <= forecast.LARGEST_LEVEL
+    assert len(known.pending) <= forecast.KEPT_PENDING
+
+
+@holds(rate=MEASURED, ticks=st.integers(1, 60), horizon=HORIZON)
+def test_steady_demand_is_forecast_as_it_is(rate: float, ticks: int, horizon: float) -> None:
+    known = Forecaster()
+    for tick in range(ticks):
+        sample = Sample(rate, rate, felt=False, judged=True)
+        known = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
+    assert forecast.middle(known, horizon) == pytest.approx(rate, rel=1e-6)
+
+
+MISSES = st.lists(st.builds(Miss, MEASURED, st.floats(-1e15, 1e15)), max_size=60)
+
+
+@holds(
+    misses=MISSES, expected=MEASURED, level=MEASURED, at=st.tuples(st.floats(0, 1), st.floats(0, 1))
+)
+def test_misses_have_quantiles_that_rise(
+    misses: list[Miss], expected: float, level: float, at: tuple[float, float]
+) -> None:
+    known = Misses()
+    for one in misses:
+        known = known.heard(one)
+    assert known == Misses.of(misses)
+    assert len(known.latest) <= KEPT_MISSES
+    found = likely_misses(known, expected, level)
+    assert list(found) == sorted(found)
+    low, high = (quantile(found, one) for one in sorted(at))
+    slack = 1e-9 * max(map(abs, found))
+    assert found[0] - slack <= low <= high + slack
+    assert high <= found[-1] + slack
+    assert sum(share for share, _ in at_points(found)) == pytest.approx(1)
+
+
+def test_misses_beyond_those_kept_are_forgotten_oldest_first() -> None:
+    known = Misses.of(Miss(float(one % 7), float(one)) for one in range(KEPT_MISSES))
+    known = known.heard(Miss(1.0, -1.0))
+    assert len(known.latest) == len(known.alike) == KEPT_MISSES
+    assert known.latest[0].by == 1.0
+
+
+def pod(number: int, *, ready: bool) -> LawPod:
+    return LawPod(str(number), ready=ready, terminating=False, acknowledged=True, cap_bound=None)
+
+
+COUNTS = st.lists(MEASURED, min_size=1, max_size=8)
+WINDOWS = st.lists(
+    st.tuples(COUNTS, COUNTS, MEASURED, st.booleans(), st.booleans()), min_size=0, max_size=6
+)
+"""Of each pod: rows and batches between scrapes, what waits, whether it is Ready, and whether it tells of rows."""
+
+
+def window_of(
+    rows: list[float], busy: list[float], waiting: float, *, tells: bool
+) -> tuple[Point, ...]:
+    names = ("rows_received", "requests_received") if tells else ()
+    points = []
+    for at, (received, seconds) in enumerate(zip(accumulate(rows), accumulate(busy), strict=False)):
+        counters = {**dict.fromkeys(names, received), "cost_units": seconds, "seconds": seconds}
+        points.append(
+            Point(1000.0 + 5 * at, waiting, None, None, 0, counters, Histogram(), waiting)
+        )
+    return tuple(points)
+
+
+@holds(told=WINDOWS, late=st.floats(0, 40), slack=st.integers(1, 4096).map(float))
+def test_demand_is_measured_or_absent(
+    told: list[tuple[list[float], list[float], float, bool, bool]], late: float, slack: float
+) -> None:
+    pods = [pod(number, ready=one[3]) for number, one in enumerate(told)]
+    windows = {
+        str(number): window_of(rows, busy, waiting, tells=tells)
+        for number, (rows, busy, waiting, _, tells) in enumerate(told)
+    }
+    asked = 1000 + max([one[-1].time - 1000 for one in windows.values()], default=0.0) + late
+    found = load(pods, windows, {}, asked, slack)
+    ready = sum(one.ready for one in pods)
+    for rate in (found.rate, found.recent, found.newest, found.backlog, found.dispersion):
+        assert rate is None or (isfinite(rate) and rate >= 0)
+    assert found.imbalance is None or 1 <= found.imbalance <= max(ready, 1)
+    assert found.unevenness is None or 0 <= found.unevenness <= ready * (1 + 1e-9)
+    seen = demand(pods, windows, {}, asked)
+    assert 0 <= seen.sampled <= seen.ready == ready
+    assert 0 <= seen.unmeasured <= ready
+    worked = service(pods, windows, asked, 0.0)
+    assert worked.duty is None or 0 <= worked.duty <= 1
+    assert worked.pod_seconds <= 5.0 * WINDOW_SCRAPES * 2 * len(pods)
+
+
+STARTS = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.booleans(),
+        st.booleans(),
+        st.one_of(st.none(), st.floats(-5000, 5000)),
+        st.one_of(st.none(), st.floats(-5000, 5000)),
+    ),
+    max_size=40,
+)
+
+
+@holds(told=STARTS, steps=st.lists(st.floats(0, 4000), max_size=8))
+def test_start_up_is_between_a_second_and_half_an_hour(
+    told: list[tuple[int, bool, bool, float | None, float | None]], steps: list[float]
+) -> None:
+    known, now = Startup(), 1e6
+    for at, passed in enumerate([0.0, *steps]):
+        now += passed
+        pods = [
+            LawPod(
+                str(uid), ready=ready, terminating=False, acknowledged=True, cap_bound=None,
+                scheduled_since=None if bound is None else 1e6 + bound,
+                ready_since=None if since is None else 1e6 + since, failing=failing,
+            )
+            for uid, ready, failing, bound, since in told[5 * at : 5 * at + 10]
+        ]  # fmt: skip
+        known = watch(known, pods, now)
+        p90 = p90_seconds(known, now)
+        assert SHORTEST <= p90 <= LONGEST
+        assert stuck_seconds(known) >= 600
+        assert 0 <= started_seconds(known, p90, now) <= p90 * len(known.running)
+    late = now + stuck_seconds(known) + 1e4
+    assert started_seconds(known, 60.0, late) == 0, "no start is waited for without end"
+    assert p90_seconds(known, late) == p90_seconds(Startup(finished=known.finished), late)
+
+
+@holds(
+    told=st.lists(st.tuples(st.floats(0, 100), MEASURED, MEASURED, MEASURED), max_size=12),
+    objective=OBJECTIVES,
+)
+def test_the_price_of_lateness_stays_inside_its_bounds(
+    told: list[tuple[float, float, float, float]], objective: int | None
+) -> None:
+    known, now, price = lateness.Lateness(), 1000.0, lateness.FIRST_PRICE
+    for passed, settled, within, all_of_them in told:
+        now += passed
+        buckets = (
+            (0.05, min(within, all_of_them)),
+            (1.0, all_of_them),
+            (float("inf"), all_of_them),
+        )
+        sample = PodSample("a", now, requests_settled=settled, request_duration_buckets=buckets)
+        signals = PoolSignals(SignalSource.PODS, (sample,))
+        known, late = lateness.observe(known, signals, objective, now)
+        if late is not None:
+            assert isfinite(late)
+            before, known = known.price, lateness.priced(known, late)
+            price = known.price
+            assert (price >= before) if late > 0 else (price <= before)
+        assert lateness.LEAST_PRICE <= price <= lateness.LARGEST_PRICE
+        assert known.typical is None or (isfinite(known.typical) and known.typical > 0)

@@ -1,0 +1,213 @@
+"""Both valves: a count and a cap inside their bounds, and moved the right way, whatever they are decided from."""
+
+from dataclasses import replace
+from math import inf, isfinite
+
+from hypothesis import strategies as st
+
+from penstock_operator.decide.scaling.batch_cap import (
+    CapInput,
+    batch_target_seconds,
+    clamp_cap,
+    next_cap,
+    predicted_seconds,
+)
+from penstock_operator.decide.scaling.capacity import batch_plan
+from penstock_operator.decide.scaling.capacity.batch_plan import BatchPlan, PlanInput
+from penstock_operator.decide.scaling.capacity.count import (
+    Count,
+    CountInput,
+    hold_seconds,
+    most_needed,
+    needs,
+    next_count,
+    noted,
+    utilization,
+)
+from penstock_operator.decide.scaling.capacity.load import Load
+from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.measures import Demand, Service
+from penstock_operator.decide.scaling.replicas import (
+    ReplicasInput,
+    clamp_replicas,
+    is_spare,
+    next_replicas,
+)
+from penstock_operator.decide.scaling.service_curve import ServiceCurve
+from tests.unit.scaling.properties.holds import CAPS, MEASURED, holds
+from tests.unit.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
+
+COUNTS = st.integers(0, 10_000)
+MAYBE = st.one_of(st.none(), MEASURED)
+POSITIVE = MEASURED.filter(bool)
+COUNT_INPUT = st.builds(
+    CountInput,
+    settings=SETTINGS,
+    replicas=COUNTS,
+    ready=COUNTS,
+    unmeasured=COUNTS,
+    waiting=MEASURED,
+    load=st.builds(Load, MAYBE, MAYBE, MAYBE, MEASURED, MAYBE, MAYBE, MAYBE),
+    imbalance=st.floats(1, 10_000),
+    forecast=MEASURED,
+    capacity_each=POSITIVE,
+    capacity_ready=MEASURED,
+    utilization_target=st.floats(1e-6, 5),
+    startup_seconds=st.floats(1, 1800),
+    started_seconds=st.floats(0, 1e7),
+    next_batch=MEASURED,
+    spare_seconds=st.one_of(st.none(), st.floats(0, 4e4)),
+    uneven=st.floats(1, 10_000),
+)
+
+
+@holds(seen=COUNT_INPUT, more=st.floats(0, 1e6))
+def test_needs_are_counts_and_rise_with_demand(seen: CountInput, more: float) -> None:
+    for need in needs(seen):
+        assert 0 <= need.exact <= 1e6
+        assert need.replicas <= need.surely
+    assert utilization(seen) >= 0
+    recent = (seen.load.recent or 0.0) + more
+    load = replace(seen.load, recent=recent, backlog=seen.load.backlog + more)
+    risen = replace(seen, load=load, forecast=seen.forecast + more, waiting=seen.waiting + more)
+    assert most_needed(risen).exact >= most_needed(seen).exact * (1 - 1e-9)
+    assert utilization(risen) >= utilization(seen)
+
+
+@holds(seen=COUNT_INPUT, asked=st.lists(st.tuples(st.floats(0, 60), COUNTS), max_size=20))
+def test_the_next_count_is_inside_its_bounds_and_never_under_what_is_needed(
+    seen: CountInput, asked: list[tuple[float, int]]
+) -> None:
+    count, now, settings = Count(begun=1000.0), 1000.0, seen.settings
+    hold = hold_seconds(settings, seen.startup_seconds)
+    assert hold >= 0
+    for passed, number in asked:
+        now += passed
+        count = noted(count, number, hold, now)
+        falling = [most for _, most in count.needs]
+        assert falling == sorted(falling, reverse=True)
+        assert falling[-1] == number
+    need = most_needed(seen)
+    move = next_count(noted(count, need.surely, hold, now), seen, need, now)
+    assert clamp_replicas(move.replicas, settings) == move.replicas
+    assert move.hold_until is None or isfinite(move.hold_until)
+    if move.replicas < min(seen.replicas, settings.max_replicas):
+        assert move.replicas >= min(need.replicas, settings.max_replicas)
+        assert now - 1000.0 >= hold
+
+
+LINES = st.lists(st.builds(ServiceCurve, MEASURED, POSITIVE, MEASURED, MEASURED), max_size=3).map(
+    tuple
+)
+MODELS = st.builds(
+    Model,
+    lines=LINES,
+    sums=BATCH_SUMS,
+    p99_ratio=st.floats(1, 3),
+    largest=MEASURED,
+    steps=st.one_of(st.none(), st.floats(1, 1e5)),
+    most_rows=st.one_of(st.just(inf), st.floats(1, 1e4)),
+)
+PLAN_INPUT = st.builds(
+    PlanInput,
+    settings=SETTINGS,
+    model=MODELS,
+    memory_bound=st.one_of(st.none(), CAPS),
+    settled=st.booleans(),
+    settled_p99_seconds=MAYBE,
+    starting=st.booleans(),
+    backlog_per_pod=MEASURED,
+)
+
+
+@holds(seen=st.lists(st.tuples(st.floats(0, 120), PLAN_INPUT), min_size=1, max_size=8))
+def test_the_planned_cap_is_inside_its_range(seen: list[tuple[float, PlanInput]]) -> None:
+    plan, now = BatchPlan(), 1000.0
+    for passed, one in seen:
+        now += passed
+        plan = batch_plan.next_plan(plan, one, now)
+        move = batch_plan.cap_move(plan, one)
+        settings, bound = one.settings, one.memory_bound
+        assert clamp_cap(move.cap, settings) == move.cap
+        assert bound is None or move.cap <= max(bound, settings.size_min)
+        assert batch_plan.LEAST_TRUST <= plan.trust <= 1
+        assert move.why
+
+
+@holds(
+    seen=PLAN_INPUT, milliseconds=st.tuples(st.integers(1, 36_000_000), st.integers(1, 36_000_000))
+)
+def test_a_longer_objective_never_asks_for_a_smaller_cap(
+    seen: PlanInput, milliseconds: tuple[int, int]
+) -> None:
+    caps = []
+    for one in sorted(milliseconds):
+        settings = replace(
+            seen.settings, objective_milliseconds=one, output_token_milliseconds=None
+        )
+        longest = batch_plan.longest_batch(settings, seen.model.steps)
+        wait = batch_plan.longest_wait(settings, seen.model.steps)
+        assert longest is not None
+        assert longest >= 0
+        assert wait is not None
+        assert wait >= 0
+        caps.append(batch_plan.best_cap(replace(seen, settings=settings), 1.0)[0])
+    assert caps[0] <= caps[1]
+
+
+SERVICE = st.builds(
+    Service,
+    duty=st.one_of(st.none(), st.floats(0, 1)),
+    duty_source=st.none(),
+    sums=st.one_of(st.none(), ALL_SUMS.filter(lambda one: one.batches > 0)),
+    batch_p99_seconds=MAYBE,
+    out_of_memory_splits=MEASURED,
+)
+
+
+@holds(
+    settings=SETTINGS,
+    cap=CAPS,
+    bound=st.one_of(st.none(), CAPS),
+    waiting=MAYBE,
+    service=SERVICE,
+)
+def test_one_step_of_the_cap_stays_inside_its_range(
+    settings: LawSettings, cap: int, bound: int | None, waiting: float | None, service: Service
+) -> None:
+    held = clamp_cap(cap, settings)
+    seen = CapInput(settings, held, bound, waiting, service)
+    move = next_cap(seen)
+    assert clamp_cap(move.cap, settings) == move.cap
+    assert bound is None or move.cap <= max(held, bound)
+    foretold, target = predicted_seconds(seen, held + 1), batch_target_seconds(settings)
+    assert foretold is None or (isfinite(foretold) and foretold >= 0)
+    if move.cap > held and target is not None:
+        assert (predicted_seconds(seen, move.cap) or inf) <= target
+
+
+DEMAND = st.builds(Demand, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
+
+
+REPLICAS_INPUT = st.builds(
+    ReplicasInput,
+    settings=SETTINGS,
+    replicas=COUNTS,
+    cap=CAPS,
+    demand=DEMAND,
+    sums=st.one_of(st.none(), ALL_SUMS),
+    spare_since=st.one_of(st.none(), st.floats(0, 5000)),
+    downs=st.lists(st.floats(4940, 5000), max_size=5).map(sorted).map(tuple),
+)
+
+
+@holds(seen=REPLICAS_INPUT)
+def test_the_first_laws_count_is_inside_its_bounds_and_goes_down_by_one(
+    seen: ReplicasInput,
+) -> None:
+    assert is_spare(seen) in {True, False}
+    move = next_replicas(seen, 5000.0)
+    assert clamp_replicas(move.replicas, seen.settings) == move.replicas
+    assert move.replicas >= min(seen.replicas - 1, seen.settings.max_replicas)
+    assert move.hold_until is None or isfinite(move.hold_until)

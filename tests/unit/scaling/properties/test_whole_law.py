@@ -1,0 +1,38 @@
+"""Both laws on random walks: never an exception, a count and a cap inside their bounds, and figures that are numbers."""
+
+import json
+from math import isfinite
+from typing import Any
+
+from hypothesis import strategies as st
+
+from penstock_operator.decide.scaling.alternatives import alternatives
+from penstock_operator.decide.scaling.batch_cap import clamp_cap
+from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity.checkpoint import saved
+from penstock_operator.decide.scaling.law import Law
+from penstock_operator.decide.scaling.law_memory import observed
+from penstock_operator.decide.scaling.replicas import clamp_replicas
+from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from tests.unit.scaling.properties.holds import holds
+from tests.unit.scaling.properties.walks import WALKS, Walk, decided
+
+LAWS: st.SearchStrategy[Law[Any]] = st.sampled_from((CapacityAtObjective(), UtilizationBand()))
+
+
+@holds(examples=20, law=LAWS, walk=WALKS)
+def test_a_law_bears_any_walk(law: Law[Any], walk: Walk) -> None:
+    for state, seen, decision, now in decided(law, walk):
+        chosen = seen.settings
+        assert clamp_cap(decision.cap, chosen) == decision.cap
+        assert clamp_replicas(decision.replicas, chosen) == decision.replicas
+        if not decision.metrics_available:
+            assert decision.replicas == clamp_replicas(seen.replicas, chosen)
+        figures = (getattr(decision.seen, name) for name in decision.seen.__dataclass_fields__)
+        assert all(isfinite(one) for one in figures if isinstance(one, float))
+        assert all(isfinite(one.replicas) and one.replicas >= 0 for one in decision.asked)
+        assert decision.hold_until is None or isfinite(decision.hold_until)
+        assert all(isfinite(one.utilization) for one in alternatives(decision, chosen))
+        observed(state, seen, now)
+    if law.name == "CapacityAtObjective":
+        json.dumps(saved(state), allow_nan=False)

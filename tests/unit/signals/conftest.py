@@ -1,0 +1,17 @@
+"""The operator asks servers of this process: a busy machine answers late, and only who never answers is silent."""
+
+import pytest
+
+from penstock_operator import calls
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every call be answered."""
+    monkeypatch.setattr(calls, "CALL_SECONDS", 60.0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+    """Wait as long as the operator does for a server that never answers."""
+    monkeypatch.setattr(calls, "CALL_SECONDS", 2.0)
