@@ -1,4 +1,4 @@
-# `make help` lists what there is. Everything runs from a bare clone on Debian with Python 3.11, Go and root.
+# `make help` lists what there is. Everything runs from a bare clone on Debian with Python 3.11 to 3.14, Go 1.26 and root.
 # KUBE_CONTEXT=name uses that existing cluster instead of our own.
 
 SHELL := /bin/bash
@@ -14,6 +14,12 @@ PYTEST := OMP_NUM_THREADS=1 PATH="$(CACHE)/bin:$$PATH" $(BIN)/pytest
 SHORT := -m "not long"
 # the tests of the cluster keep to one process and mostly wait: one more than there are cores
 WORKERS := $(shell expr $$(nproc) + 1)
+PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0
+WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals
+# one run tells all: a part that fails keeps no other from running, and an interruption ends them all
+BEGIN := trap 'exit 130' INT; status=0
+RUNS ?= 10
+BUSY ?= 0
 
 .PHONY: help
 help: ## Show this list
@@ -28,8 +34,12 @@ cluster: ## Start a real Kubernetes on this machine (a running one is kept)
 	@$(CLUSTER) up
 
 .PHONY: cluster-down
-cluster-down: ## Stop it and remove all it left
+cluster-down: ## Stop it and remove all but the caches
 	@$(CLUSTER) down
+
+.PHONY: clean-cache
+clean-cache: ## Remove what was built and downloaded for the cluster: up to 25 GB
+	@$(CLUSTER) clean-cache
 
 .PHONY: tools
 tools: ## Build helm and kubeconform
@@ -45,17 +55,30 @@ demo: setup cluster tools images ## Watch it all at work, from an empty cluster 
 
 .PHONY: test
 test: lint cluster images ## Lint, then unit, integration and end-to-end tests
-	$(PYTEST) $(SHORT) --numprocesses $(WORKERS) --max-worker-restart 0 tests/unit tests/integration
-	$(PYTEST) $(SHORT) tests/e2e
+	$(BEGIN); \
+	$(PYTEST) $(SHORT) $(PARALLEL) tests/unit tests/integration || status=$$?; \
+	$(PYTEST) $(SHORT) tests/e2e || status=$$?; \
+	exit $$status
 
 .PHONY: test-unit
 test-unit: setup tools ## The tests that need no cluster
 	$(PYTEST) $(SHORT) --numprocesses auto --max-worker-restart 0 tests/unit
 
+.PHONY: test-repeat
+test-repeat: setup tools ## The same RUNS times in random orders beside BUSY busy processes: RUNS=10 BUSY=6
+	@for _ in $$(seq $(BUSY)); do (while kill -0 $$$$; do :; done) 2>/dev/null & done; \
+	$(BEGIN); \
+	for _ in $$(seq $(RUNS)); do \
+	  $(PYTEST) $(SHORT) $(PARALLEL) tests/unit $(WITHOUT_CLUSTER) || status=$$((status + 1)); \
+	done; \
+	echo "$$status of $(RUNS) runs failed beside $(BUSY) busy processes"; exit $$status
+
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
-	$(PYTEST) -m long tests/unit tests/integration
-	$(PYTEST) -m long tests/e2e
+	$(BEGIN); \
+	$(PYTEST) -m long tests/unit tests/integration || status=$$?; \
+	$(PYTEST) -m long tests/e2e || status=$$?; \
+	exit $$status
 
 .PHONY: lint
 lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs

@@ -21,8 +21,15 @@ class ApiModel(BaseModel):
 
 
 class WireModel(BaseModel):
-    """A message between operator and runtime, deaf to fields of newer versions: the two are upgraded apart."""
+    """A message between operator and runtime, deaf to fields of newer versions: the two are upgraded apart.
+
+    Types are strict: a boolean or a string is never taken for a number.
+    """
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        strict=True,
     )

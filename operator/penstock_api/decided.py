@@ -32,6 +32,8 @@ class ScalingStatus(ApiModel):
 
     source: Literal["Prometheus", "Pods", "None"] | None = None
     """Where the samples came from."""
+    prometheus_url: ShortText | None = None
+    """The Prometheus that answered, where the source is Prometheus."""
     duty_source: Literal["Dcgm", "Nvml", "EngineBusyShare"] | None = None
     """What measured GPU utilisation."""
     signal_age_seconds: Decimal | None = None

@@ -206,3 +206,5 @@ class State(WireModel):
     """What computes: `cpu`, `cuda:NVIDIA H200`, `emulated-accelerator`."""
     attention: str | None = None
     """The attention backend that was chosen by trying it, where a pod generates text."""
+    dtype: str | None = None
+    """The type that weights, keys and values are computed in, such as `bfloat16`, where a pod generates text."""

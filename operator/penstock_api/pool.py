@@ -25,13 +25,25 @@ class RuntimeSpec(ApiModel):
     """As core/v1; unset, the operator's own setting."""
 
 
+_ONE_DEVICE_RULE = rule(
+    "self.count <= 1",
+    "accelerator.count %s cannot be used: a replica computes on one device; set count 1 (0 for the CPU),"
+    " and more replicas for more devices",
+    "self.count",
+    at=".count",
+)
+"""Pools stored with a higher count stay editable: the API server skips a rule of an unchanged accelerator (ratcheting)."""
+
+
 class Accelerator(ApiModel):
     """What one replica computes on. Count 0 means CPU."""
+
+    model_config = ConfigDict(json_schema_extra=rules(_ONE_DEVICE_RULE))
 
     resource_name: Resource
     """The device plugin's resource, such as nvidia.com/gpu."""
     count: Annotated[int, Field(ge=0, le=16)]
-    """Devices a replica; 0 is CPU."""
+    """Devices a replica: 1, or 0 for the CPU. More than 1 is refused; a pool stored with more uses one of them."""
 
 
 class RolloutStrategy(StrEnum):

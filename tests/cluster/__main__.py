@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tests.cluster import faults, foreign, life, tools
+from tests.cluster import caches, faults, foreign, life, tools
 from tests.cluster.commands import CommandFailedError
 from tests.cluster.debian import MissingRightsError
 from tests.cluster.images import base, make
@@ -16,7 +16,7 @@ from tests.cluster.virtualenv import WrongPythonError, make_environment
 EXPECTED_ERRORS = (
     OtherClusterError,
     CommandFailedError, WaitTimedOutError, PartEndedError, NotUpError, MissingRightsError, WrongPythonError,
-    foreign.ContextUnusableError, faults.UnknownPartError,
+    foreign.ContextUnusableError, faults.UnknownPartError, caches.StillUpError,
 )  # fmt: skip
 """Errors whose message is all that helps; anything else is ours and comes with its trace."""
 
@@ -93,6 +93,7 @@ COMMANDS: dict[str, Callable[[Places], None]] = {
     "images": images,
     "environment": environment,
     "setup": make_environment,
+    "clean-cache": caches.clean,
 }
 
 

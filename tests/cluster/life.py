@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cluster import certificates, debian, kernel, network, parts, processes, sandbox, tools
 from tests.cluster.api import Api
+from tests.cluster.caches import size
 from tests.cluster.clearing import clear
 from tests.cluster.commands import output, tail
 from tests.cluster.locks import locked
@@ -65,7 +66,9 @@ def down(places: Places) -> None:
     debian.require_root()
     with locked(places, "cluster"):
         clear(places)
-    say("the cluster is down; what was built stays in the cache")
+    say(
+        f"the cluster is down; {size(places)} stay in {places.cache}: `make clean-cache` removes them"
+    )
 
 
 def status(places: Places) -> dict[str, str]:

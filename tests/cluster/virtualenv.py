@@ -1,4 +1,4 @@
-"""The developers' virtual environment, `.venv`: made once for the content of pyproject.toml."""
+"""The developers' virtual environment, `.venv`: made once for the content of pyproject.toml and a Python."""
 
 import hashlib
 import importlib.util
@@ -7,16 +7,18 @@ import sys
 
 from tests.cluster import debian
 from tests.cluster.commands import Word, build, output
-from tests.cluster.images.wheels import PYTHON, SHARED_WHEELS
+from tests.cluster.images.wheels import SHARED_WHEELS
 from tests.cluster.places import CHECKOUT, Places
 from tests.cluster.progress import say
 
 FOLDER = CHECKOUT / ".venv"
 MARKER = FOLDER / ".penstock"
+MIN_PYTHON, MAX_PYTHON = (3, 11), (3, 14)
+"""The newest for which every pinned dependency has a wheel. Images have a Python of their own (`images.wheels`)."""
 
 
 class WrongPythonError(Exception):
-    """The project is written for one minor version of Python."""
+    """The project does not run on this version of Python."""
 
 
 def make_environment(places: Places) -> None:
@@ -29,10 +31,7 @@ def make_environment(places: Places) -> None:
     if MARKER.exists() and MARKER.read_text() == wanted:
         say("the virtual environment is up to date")
         return
-    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):
-        raise WrongPythonError(
-            f"Python {PYTHON} is needed, this is {sys.version.split()[0]}: make PYTHON=/path/to/python{PYTHON}"
-        )
+    check_python(sys.version_info[:2])
     log = places.cache / "setup.log"
     if not _usable():
         shutil.rmtree(FOLDER, ignore_errors=True)
@@ -62,10 +61,17 @@ def _usable() -> bool:
     python = FOLDER / "bin" / "python"
     if not python.exists():
         return False
-    return (
-        output([python, "-c", "import pip, sys; print(sys.version_info[:2] == (3, 11))"]).strip()
-        == "True"
-    )
+    same = f"import pip, sys; print(sys.version_info[:2] == {sys.version_info[:2]})"
+    return output([python, "-c", same]).strip() == "True"
+
+
+def check_python(version: tuple[int, int]) -> None:
+    """Raise WrongPythonError unless the project runs on `version`."""
+    if not MIN_PYTHON <= version <= MAX_PYTHON:
+        low, high, this = (".".join(map(str, one)) for one in (MIN_PYTHON, MAX_PYTHON, version))
+        raise WrongPythonError(
+            f"Python {this} cannot be used, {low} to {high} can: run `make PYTHON=/path/to/python{low}`"
+        )
 
 
 def _key() -> str:

@@ -8,7 +8,7 @@ from tests.kube.install import CHART, ensure_namespace
 from tests.kube.pools import Pool, until
 from tests.kube.target import Target
 
-SAMPLES = CHART / "samples"
+SAMPLES = [CHART / "samples" / name for name in ("policy.yaml", "pool.yaml")]
 
 
 def fresh_pool(target: Target, api: Api) -> tuple[Pool, float]:
@@ -23,7 +23,7 @@ def fresh_pool(target: Target, api: Api) -> tuple[Pool, float]:
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=penstock.dev/pool%3D{POOL}"
     until("the last demo's pods gone", lambda: not api.list(pods), seconds=120)
     began = time.monotonic()
-    target.kubectl("apply", "-n", NAMESPACE, "-f", SAMPLES)
+    target.kubectl("apply", "-n", NAMESPACE, *(word for file in SAMPLES for word in ("-f", file)))
     if not _has_gpus(api):
         pool.edit(
             {"accelerator": {"count": 0}}

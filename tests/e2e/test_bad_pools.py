@@ -6,6 +6,8 @@ import pytest
 
 from tests.e2e.conftest import MakePool
 from tests.kube.api import Api, Object
+from tests.kube.devices import GPU, held_devices
+from tests.kube.install import Images
 from tests.kube.operator import Operator
 from tests.kube.pools import Pool, condition_of, emulated, until
 
@@ -60,16 +62,17 @@ def test_an_image_that_cannot_be_had_says_so_and_heals_by_an_edit(make_pool: Mak
 
 @pytest.mark.own_cluster
 def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back(
-    api: Api, namespace: str, operator: Operator
+    api: Api, namespace: str, operator: Operator, images: Images
 ) -> None:
     greedy, late = Pool(api, namespace, "greedy"), Pool(api, namespace, "late")
-    greedy.apply(emulated(accelerators=8, drain={"deadlineSeconds": 5}))
-    greedy.await_ready(1, seconds=150)
-    late.apply(emulated(accelerators=1))
-    until("the scheduler tells", lambda: any(map(unschedulable, late.pods())))
-    late.await_condition("Ready", "False", "Unschedulable", seconds=TOLD_WITHIN_SECONDS)
-    assert "nvidia.com/gpu" in late.condition("Ready")["message"]
-    (used,) = greedy.status()["accelerators"]
-    assert used == {"resourceName": "nvidia.com/gpu", "used": 8}
-    greedy.delete()
-    late.await_ready(1)
+    with held_devices(api, namespace, images.runtime, 7):
+        greedy.apply(emulated(accelerators=1, drain={"deadlineSeconds": 5}))
+        greedy.await_ready(1, seconds=150)
+        late.apply(emulated(accelerators=1))
+        until("the scheduler tells", lambda: any(map(unschedulable, late.pods())))
+        late.await_condition("Ready", "False", "Unschedulable", seconds=TOLD_WITHIN_SECONDS)
+        assert GPU in late.condition("Ready")["message"]
+        (used,) = greedy.status()["accelerators"]
+        assert used == {"resourceName": GPU, "used": 1}
+        greedy.delete()
+        late.await_ready(1)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.kube.api import Api
+from tests.kube.devices import GPU, held_devices
+from tests.kube.install import Images
 from tests.kube.pools import Pool, is_ready, until
 from tests.load.load import Load
 
@@ -38,9 +40,14 @@ async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure
 @pytest.mark.own_cluster
 @pytest.mark.long
 async def test_a_rollout_where_every_gpu_is_taken_replaces_one_pod_at_a_time_and_loses_nothing(
-    api: Api, make_pool: MakePool, figure: Figure
+    api: Api, make_pool: MakePool, namespace: str, images: Images, figure: Figure
 ) -> None:
-    pool = make_pool("full", replicas=2, accelerator={"resourceName": "nvidia.com/gpu", "count": 4})
+    with held_devices(api, namespace, images.runtime, 6):
+        await replaced_without_loss(api, make_pool, figure)
+
+
+async def replaced_without_loss(api: Api, make_pool: MakePool, figure: Figure) -> None:
+    pool = make_pool("full", replicas=2, accelerator={"resourceName": GPU, "count": 1})
     await asyncio.to_thread(pool.await_ready, 2, seconds=150)
     old = pool.pod_names()
 

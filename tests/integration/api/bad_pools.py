@@ -166,6 +166,11 @@ BY_SCHEMA = [
 
 BY_RULE = [
     Bad(
+        "more-devices-than-are-used",
+        {"accelerator": {"count": 2}},
+        ("spec.accelerator.count", "accelerator.count 2 cannot be used", "set count 1"),
+    ),
+    Bad(
         "argument-that-is-no-name",
         {"model": {"source": {"module": {"arguments": {"max-rows": "8"}}}}},
         ("module.arguments", "max-rows", "write letters, digits and underscores"),

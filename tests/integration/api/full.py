@@ -131,6 +131,7 @@ POOL_STATUS: Object = {
     "conditions": [CONDITION],
     "scaling": {
         "source": "Prometheus",
+        "prometheusUrl": "http://prometheus.monitoring:9090",
         "dutySource": "EngineBusyShare",
         "signalAgeSeconds": "2.5",
         "gpuUtilizationPercent": "71.2",

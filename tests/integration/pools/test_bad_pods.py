@@ -46,9 +46,10 @@ def test_an_image_that_cannot_be_pulled_is_told_and_heals_with_another(
 
 
 def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: Pool) -> None:
-    pool.apply({**emulated(replicas=1, accelerators=16), **SMALL})
+    absent = {"resourceName": "example.com/absent", "count": 1}
+    pool.apply({**emulated(replicas=1, accelerator=absent), **SMALL})
 
-    assert until("the shortage is told", lambda: told(pool, "nvidia.com/gpu"), seconds=20) < 15
+    assert until("the shortage is told", lambda: told(pool, "example.com/absent"), seconds=20) < 15
     assert not any(map(is_ready, pool.pods()))
 
 

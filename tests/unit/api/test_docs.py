@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from penstock_api import names
 from penstock_api.base import ApiModel
@@ -13,6 +14,7 @@ from penstock_operator.decide.fields import BUILT_IN
 from tests.unit.api.crds import ROOT, Schema, own_nodes
 from tests.unit.api.examples import PAGES, examples, name_of
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 API_PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 SPECS: dict[str, type[ApiModel]] = {names.POOL_KIND: PoolSpec, names.POLICY_KIND: PolicySpec}
 
@@ -24,6 +26,15 @@ def test_an_example_says_nothing_that_the_types_do_not_know(manifest: Schema) ->
     held = typed.model_dump(mode="json", by_alias=True, exclude_none=True)
     implied = {"replicas": 1} if manifest["kind"] == names.POOL_KIND else {}
     assert held == implied | manifest["spec"]
+
+
+def test_the_first_pool_that_a_reader_applies_needs_no_device() -> None:
+    applied = re.findall(r"kubectl apply .*-f \S*samples/(\S+)", README)
+    assert applied[0] == "pool-cpu.yaml"
+    spec = yaml.safe_load((ROOT / "charts/penstock/samples/pool-cpu.yaml").read_text())["spec"]
+    accelerator = PoolSpec.model_validate(spec).accelerator
+    assert accelerator is not None
+    assert accelerator.count == 0
 
 
 def test_the_page_on_the_api_has_every_field() -> None:

@@ -35,6 +35,10 @@ UPDATE = {
 }
 
 
+def read(body: object) -> LimitsUpdate:
+    return LimitsUpdate.model_validate_json(json.dumps(body))
+
+
 @given(
     st.integers(0, 2**53 - 1),
     st.integers(1, MAX_BATCH_SIZE),
@@ -56,12 +60,12 @@ def test_every_update_survives_the_wire(
 
 
 def test_the_wire_is_camel_case() -> None:
-    update = LimitsUpdate.model_validate(UPDATE)
+    update = read(UPDATE)
     assert json.loads(update.model_dump_json(by_alias=True)) == UPDATE
 
 
 def test_limits_are_an_update_without_its_generation() -> None:
-    limits = LimitsUpdate.model_validate(UPDATE).limits()
+    limits = read(UPDATE).limits()
     assert type(limits) is Limits
     assert limits.model_dump(by_alias=True) == {
         k: v for k, v in UPDATE.items() if k != "generation"
@@ -79,15 +83,22 @@ def test_limits_are_an_update_without_its_generation() -> None:
         ("maxQueueDelayMilliseconds", -1),
         ("discipline", "Random"),
         ("maxBatchTokens", 4),
+        ("generation", "7"),
+        ("maxBatchSize", True),
+        ("maxBatchSize", "16"),
+        ("maxBatchSize", 16.0),
+        ("maxQueueDelayMilliseconds", False),
+        ("maxBatchedTokens", "512"),
+        ("drain", True),
     ],
 )
 def test_a_value_out_of_range_or_unknown_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
-        LimitsUpdate.model_validate({**UPDATE, field: value})
+        read({**UPDATE, field: value})
 
 
 def test_a_state_survives_the_wire() -> None:
-    update = LimitsUpdate.model_validate(UPDATE)
+    update = read(UPDATE)
     state = State(
         generation=update.generation,
         limits=update.limits(),
@@ -110,13 +121,13 @@ def test_a_state_survives_the_wire() -> None:
 
 def test_a_step_that_is_too_small_for_the_cap_names_the_field() -> None:
     with pytest.raises(ValidationError, match="at least maxBatchSize 16") as caught:
-        LimitsUpdate.model_validate(UPDATE | {"maxBatchedTokens": 15})
+        read(UPDATE | {"maxBatchedTokens": 15})
     assert caught.value.errors()[0]["loc"] == ("maxBatchedTokens",)
 
 
 def test_what_only_generation_obeys_may_be_left_out() -> None:
     short = {key: UPDATE[key] for key in list(UPDATE)[:5]}
-    update = LimitsUpdate.model_validate(short)
+    update = read(short)
     assert (update.max_batched_tokens, update.preemption, update.drain) == (
         None,
         Preemption.NEVER,
@@ -131,7 +142,7 @@ def test_a_limit_outside_a_pods_envelope_is_named_with_its_bounds() -> None:
         max_queue_delay_milliseconds=Range(min=0, max=10),
         max_batched_tokens=Range(min=1, max=512),
     )
-    update = LimitsUpdate.model_validate(UPDATE)
+    update = read(UPDATE)
     assert envelope.outside(update) is None
     assert envelope.outside(update.model_copy(update={"max_batched_tokens": None})) is None
     outside = envelope.outside(update.model_copy(update={"max_batched_tokens": 513}))

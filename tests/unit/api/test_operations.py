@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock_operator.decide.conditions import problems
 from tests.unit.api.crds import ROOT
 
 OPERATOR = ROOT / "operator" / "penstock_operator"
@@ -14,7 +13,7 @@ CALLS = {"condition", "EventNote"}
 REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]*)*$|^OOMKilled$")
 TYPES = {
     "Ready", "Progressing", "UpToDate", "LimitsApplied", "PolicyApplied", "BudgetLimited",
-    "MetricsAvailable", "Accepted", "BudgetExhausted", "Conflicted",
+    "MetricsAvailable", "Accepted", "BudgetExhausted", "Conflicted", "DevicesUsed",
 }  # fmt: skip
 OTHER_WORDS = {"True", "Unknown", "Cluster", "GpuBudget", "Deployment", "NetworkPolicy", *TYPES}
 """What else is written in CamelCase where conditions are made: statuses, types, kinds, who bounds."""
@@ -25,7 +24,7 @@ KUBERNETES = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidI
 
 
 def makers() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the modules that make a condition or an Event."""
+    """Yield the modules that make a condition or an Event, and those that name reasons for them."""
     for path in sorted(OPERATOR.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         called = {
@@ -33,17 +32,15 @@ def makers() -> Iterator[tuple[Path, ast.Module]]:
             for one in ast.walk(tree)
             if isinstance(one, ast.Call)
         }
-        if called & CALLS:
+        if called & CALLS or path.parent.name == "conditions":
             yield path, tree
 
 
 def words() -> set[str]:
     """Return every CamelCase word that those modules write: reasons, unless they are something else."""
-    trees = [tree for _, tree in makers()]
-    trees.append(ast.parse(Path(problems.__file__).read_text(encoding="utf-8")))
     found = {
         one.value
-        for tree in trees
+        for _, tree in makers()
         for one in ast.walk(tree)
         if isinstance(one, ast.Constant) and isinstance(one.value, str) and REASON.match(one.value)
     }
@@ -54,6 +51,7 @@ def test_the_modules_that_make_conditions_are_found() -> None:
     told = {path.name for path, _ in makers()}
     assert {"readiness.py", "report.py", "contest.py", "policies.py", "telling.py"} <= told
     assert {"NameConflict", "ReplicasContested", "ScaledUp", "SpecNotUnderstood"} <= words()
+    assert {"ModelLoading", "Unschedulable"} <= words()
 
 
 def test_every_reason_is_told_with_what_it_means() -> None:

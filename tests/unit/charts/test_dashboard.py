@@ -51,6 +51,18 @@ def test_every_query_is_bound_to_the_chosen_pool_or_is_the_operators() -> None:
             assert bound or panel["title"].startswith("Operator:"), panel["title"]
 
 
+UNITS = {"short", "percentunit", "s", "reqps", "suffix: rows/s"}
+"""Of Grafana, but for rows: its `rps` prints reads per second."""
+
+
+def test_the_axis_of_a_panel_names_what_its_expressions_count() -> None:
+    for panel in DASHBOARD["panels"]:
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        assert unit in UNITS, panel["title"]
+        counts_rows = any("_rows_per_second" in one["expr"] for one in panel["targets"])
+        assert counts_rows == (unit == "suffix: rows/s"), panel["title"]
+
+
 def test_panels_do_not_overlap_and_each_has_its_own_number() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:

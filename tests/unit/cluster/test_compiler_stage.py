@@ -48,3 +48,10 @@ def test_a_library_is_made_where_the_runtime_looks_for_it(source: Path, module: 
     assert ran.returncode == 0, ran.stderr.decode()
     where = LIBRARIES[module].relative_to(CHECKOUT / "runtime")
     assert [one.relative_to(source) for one in source.rglob("*.so")] == [where]
+
+
+def test_the_commands_that_people_copy_build_the_variant_with_the_libraries() -> None:
+    for page in ("README.md", "runtime/Dockerfile"):
+        lines = (CHECKOUT / page).read_text().splitlines()
+        (command,) = [one for one in lines if "docker build -f runtime/Dockerfile" in one]
+        assert "--build-arg COMPILER=python:3.11 " in command, page

@@ -1,0 +1,45 @@
+"""Devices that a plain pod holds, so that a test finds few of them left on the node."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.kube.api import Api, Object, path_of
+from tests.kube.pools import is_ready, until
+
+GPU = "nvidia.com/gpu"
+
+
+@contextmanager
+def held_devices(api: Api, namespace: str, image: str, count: int) -> Iterator[None]:
+    """Hold `count` devices in a pod of `image` that sleeps, as long as it lasts."""
+    pod = _holder(namespace, image, count)
+    path = path_of(pod)
+    api.create(pod)
+    try:
+        until(f"{count} devices held", lambda: is_ready(api.request("GET", path)), seconds=60)
+        yield
+    finally:
+        api.delete(path, grace_seconds=0)
+        until("the devices given back", lambda: api.get(path) is None, seconds=60)
+
+
+def _holder(namespace: str, image: str, count: int) -> Object:
+    container = {
+        "name": "holder",
+        "image": image,
+        "command": ["python3", "-c", "import time; time.sleep(3600)"],
+        "resources": {"limits": {GPU: str(count)}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "device-holder", "namespace": namespace},
+        "spec": {"containers": [container], "automountServiceAccountToken": False},
+    }

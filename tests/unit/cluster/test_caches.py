@@ -1,0 +1,48 @@
+"""Cleaning the cache removes the project's own, and nothing while a cluster runs from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import caches
+from tests.cluster.places import Places
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """A cache with a tool, a link to it, a log, and a stranger's folder."""
+    made = Places(tmp_path)
+    (made.tools / "node-1").mkdir(parents=True)
+    (made.tools / "node-1" / "node").write_bytes(b"x" * 50_000)
+    made.commands.mkdir()
+    (made.commands / "kubectl").symlink_to(made.tools / "node-1" / "node")
+    (made.cache / "audit-charts").mkdir()
+    (made.cache / "setup.log").write_text("pip")
+    (made.cache / "photos").mkdir()
+    return made
+
+
+def test_cleaning_removes_what_the_project_put_there(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caches.clean(places)
+    left = {path.name for path in places.cache.iterdir()}
+    assert left == {"photos", "cluster.lock", "images.lock"}
+    said = capsys.readouterr().err
+    assert re.search(r"removed \d+K from .*`go clean -cache -modcache`", said)
+    assert caches.size(places) == "0"
+
+
+def test_a_cache_that_a_cluster_runs_from_is_kept(places: Places) -> None:
+    places.run.mkdir()
+    with pytest.raises(caches.StillUpError, match="run `make cluster-down` first"):
+        caches.clean(places)
+    assert (places.tools / "node-1" / "node").exists()
+
+
+def test_every_place_is_cleaned_or_gone_with_the_cluster(places: Places) -> None:
+    own = {path.name for path in caches._own(places.cache)}
+    assert {places.tools.name, places.commands.name} <= own
+    kept = {places.images.name, places.containerd.name}
+    assert kept <= set(caches.OWN)

@@ -1,0 +1,43 @@
+"""`make test` runs every part, whatever the parts before it said, and fails where one of them failed."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.places import CHECKOUT
+
+PARTS = ["unit", "e2e"]
+NOT_MADE = [f"--old-file={one}" for one in ("setup", "tools", "lint", "cluster", "images")]
+
+
+def make(target: str, folder: Path, failing: list[str]) -> tuple[int, list[str]]:
+    """Make a target with a pytest that fails on some parts; return the exit status and the parts that ran."""
+    pytest, ran = folder / "pytest", folder / "ran"
+    pytest.write_text(
+        f'#!/bin/bash\nfor part in {" ".join(PARTS)}; do\n  [[ "$*" != *tests/$part* ]] && continue\n'
+        f'  echo "$part" >> {ran}\n  [[ " {" ".join(failing)} " != *" $part "* ]] || exit 3\ndone\n'
+    )
+    pytest.chmod(0o755)
+    environ = {
+        name: one for name, one in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
+    done = subprocess.run(
+        ["make", *NOT_MADE, target, f"PYTEST={pytest}"],
+        cwd=CHECKOUT,
+        env=environ,
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, ran.read_text().split()
+
+
+@pytest.mark.parametrize("failing", [[], ["unit"], ["e2e"], PARTS])
+@pytest.mark.parametrize("target", ["test", "test-long"])
+def test_every_part_runs_and_the_whole_fails_where_one_failed(
+    tmp_path: Path, target: str, failing: list[str]
+) -> None:
+    status, ran = make(target, tmp_path, failing)
+    assert ran == PARTS
+    assert bool(status) == bool(failing)
