@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.cluster import foreign, life
 from tests.cluster.places import Places
+
+settings.register_profile(
+    "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy machine")
 
 Kubectl = Callable[..., str]
 CLUSTER_FIXTURES = frozenset({"kubeconfig", "target", "api", "operator"})
@@ -23,8 +29,12 @@ class RoomScheduling(LoadScopeScheduling):
     """Deals out files, to `--numprocesses`; one operator acts on every pool of the cluster, so its tests keep to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = nodeid.startswith(ROOMS_OF_THE_CLUSTER) and not nodeid.startswith(WITHOUT_CLUSTER)
-        return "cluster" if shared else nodeid.partition("::")[0]
+        return "cluster" if stands_on_the_cluster(nodeid) else nodeid.partition("::")[0]
+
+
+def stands_on_the_cluster(nodeid: str) -> bool:
+    """Return whether a test shares the one cluster with others."""
+    return nodeid.startswith(ROOMS_OF_THE_CLUSTER) and not nodeid.startswith(WITHOUT_CLUSTER)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RoomScheduling:
@@ -89,7 +99,17 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every test that stands on a cluster fail early, once, and with the remedy."""
+    """Let tests without a cluster fail early, once, and with the remedy; put those with an operator last.
+
+    An operator acts on every pool of the cluster until the session ends: in a random order it would act on the pools
+    of tests that play the operator themselves.
+    """
     for item in items:
         if isinstance(item, pytest.Function) and CLUSTER_FIXTURES & set(item.fixturenames):
             item.fixturenames.insert(0, "_cluster")
+    items.sort(key=_has_an_operator)
+
+
+def _has_an_operator(item: pytest.Item) -> bool:
+    asked = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return stands_on_the_cluster(item.nodeid) and "operator" in asked

@@ -13,6 +13,7 @@ from typing import Any
 import uvloop
 
 from penstock_api.certificates import CertificateUnusable
+from penstock_runtime import descriptors
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.certificate import certificate_of, context_of, watch_certificate
 from penstock_runtime.collector import spare_the_collector
@@ -41,6 +42,7 @@ def main() -> None:
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
     configure(config.log_format, config.log_level)
+    descriptors.raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(config))
     logging.shutdown()
@@ -77,6 +79,7 @@ async def run(config: Config) -> int:
         _in_background(stack, meter.run())
         _in_background(stack, watch_limits(config.limits_file, pod.live))
         _in_background(stack, pod.callers.watch())
+        _in_background(stack, pod.watch_engine())
         return await _serve(pod, clients, stop)
 
 

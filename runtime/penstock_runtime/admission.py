@@ -17,7 +17,7 @@ from penstock_api.limits import Discipline, Load
 from penstock_runtime.classes import Classes
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
-from penstock_runtime.health import Health, Stage
+from penstock_runtime.health import Health
 from penstock_runtime.link.messages import Cancel, Submit, ToEngine
 from penstock_runtime.live import LiveLimits
 from penstock_runtime.predict import least_wait_seconds, patience_to_start, retry_after_seconds
@@ -63,10 +63,13 @@ class Admission:
         self._now = now
         self._held: dict[str, _Held] = {}
         self._rows_held = 0
+        self._owing_since = 0.0
+        """When the book was last empty and a request joined it."""
         self._classes = Classes()
-        self._reading = 0
+        self._placed = 0
+        """Requests whose body has come and that are made ready for the engine: each holds a place in the queue."""
         self._displacing = 0
-        """Of those, how many hold a credit beyond the limits."""
+        """Of those, how many hold a place beyond the limits."""
         self._bytes = 0
         self._most_bytes = most_bytes
         self._ids = count(1)
@@ -93,8 +96,7 @@ class Admission:
         finally:
             self.depart(ticket)
 
-    # -- the same in steps, for a caller that is told the end by a call: `open`, then `submit`, or one of
-    # `refuse`, `cancel` and `fail`; at last `depart`
+    # -- the same in steps: `open`, then `submit`, or one of `refuse`, `cancel` and `fail`; at last `depart`
 
     def open(self, came: float) -> Ticket:
         """Count one request at the door."""
@@ -126,32 +128,24 @@ class Admission:
         self._leave(ticket, Outcome.FAILED)
 
     def depart(self, ticket: Ticket) -> None:
-        """Give back what `ticket` still holds: its credit and its bytes."""
-        self._stop_reading(ticket)
+        """Give back what `ticket` still holds: its place and its bytes."""
+        self._give_place_back(ticket)
         self._bytes -= ticket.bytes
         ticket.bytes = 0
 
-    def check_door(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
-        """Take a credit for `ticket`, whose class is as good as `priority` if what is known is true, before its body is read.
+    def check_door(self, priority: int = LOWEST_CLASS) -> None:
+        """Raise NotServing or QueueFull where a body of a class as good as `priority` would be read in vain."""
+        self._health.check_serving()
+        if self.full() and not self.may_displace(priority):
+            raise self.queue_full()
 
-        Raises:
-            NotServing: this pod loads, drains, or lost its engine.
-            QueueFull: as many wait as the limits allow.
-        """
-        stage = self._health.stage
-        if stage is Stage.LOADING:
-            raise NotServing("Loading", "the model is being loaded: try again soon")
-        if stage is Stage.DRAINING:
-            raise NotServing("Draining", "this pod is stopping: try again, another one answers")
-        if stage is Stage.DEAD:
-            raise NotServing("EngineDied", "the engine of this pod has died: try again elsewhere")
-        if self.full():
-            if not self.may_displace(priority):
-                raise self.queue_full()
-            ticket.displaces = True
-            self._displacing += 1
-        self._reading += 1
-        ticket.reading = True
+    def take_place(self, ticket: Ticket, priority: int = LOWEST_CLASS) -> None:
+        """Take a place for a request whose body has come whole: one that is slow to come holds none. Raises as `check_door`."""
+        self.check_door(priority)
+        ticket.displaces = self.full()
+        self._displacing += ticket.displaces
+        self._placed += 1
+        ticket.placed = True
 
     def may_displace(self, priority: int) -> bool:
         """Return whether a request of such a class may find somebody in a full queue who is served after it."""
@@ -168,8 +162,8 @@ class Admission:
         )
 
     def full(self) -> bool:
-        """Return whether as many wait, or are being read, as the limits allow."""
-        return self._waiting() + self._reading >= self._live.accepted.max_queue_depth
+        """Return whether as many wait, or are made ready, as the limits allow."""
+        return self._waiting() + self._placed >= self._live.accepted.max_queue_depth
 
     def hold_bytes(self, ticket: Ticket, size: int) -> None:
         """Note that `ticket` takes `size` bytes now: its body as announced, as it comes, then what is made of it.
@@ -243,8 +237,10 @@ class Admission:
                 raise late
         if ticket.displaces:
             self._make_room(request)
-        if ticket.reading:
-            self._stop_reading(ticket)
+        if ticket.placed:
+            self._give_place_back(ticket)
+        if not self._held:
+            self._owing_since = self._now()
         held = _Held(ticket, hear, request.id, request.rows, request.arrived, request.priority)
         self._held[held.id] = held
         self._rows_held += held.rows
@@ -260,7 +256,7 @@ class Admission:
 
     def _make_room(self, request: Request) -> None:
         """In a queue that is still full, refuse who would be served last: one that waits, or `request`."""
-        others = self._waiting() + self._reading - 1
+        others = self._waiting() + self._placed - 1
         if others < self._live.accepted.max_queue_depth:
             return
         last, refusal = self._classes.behind(request), self.queue_full()
@@ -305,16 +301,23 @@ class Admission:
     def load(self) -> Load:
         """Return what waits and what runs, in requests, by the engine's last word and our own book."""
         waiting = self._waiting()
-        return Load(waiting=waiting, running=len(self._held) - waiting)
+        return Load(waiting=waiting, running=self._submitted() - waiting)
+
+    def _submitted(self) -> int:
+        return len(self._held)
 
     def _waiting(self) -> int:
         report = self._live.report
         running = report.running if report else 0
-        return max(0, len(self._held) - running)
+        return max(0, self._submitted() - running)
+
+    def owing_since(self) -> float | None:
+        """Return since when the engine has held requests without a break; None: it holds none."""
+        return self._owing_since if self._submitted() else None
 
     def empty(self) -> bool:
-        """Return whether nothing is held and no body is being read."""
-        return not self._held and not self._reading
+        """Return whether nothing is held and nothing is made ready."""
+        return not self._submitted() and not self._placed
 
     def retry_after_seconds(self) -> float:
         """Return when the queue of now will have been served."""
@@ -389,9 +392,9 @@ class Admission:
             ticket.left = True
             self._counters.ended[outcome] += 1
 
-    def _stop_reading(self, ticket: Ticket) -> None:
-        if ticket.reading:
-            ticket.reading = False
-            self._reading -= 1
+    def _give_place_back(self, ticket: Ticket) -> None:
+        if ticket.placed:
+            ticket.placed = False
+            self._placed -= 1
             self._displacing -= ticket.displaces
             ticket.displaces = False

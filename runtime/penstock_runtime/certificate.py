@@ -31,11 +31,15 @@ def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
 async def watch_certificate(
     certificate: ServerCertificate | None, every_seconds: float = WATCH_SECONDS
 ) -> None:
-    """Serve new connections with a renewed certificate; a broken one is logged and not taken. Runs for ever."""
+    """Serve new connections with a renewed certificate; a broken one is logged and not taken. Runs for ever.
+
+    The loop itself reads the two small files of memory: in a thread, a handshake of the loop could meet the context
+    between the new certificate and its key.
+    """
     while certificate is not None:
         await asyncio.sleep(every_seconds)
         try:
-            if await asyncio.to_thread(certificate.refresh):
+            if certificate.refresh():
                 log.info("a renewed certificate is in force")
         except CertificateUnusable as error:
             log.error("the former certificate stays in force: %s", error)

@@ -64,6 +64,9 @@ class Config:
     """A client that has not sent its body by then is answered 408 and gives its credit back; one that has not read a large
     answer by then is cut off."""
     keep_alive_seconds: float = 75.0
+    stuck_seconds: float = 30.0
+    """An engine is stuck when a step has made no progress for so long and for 20 times its prediction, or when it shows
+    no sign of life, or makes no step, while it idles or requests wait: the pod fails what it holds and exits."""
     connection_age_seconds: float = 20.0
     """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""
     connection_requests: int = 1000
@@ -234,6 +237,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole(1024, 2**40)),
     "PENSTOCK_MAX_HELD_BYTES": ("max_held_bytes", _whole(1024, 2**50)),
     "PENSTOCK_BODY_SECONDS": ("body_seconds", _at_least(0.1)),
+    "PENSTOCK_STUCK_SECONDS": ("stuck_seconds", _at_least(3)),
     "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
     "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),
     "PENSTOCK_CONNECTION_REQUESTS": ("connection_requests", _whole(1, 2**31)),

@@ -4,7 +4,9 @@ PenstockError
 ├── ConfigError            the environment is wrong; the process does not start
 └── Refusal                a request that is answered without reaching the engine
     ├── BadInput           400  names field, value and remedy
-    │   └── BrokenBody     400  likewise, and closes the connection
+    │   ├── BrokenJson     400  the body is no JSON
+    │   ├── BrokenBody     400  likewise, and closes the connection
+    │   └── ContextExceeded 400 more tokens than the model holds
     ├── Unauthenticated    401  no API key that is known
     ├── UnknownModel       404
     ├── BodyTimeout        408  the body did not arrive in time
@@ -14,7 +16,10 @@ PenstockError
     │   └── MemoryFull     429  likewise, by bytes instead of requests
     ├── RateExceeded       429  by this key alone, with Retry-After
     ├── TooLate            429  the predicted wait exceeds the deadline
-    └── NotServing         503  loading, draining or dead, with Retry-After
+    ├── ConnectionsFull    503  every connection has a request in flight, with Retry-After
+    ├── NotServing         503  loading, draining or dead, with Retry-After
+    ├── Unrouted           404 or 405: no such path, or not by this method
+    └── Defect             500  a fault of this program
 """
 
 from typing import ClassVar
@@ -31,9 +36,11 @@ class ConfigError(PenstockError):
 class Refusal(PenstockError):
     """A request that is refused before admission, and how its client is told."""
 
-    status: ClassVar[int] = 400
+    status: int = 400
     reason: str = "BadInput"
     """The label value of `penstock_requests_refused_total`."""
+    code: str | None = None
+    """The error code that OpenAI's API has for it."""
     closes: ClassVar[bool] = False
     """Whether the connection cannot be used again (an unread body may follow)."""
 
@@ -49,9 +56,29 @@ class Refusal(PenstockError):
 class BadInput(Refusal):
     """The request itself is wrong; the field says where."""
 
+    code: str | None = "invalid_value"
+
+    def __init__(self, message: str, *, field: str | None = None, code: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.code = code or self.code
+
+
+class ContextExceeded(BadInput):
+    """Prompt and answer would have more tokens than the model holds."""
+
+    code = "context_length_exceeded"
+
+
+class BrokenJson(BadInput):
+    """The body is no JSON."""
+
+    code = None
+
 
 class BrokenBody(BadInput):
     """The body's chunks or compression are broken, so nobody knows where it ends."""
+
+    code = None
 
     closes = True
 
@@ -61,6 +88,7 @@ class Unauthenticated(Refusal):
 
     status = 401
     reason = "Unauthenticated"
+    code = "invalid_api_key"
 
 
 class UnknownModel(Refusal):
@@ -68,6 +96,7 @@ class UnknownModel(Refusal):
 
     status = 404
     reason = "UnknownModel"
+    code = "model_not_found"
 
 
 class BodyTimeout(Refusal):
@@ -98,6 +127,7 @@ class QueueFull(Refusal):
 
     status = 429
     reason = "QueueFull"
+    code = "rate_limit_exceeded"
 
 
 class MemoryFull(QueueFull):
@@ -111,6 +141,7 @@ class RateExceeded(Refusal):
 
     status = 429
     reason = "RateExceeded"
+    code = "rate_limit_exceeded"
 
 
 class TooLate(Refusal):
@@ -118,6 +149,15 @@ class TooLate(Refusal):
 
     status = 429
     reason = "DeadlineUnreachable"
+    code = "rate_limit_exceeded"
+
+
+class ConnectionsFull(Refusal):
+    """As many connections are open as this pod bears, each with a request in flight."""
+
+    status = 503
+    reason = "ConnectionsFull"
+    closes = True
 
 
 class NotServing(Refusal):
@@ -128,3 +168,24 @@ class NotServing(Refusal):
     def __init__(self, reason: str, message: str, *, retry_after_seconds: float = 1.0) -> None:
         super().__init__(message, retry_after_seconds=retry_after_seconds)
         self.reason = reason
+
+
+class Unrouted(Refusal):
+    """What aiohttp's router answers: no such path, or not by this method."""
+
+    reason = "Unrouted"
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = {404: "unknown_url", 405: "method_not_supported"}.get(status)
+
+
+class Defect(Refusal):
+    """A fault of this program, which the log has."""
+
+    status = 500
+    reason = "Defect"
+
+    def __init__(self) -> None:
+        super().__init__("internal error: the log of this pod has it under the X-Request-Id")

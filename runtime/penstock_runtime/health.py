@@ -3,11 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from penstock_runtime.link.base import Heartbeat
-
-STUCK_SECONDS: Final = 30.0
-STUCK_FACTOR: Final = 20.0
-"""Stuck = busy and no step for max(30 s, 20x predicted): a saturated engine is not a dead one."""
+from penstock_runtime.errors import NotServing
 
 
 class Stage(StrEnum):
@@ -20,6 +16,14 @@ class Stage(StrEnum):
     DRAINING = "Draining"
     """Serving what it holds, refusing newcomers."""
     DEAD = "EngineDied"
+
+
+_REFUSALS: Final = {
+    Stage.LOADING: ("Loading", "the model is being loaded: try again soon"),
+    Stage.DRAINING: ("Draining", "this pod is stopping: try again, another one answers"),
+    Stage.DEAD: ("EngineDied", "the engine of this pod has died: try again elsewhere"),
+}
+"""Reason and message of a refusal, by the stages that refuse."""
 
 
 class Health:
@@ -48,13 +52,16 @@ class Health:
         self.closing = stage not in (Stage.LOADING, Stage.SERVING)
         self.refusing = stage in (Stage.DRAINING, Stage.DEAD)
 
+    def check_serving(self) -> None:
+        """Return if this pod takes requests.
+
+        Raises:
+            NotServing: it loads, drains, or lost its engine.
+        """
+        if self._stage in _REFUSALS:
+            raise NotServing(*_REFUSALS[self._stage])
+
     def die(self, reason: str) -> None:
         """Note that the engine is gone for good."""
         self.stage = Stage.DEAD
         self.death = reason
-
-
-def stuck(heartbeat: Heartbeat, now: float) -> bool:
-    """Return whether a busy engine has made no step for longer than any batch may take."""
-    allowed = max(STUCK_SECONDS, STUCK_FACTOR * heartbeat.predicted_seconds)
-    return heartbeat.busy and now - heartbeat.last_step > allowed

@@ -39,8 +39,16 @@ class PodCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         counters, load = self._pod.counters, self._pod.admission.load()
-        yield _gauge(names.METRIC_REQUESTS_WAITING, "Requests that wait for a batch.", load.waiting)
-        yield _gauge(names.METRIC_REQUESTS_RUNNING, "Requests in the running batch.", load.running)
+        yield _gauge(
+            names.METRIC_REQUESTS_WAITING,
+            "Requests that wait for a batch, or for a place among the running generations; preempted ones too.",
+            load.waiting,
+        )
+        yield _gauge(
+            names.METRIC_REQUESTS_RUNNING,
+            "Requests in the running batch, or with a running sequence.",
+            load.running,
+        )
         yield _counter(
             names.METRIC_REQUESTS_RECEIVED,
             "Requests received, before admission.",

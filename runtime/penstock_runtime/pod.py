@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 from prometheus_client.registry import Collector
 
@@ -13,6 +14,7 @@ from penstock_runtime.callers.callers import Callers
 from penstock_runtime.callers.keys import KeyRing
 from penstock_runtime.config import Config
 from penstock_runtime.counters import Counters
+from penstock_runtime.errors import UnknownModel
 from penstock_runtime.health import Health, Stage
 from penstock_runtime.link.base import EngineLink
 from penstock_runtime.link.messages import EngineDied, FromEngine
@@ -20,11 +22,18 @@ from penstock_runtime.live import ENVELOPE, LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
 from penstock_runtime.scan.library import Scan, scanner
+from penstock_runtime.shown import shown
 from penstock_runtime.sources.fetch import fetched
 from penstock_runtime.sources.meter import Meter
+from penstock_runtime.stuck import EngineWatch
 from penstock_runtime.tokenizing import Tokenizing, tokenizing
 
 log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""How often the engine is looked at."""
+STUCK_RETRY_SECONDS: Final = 1.0
+"""What clients of a stuck engine are told to wait: another pod serves them."""
 
 
 class Pod:
@@ -40,6 +49,8 @@ class Pod:
         self.config = config
         self.link = link
         self.now = now
+        self.began = int(time.time())
+        """What `/v1/models` calls the model's creation."""
         self.health = Health()
         self.counters = Counters()
         self.live = LiveLimits(first_limits, link.send)
@@ -103,6 +114,19 @@ class Pod:
         self.admission.note_begun(message.began)
         self.admission.deliver(message.ends)
 
+    async def watch_engine(self) -> None:
+        """Look at a loaded engine until it is stuck, then end what it holds and kill it: the process exits."""
+        watch = EngineWatch(self.config.stuck_seconds)
+        while not self.died.is_set():
+            delay_seconds = self.live.accepted.max_queue_delay_milliseconds / 1000
+            reason = watch.look(
+                self.link.heartbeat(), self.admission.owing_since(), delay_seconds, self.now()
+            )
+            if reason is not None:
+                self.link.kill()
+                self._bury(f"it is stuck: {reason}", STUCK_RETRY_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
+
     def state(self, model: ModelInfo) -> State:
         """Return the answer to `GET /control/v1/state`."""
         return self.live.state(self.admission.load(), model, self.envelope())
@@ -110,6 +134,24 @@ class Pod:
     def envelope(self) -> Envelope:
         """Return what limits this pod can accept."""
         return ENVELOPE
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The most tokens of one text; None where the model reads none, or is not there yet."""
+        return None if self.texts is None else self.texts.most_tokens
+
+    def check_model(self, asked: str | None) -> None:
+        """Return if `asked` is the model of this pod, or nothing.
+
+        Raises:
+            UnknownModel: it is another.
+        """
+        held = self.config.model_name
+        if asked is not None and asked != held:
+            raise UnknownModel(
+                f"model {shown(asked, 140)} is not served here: this pod serves {held!r}",
+                field="model",
+            )
 
     def cache_usage(self) -> float:
         """Return the share of the KV cache that is in use; a one-shot model has none."""
@@ -129,8 +171,8 @@ class Pod:
         heartbeat = self.link.heartbeat()
         return settled + (max(self.now() - heartbeat.last_step, 0.0) if heartbeat.busy else 0.0)
 
-    def _bury(self, reason: str) -> None:
+    def _bury(self, reason: str, retry_after_seconds: float | None = None) -> None:
         log.error("the engine has died: %s", reason)
         self.health.die(reason)
-        self.admission.fail_all(Failed(f"the engine has died: {reason}"))
+        self.admission.fail_all(Failed(f"the engine has died: {reason}", retry_after_seconds))
         self.died.set()

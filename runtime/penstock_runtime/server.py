@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -12,22 +10,24 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
+from penstock_runtime import descriptors
 from penstock_runtime.connections import Connections
-from penstock_runtime.errors import Refusal
-from penstock_runtime.health import stuck
+from penstock_runtime.errors import Defect, Refusal, Unrouted
+from penstock_runtime.listener import Listener
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.bounded import BoundedConnection, ConnectionLimit
 from penstock_runtime.protocols.control import Control
 from penstock_runtime.protocols.doors import routes_of, who_is_calling
 from penstock_runtime.protocols.fast_lane.connection import LaneConnection
 from penstock_runtime.protocols.fast_lane.lane import FastLane
+from penstock_runtime.protocols.fast_lane.wire import Wire
 from penstock_runtime.protocols.marks import LAST, LOGGED
+from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
 from penstock_runtime.protocols.replies import (
     REQUEST_ID,
-    http_error_reply,
-    of_defect,
+    of_refusal,
     refusal_reply,
-    response_of,
 )
 from penstock_runtime.protocols.request_ids import (
     HEADER_REQUEST_ID,
@@ -40,17 +40,13 @@ from penstock_runtime.protocols.runner import ClientsRunner
 from penstock_runtime.protocols.tokens import TokenVerifier
 from penstock_runtime.protocols.unread import Unread, WatchedConnection
 from penstock_runtime.request import Outcome
+from penstock_runtime.shown import shown
 from penstock_runtime.traffic import CLIENT_GONE, Traffic
 
 log = logging.getLogger(__name__)
 
-CONTROL_BODY_BYTES: Final = 64 * 2**10
-BACKLOG: Final = 1024
 UNREAD_SHARE: Final = 2
 """Of the bytes that requests may take, answers that are not read get one part in so many."""
-ACCEPTS_A_ROUND: Final = 16
-"""New clients at once. uvloop accepts one connection of a socket in a round of its loop, and under load a round takes
-milliseconds: clients that come together would wait for as many rounds, so it is given the socket so often."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -91,14 +87,24 @@ class ClientServer:
             "handler_cancellation": True,  # else a client that goes away leaves its request running
             "keepalive_timeout": config.keep_alive_seconds,  # aiohttp's default is an hour
             "access_log": None,
+            "auto_decompress": False,  # aiohttp serves a gzip body that lacks its trailer: `bodies` decompresses
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
-        self._runner = ClientsRunner(self.app(), self._connection_maker(), **settings)
-        return await listen(
-            self._runner, config.host, config.client_port, self._tls, ACCEPTS_A_ROUND
-        )
+        limit = ConnectionLimit(self._most_connections, self._refuse)
+        self._runner = ClientsRunner(self.app(), self._connection_maker(limit), **settings)
+        return await _listen(self._runner, (config.host, config.client_port), limit, self._tls)
 
-    def _connection_maker(self) -> Callable[..., web.RequestHandler]:
+    def _most_connections(self) -> int:
+        depth = self._pod.live.accepted.max_queue_depth
+        return descriptors.client_connections(descriptors.limit(), depth)
+
+    def _refuse(self, refusal: Refusal) -> bytes:
+        """Count and return the answer of a request that found no connection free."""
+        self._pod.admission.turn_away(refusal)
+        wire = Wire(self._pod.config.pod_name)
+        return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
+
+    def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
         """Return what makes the protocol of a new connection."""
         pod, config = self._pod, self._pod.config
         unread = Unread(
@@ -108,9 +114,9 @@ class ClientServer:
             asyncio.get_running_loop().call_later,
         )
         if not (config.fast_lane and pod.has_plain_lane):
-            return partial(WatchedConnection, unread=unread)
+            return partial(WatchedConnection, unread=unread, limit=limit)
         lane = FastLane(pod, self._connections, self.traffic, self._ids, self._rests)
-        return partial(LaneConnection, lane=lane, unread=unread)
+        return partial(LaneConnection, lane=lane, unread=unread, limit=limit)
 
     def open_connections(self) -> int:
         """Return how many clients are connected."""
@@ -176,7 +182,7 @@ class ClusterServer:
         verifier = TokenVerifier(
             config.control_keys_file, config.pod_uid, insecure=config.insecure_control
         )
-        app = web.Application(middlewares=[errors_as_json], client_max_size=CONTROL_BODY_BYTES)
+        app = web.Application(middlewares=[errors_as_json])
         app.add_routes(Control(self._pod, verifier).routes())
         app.add_routes(
             [
@@ -190,14 +196,21 @@ class ClusterServer:
     async def start(self) -> int:
         """Listen; return the port."""
         config = self._pod.config
-        self._runner = web.AppRunner(
+        limit = ConnectionLimit(lambda: descriptors.CLUSTER_CONNECTIONS, self._refuse)
+        self._runner = ClientsRunner(
             self.app(),
+            partial(BoundedConnection, limit=limit),
             handler_cancellation=True,
             keepalive_timeout=config.keep_alive_seconds,
             access_log=None,
+            auto_decompress=False,  # as for clients
             shutdown_timeout=1.0,
         )
-        return await listen(self._runner, config.host, config.cluster_port, self._tls)
+        return await _listen(self._runner, (config.host, config.cluster_port), limit, self._tls)
+
+    def _refuse(self, refusal: Refusal) -> bytes:
+        wire = Wire(self._pod.config.pod_name)
+        return wire.write(of_refusal(refusal), "", closes=True)
 
     async def stop(self) -> None:
         """Stop listening and close what is open."""
@@ -205,13 +218,9 @@ class ClusterServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        pod = self._pod
-        if pod.health.death is not None:
-            return web.Response(status=500, text=f"EngineDied: {pod.health.death}\n")
-        if pod.model is not None and stuck(pod.link.heartbeat(), pod.now()):
-            return web.Response(
-                status=500, text="EngineStuck: a step takes far longer than predicted\n"
-            )
+        death = self._pod.health.death
+        if death is not None:
+            return web.Response(status=500, text=f"EngineDied: {death}\n")
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
@@ -221,22 +230,17 @@ class ClusterServer:
         return web.Response(status=503, text=f"{health.stage}\n")
 
 
-async def listen(
+async def _listen(
     runner: web.AppRunner,
-    host: str,
-    port: int,
-    tls: ssl.SSLContext | None = None,
-    accepts_a_round: int = 1,
+    address: tuple[str, int],
+    limit: ConnectionLimit,
+    tls: ssl.SSLContext | None,
 ) -> int:
-    """Start `runner` on a port (0: any free one) and return it; as many clients are accepted in one round of the loop."""
+    """Start `runner` on a port (0: any free one) and return it."""
     await runner.setup()
-    site = web.TCPSite(runner, host, port, backlog=BACKLOG, ssl_context=tls)
-    await site.start()
-    for own in getattr(site._server, "sockets", ()):  # aiohttp tells nobody what it listens on
-        for _ in range(accepts_a_round - 1):
-            again = socket.socket(fileno=os.dup(own.fileno()))
-            await web.SockSite(runner, again, backlog=BACKLOG, ssl_context=tls).start()
-    return site.port
+    listener = Listener(runner, address, limit, tls)
+    await listener.start()
+    return listener.port
 
 
 def metrics_handler(exposition: Exposition) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -260,12 +264,25 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except Refusal as refusal:
-        return refusal_reply(refusal)
+        return _refused(request, refusal)
     except web.HTTPException as error:
-        return http_error_reply(error)
+        return _unrouted(request, error)
     except ConnectionError:
         raise
     except Exception:  # the last line of defence: the client is told, the log has the trace
         log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
         request[LOGGED] = {**request.get(LOGGED, {}), "outcome": Outcome.FAILED}
-        return response_of(of_defect())
+        return _refused(request, Defect())
+
+
+def _refused(request: web.Request, refusal: Refusal) -> web.Response:
+    """Return a refusal in the words of the protocol that its path belongs to."""
+    return openai_refusal(refusal) if speaks_openai(request.path) else refusal_reply(refusal)
+
+
+def _unrouted(request: web.Request, error: web.HTTPException) -> web.Response:
+    what = f"{error.status} {error.reason}: {request.method} {shown(request.path, 160)} is not served here"
+    reply = _refused(request, Unrouted(error.status, what))
+    if hdrs.ALLOW in error.headers:
+        reply.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
+    return reply

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock_api.model import Task
 from penstock_runtime.config import Config
-from penstock_runtime.errors import BadInput, TooLate
+from penstock_runtime.errors import BadInput, ContextExceeded, TooLate
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.predict import LEAST_RETRY_SECONDS
 from penstock_runtime.request import Tensor
@@ -198,7 +198,7 @@ class Tokenizing:
         for index, text in enumerate(texts):
             if len(text) > self.most_characters:
                 where = f"{field}[{index}]"
-                raise BadInput(
+                raise ContextExceeded(
                     f"`{where}` has {len(text)} characters, more than the {self.most_characters} that are read for a"
                     f" model of {self.most_tokens} tokens: send less, or ask for it to be cut",
                     field=where,
@@ -208,9 +208,12 @@ class Tokenizing:
         """Raise BadInput unless every row has 1 to `most_tokens` ids of the vocabulary."""
         for index, row in enumerate(ids):
             where = f"{field}[{index}]"
-            if not 1 <= len(row) <= self.most_tokens:
-                raise BadInput(
-                    f"`{where}` has {len(row)} tokens, the model takes 1 to {self.most_tokens}:"
+            if not len(row):
+                raise BadInput(f"`{where}` has no tokens: send at least one", field=where)
+            if len(row) > self.most_tokens:
+                raise ContextExceeded(
+                    f"`{where}` has {len(row)} tokens, this model's maximum context length is"
+                    f" {self.most_tokens} tokens:"
                     " send less, or ask for it to be cut",
                     field=where,
                 )

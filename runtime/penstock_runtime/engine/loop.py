@@ -1,18 +1,24 @@
 """The engine's life, in any placement: take messages in, settle what ran, form the next batch, tell, run."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 from penstock_runtime.batching.former import Batch, Idle, WaitUntil
 from penstock_runtime.engine.engine import Engine
 from penstock_runtime.engine.execution import Ran
 from penstock_runtime.link.messages import Settled, ToEngine
 
+IDLE_TICK_SECONDS: Final = 1.0
+"""How often an engine without work shows that it lives."""
 
-class Inbox(Protocol):
+
+M_co = TypeVar("M_co", covariant=True)
+
+
+class Inbox(Protocol[M_co]):
     """Where messages wait for the engine."""
 
-    def receive(self, until: float | None) -> Sequence[ToEngine] | None:
+    def receive(self, until: float | None) -> Sequence[M_co] | None:
         """Return all that has come, in order; None once the inbox is closed.
 
         While there is nothing it blocks until `until` (None: for ever), then returns an empty sequence.
@@ -31,10 +37,13 @@ class Pulse(Protocol):
     def end(self) -> None:
         """Note that the step has ended."""
 
+    def tick(self) -> None:
+        """Note that the engine lives while it waits for work."""
+
 
 def serve(
     engine: Engine,
-    inbox: Inbox,
+    inbox: Inbox[ToEngine],
     post: Callable[[Settled], None],
     pulse: Pulse,
     clock: Callable[[], float],
@@ -46,7 +55,7 @@ def serve(
     """
     until: float | None = None
     ran: Ran | None = None
-    while (messages := inbox.receive(until)) is not None:
+    while (messages := receive(inbox, until, pulse, clock)) is not None:
         now = clock()
         _take_in(engine, messages, now)
         if ran is not None:
@@ -67,6 +76,21 @@ def serve(
         engine.settle(ran)
     engine.fail_all("the engine was closed", retry_after_seconds=1.0)
     _tell(engine, post)
+
+
+def receive(
+    inbox: Inbox[M_co], until: float | None, pulse: Pulse, clock: Callable[[], float]
+) -> Sequence[M_co] | None:
+    """As `Inbox.receive`; the engine ticks while it waits."""
+    while True:
+        now = clock()
+        if until is not None and until <= now:
+            return inbox.receive(until)
+        pulse.tick()
+        next_tick = now + IDLE_TICK_SECONDS
+        messages = inbox.receive(next_tick if until is None else min(until, next_tick))
+        if messages is None or messages or (until is not None and until <= next_tick):
+            return messages
 
 
 def _take_in(engine: Engine, messages: Sequence[ToEngine], now: float) -> None:

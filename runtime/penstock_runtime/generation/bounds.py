@@ -1,6 +1,6 @@
 """What may enter: a request that can never fit is refused at the door with the number that was exceeded."""
 
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, ContextExceeded
 from penstock_runtime.generation.limits import GenerationInfo
 
 
@@ -20,15 +20,15 @@ def grant(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> i
     if prompt_tokens < 1:
         raise BadInput("the prompt must have at least 1 token, got 0", field="prompt")
     if room < 1:
-        raise BadInput(
-            f"the prompt has {prompt_tokens} tokens, but this model holds {bound} with the answer:"
-            f" shorten it to at most {bound - 1}",
+        raise ContextExceeded(
+            f"this model's maximum context length is {bound} tokens, prompt and answer together, but the"
+            f" prompt has {prompt_tokens} tokens: shorten it to at most {bound - 1}",
             field="prompt",
         )
     if max_tokens is not None and max_tokens > room:
-        raise BadInput(
-            f"max_tokens must be at most {room} after a prompt of {prompt_tokens} tokens (this model"
-            f" holds {bound}), got {max_tokens}",
+        raise ContextExceeded(
+            f"this model's maximum context length is {bound} tokens: max_tokens must be at most {room} after"
+            f" a prompt of {prompt_tokens} tokens, got {max_tokens}",
             field="max_tokens",
         )
     return room if max_tokens is None else max_tokens

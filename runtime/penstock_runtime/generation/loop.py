@@ -7,26 +7,19 @@ was computed for nothing is dropped at settle.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from penstock_runtime.engine.loop import Pulse
+from penstock_runtime.engine.loop import Inbox, Pulse, receive
 from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.messages import Stepped, ToGeneration
 from penstock_runtime.generation.outcomes import Known, Outcome
 from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
 from penstock_runtime.models.base import DeviceLost, describe
-
-
-class Inbox(Protocol):
-    """Where messages wait for the engine."""
-
-    def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
-        """As `engine.loop.Inbox.receive`."""
 
 
 class Runner(Protocol):
@@ -62,7 +55,9 @@ class Outside:
     """Monotonic, in seconds."""
 
 
-def serve(engine: GenerationEngine, runner: Runner, inbox: Inbox, outside: Outside) -> None:
+def serve(
+    engine: GenerationEngine, runner: Runner, inbox: Inbox[ToGeneration], outside: Outside
+) -> None:
     """Serve until the inbox is closed, then end what is still held.
 
     Raises:
@@ -71,7 +66,7 @@ def serve(engine: GenerationEngine, runner: Runner, inbox: Inbox, outside: Outsi
     loop = Loop(engine, runner, outside)
     try:
         until: float | None = None
-        while (messages := inbox.receive(until)) is not None:
+        while (messages := receive(inbox, until, outside.pulse, outside.clock)) is not None:
             now = outside.clock()
             for message in messages:
                 engine.take(message, now)
@@ -101,12 +96,11 @@ class Loop:
         planned = self._engine.plan(self._clock())
         if isinstance(planned, StepPlan):
             self._launch(planned)
-        if self.flights and (
-            len(self.flights) > self._runner.depth or not isinstance(planned, StepPlan)
-        ):
+        settles = len(self.flights) > (self._runner.depth if isinstance(planned, StepPlan) else 0)
+        if settles:
             self._settle()
         self._tell()
-        if isinstance(planned, Idle) and not self.flights:
+        if isinstance(planned, Idle) and not settles:  # what was settled may let others in
             self._ended = None
             return planned.until
         return self._clock()

@@ -178,6 +178,8 @@ class SchedulerReport(Struct, frozen=True):
 
     waiting: int
     running: int
+    running_requests: int
+    """Requests with at least one running sequence; a request whose choices are all preempted waits."""
     preempted: int
     """Of the waiting: those that ran before."""
     generation: int

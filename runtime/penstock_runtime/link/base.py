@@ -15,11 +15,13 @@ class Heartbeat:
     """A sign of life, readable at any moment without a lock. Times are of the monotonic clock."""
 
     last_step: float
-    """When the engine last began or ended a step, or took in a message."""
+    """When the engine last began or ended a step, or a part of one."""
     busy: bool
-    """Whether a batch runs now. An engine that is not busy is never stuck."""
+    """Whether a batch runs now."""
     predicted_seconds: float
     """How long the running step was predicted to take; 0 when not busy."""
+    alive_at: float
+    """When the engine last showed a sign of life: a step, or a tick while it waits for work."""
 
 
 class EngineLink(Protocol):
@@ -49,6 +51,9 @@ class EngineLink(Protocol):
 
     def heartbeat(self) -> Heartbeat:
         """Return the last sign of life; any thread may ask."""
+
+    def kill(self) -> None:
+        """Give up on a stuck engine without waiting: its process is killed; a thread ends with this process."""
 
     async def close(self) -> None:
         """Let a running batch finish, end what is still held as Failed, and give the engine's thread back."""

@@ -59,6 +59,10 @@ class GenerationThreadLink:
         """As `GenerationLink.heartbeat`."""
         return self._pulse.last
 
+    def kill(self) -> None:
+        """As `GenerationLink.kill`."""
+        self._inbox.close()
+
     async def close(self) -> None:
         """As `GenerationLink.close`."""
         self._inbox.close()

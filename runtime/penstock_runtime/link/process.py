@@ -51,7 +51,8 @@ class ChildLink(Generic[Info]):
     def __init__(self, begin: object, clock: Callable[[], float]) -> None:
         """`begin` is the first message: it crosses to the child, so it is picklable."""
         self._begin = begin
-        self._beat = Heartbeat(clock(), busy=False, predicted_seconds=0.0)
+        now = clock()
+        self._beat = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = asyncio.Event()
@@ -82,7 +83,15 @@ class ChildLink(Generic[Info]):
 
     def heartbeat(self) -> Heartbeat:
         """As `EngineLink.heartbeat`."""
-        return self._beat if self._process is None else self._pulse.read(self._beat)
+        if self._process is not None:
+            self._beat = self._pulse.read(self._beat)
+        return self._beat
+
+    def kill(self) -> None:
+        """As `EngineLink.kill`."""
+        self._dead = True
+        if self._process is not None:
+            self._process.kill()
 
     async def close(self) -> None:
         """As `EngineLink.close`."""

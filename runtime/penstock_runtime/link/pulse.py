@@ -1,6 +1,7 @@
 """The heartbeat of an engine that lives in this process."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock_runtime.link.base import Heartbeat
 
@@ -11,7 +12,8 @@ class ThreadPulse:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._predicted_seconds = 0.0
-        self.last = Heartbeat(clock(), busy=False, predicted_seconds=0.0)
+        now = clock()
+        self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def begin(self, predicted_seconds: float) -> None:
         """As `engine.loop.Pulse`."""
@@ -20,8 +22,16 @@ class ThreadPulse:
 
     def beat(self) -> None:
         """As `engine.loop.Pulse`."""
-        self.last = Heartbeat(self._clock(), busy=True, predicted_seconds=self._predicted_seconds)
+        now = self._clock()
+        self.last = Heartbeat(
+            now, busy=True, predicted_seconds=self._predicted_seconds, alive_at=now
+        )
 
     def end(self) -> None:
         """As `engine.loop.Pulse`."""
-        self.last = Heartbeat(self._clock(), busy=False, predicted_seconds=0.0)
+        now = self._clock()
+        self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
+
+    def tick(self) -> None:
+        """As `engine.loop.Pulse`."""
+        self.last = replace(self.last, alive_at=self._clock())

@@ -1,4 +1,4 @@
-"""The heartbeat of an engine in another process: three numbers in shared memory that are never read half-written."""
+"""The heartbeat of an engine in another process: four numbers in shared memory that are never read half-written."""
 
 import mmap
 import struct
@@ -8,7 +8,7 @@ from penstock_runtime.link.base import Heartbeat
 
 PULSE_BYTES = 64
 _VERSION = struct.Struct("<q")
-_BEAT = struct.Struct("<ddd")
+_BEAT = struct.Struct("<dddd")
 _TRIES = 1000
 
 
@@ -19,6 +19,7 @@ class SharedPulse:
         self._memory = memory
         self._clock = clock
         self._predicted_seconds = 0.0
+        self._last_step = clock()
 
     # -- the engine's side, as `engine.loop.Pulse`
 
@@ -35,10 +36,22 @@ class SharedPulse:
         """Note that the step has ended."""
         self._write(busy=False, predicted_seconds=0.0)
 
+    def tick(self) -> None:
+        """Note that the engine lives while it waits for work."""
+        self._store(self._last_step, self._clock(), busy=False, predicted_seconds=0.0)
+
     def _write(self, *, busy: bool, predicted_seconds: float) -> None:
+        self._last_step = now = self._clock()
+        self._store(now, now, busy=busy, predicted_seconds=predicted_seconds)
+
+    def _store(
+        self, last_step: float, alive_at: float, *, busy: bool, predicted_seconds: float
+    ) -> None:
         (version,) = _VERSION.unpack_from(self._memory)
         _VERSION.pack_into(self._memory, 0, version + 1)
-        _BEAT.pack_into(self._memory, _VERSION.size, self._clock(), float(busy), predicted_seconds)
+        _BEAT.pack_into(
+            self._memory, _VERSION.size, last_step, float(busy), predicted_seconds, alive_at
+        )
         _VERSION.pack_into(self._memory, 0, version + 2)
 
     # -- the reader's side
@@ -47,8 +60,8 @@ class SharedPulse:
         """Return the last whole beat, or `last` while there is none or its writer died in the middle of one."""
         for _ in range(_TRIES):
             (before,) = _VERSION.unpack_from(self._memory)
-            last_step, busy, predicted_seconds = _BEAT.unpack_from(self._memory, _VERSION.size)
+            last_step, busy, predicted, alive_at = _BEAT.unpack_from(self._memory, _VERSION.size)
             (after,) = _VERSION.unpack_from(self._memory)
             if before == after and before % 2 == 0:
-                return Heartbeat(last_step, bool(busy), predicted_seconds) if before else last
+                return Heartbeat(last_step, bool(busy), predicted, alive_at) if before else last
         return last

@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 
 from penstock_api.limits import LimitsUpdate
@@ -90,8 +91,15 @@ class ThreadLink:
         self._coming = coming
 
     def heartbeat(self) -> Heartbeat:
-        """As `EngineLink.heartbeat`."""
-        return self._pulse.last
+        """As `EngineLink.heartbeat`; between batches the engine is this loop and a thread that waits."""
+        last = self._pulse.last
+        if last.busy or not self._thread.is_alive():
+            return last
+        return replace(last, alive_at=self._clock())
+
+    def kill(self) -> None:
+        """As `EngineLink.kill`."""
+        self._engine, self._closed = None, True
 
     async def close(self) -> None:
         """As `EngineLink.close`."""
@@ -203,6 +211,7 @@ class ThreadLink:
 
     def _run_here(self, engine: Engine, batch: Batch) -> None:
         ran = engine.run(batch, self._clock, _nobody_looks)
+        self._pulse.end()
         engine.settle(ran)
         if self._brevity is not None:
             self._brevity.note(ran.runs)

@@ -1,19 +1,27 @@
 """The control API on the cluster port: GET the state, PATCH the limits (DESIGN, section 3)."""
 
+import json
 import logging
+from typing import Final
 
 from aiohttp import hdrs, web
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from penstock_api import names
 from penstock_api.limits import LimitsUpdate
+from penstock_runtime.errors import PenstockError
 from penstock_runtime.live import GenerationConflict
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.replies import JSON, error_reply
 from penstock_runtime.protocols.tokens import Forbidden, TokenVerifier, Unauthorized
+from penstock_runtime.shown import shown
 
 log = logging.getLogger(__name__)
 
+MAX_BODY_BYTES: Final = 64 * 2**10
+BODY_SECONDS: Final = 5.0
 OBEY_SECONDS = 1.0
 """How long an accepted PATCH waits for the engine to obey before it answers with the state as it is."""
 
@@ -29,7 +37,9 @@ class Control:
         """Return both routes."""
         return [
             web.get(names.PATH_STATE, self.get_state),
-            web.patch(names.PATH_LIMITS, self.patch_limits),
+            web.patch(
+                names.PATH_LIMITS, self.patch_limits, expect_handler=bodies.postpone_continue
+            ),
         ]
 
     async def get_state(self, request: web.Request) -> web.Response:
@@ -43,15 +53,16 @@ class Control:
     async def patch_limits(self, request: web.Request) -> web.Response:
         """Accept limits; the state in the answer says the generation that the engine obeys by then.
 
-        Limits outside this pod's envelope are refused, unless the pod has them already, from its settings file.
+        A limit that the body leaves out stays as it is. Limits outside this pod's envelope are refused, unless the pod has them already, from its settings file.
         """
         try:
             grant = await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
-            update = LimitsUpdate.model_validate_json(await request.read())
+            body = await _body(request)
+            update = _patched(self._pod.live.accepted, body)
             grant.check(update.generation)
         except (Unauthorized, Forbidden) as error:
             return _denied(error)
-        except ValidationError as error:
+        except (ValidationError, BadJson) as error:
             return _invalid(error)
         if self._pod.model is None:
             return self._state()
@@ -78,6 +89,33 @@ class Control:
         return web.Response(text=state.model_dump_json(by_alias=True), content_type=JSON)
 
 
+class BadJson(PenstockError):
+    """The body of a PATCH is no JSON object."""
+
+
+async def _body(request: web.Request) -> bytearray:
+    """Return the body, decompressed and bounded as a client's is; it is not counted against clients' memory."""
+    bodies.check_head(request, MAX_BODY_BYTES)
+    return await bodies.read(request, MAX_BODY_BYTES, BODY_SECONDS, lambda _bytes: None)
+
+
+def _patched(held: LimitsUpdate, body: bytearray) -> LimitsUpdate:
+    """Return the limits held, with those that `body` names in their place, under its generation.
+
+    Raises:
+        BadJson: it is no JSON object.
+        ValidationError: a field is unknown, of another type or out of range, or the generation is missing.
+    """
+    try:
+        given = from_json(bytes(body), allow_inf_nan=False)
+    except ValueError as error:
+        raise BadJson(f"the body is not valid JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise BadJson(f"the body must be a JSON object of limits, got {shown(given)}")
+    whole = held.limits().model_dump(mode="json", by_alias=True) | given
+    return LimitsUpdate.model_validate_json(json.dumps(whole), by_alias=True, by_name=False)
+
+
 def _denied(error: Unauthorized | Forbidden) -> web.Response:
     log.warning("a control call was refused: %s", error)
     if isinstance(error, Forbidden):
@@ -87,10 +125,12 @@ def _denied(error: Unauthorized | Forbidden) -> web.Response:
     return reply
 
 
-def _invalid(error: ValidationError) -> web.Response:
+def _invalid(error: ValidationError | BadJson) -> web.Response:
+    if isinstance(error, BadJson):
+        return error_reply(422, str(error), field="body")
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "body"
     got = (
-        "" if first["type"] in ("missing", "json_invalid") else f", got {first.get('input')!r:.80}"
+        "" if first["type"] in ("missing", "json_invalid") else f", got {shown(first.get('input'))}"
     )
     return error_reply(422, f"`{field}`: {first['msg']}{got}", field=field)

@@ -67,11 +67,6 @@ def of_refusal(refusal: Refusal) -> Reply:
     )
 
 
-def of_defect() -> Reply:
-    """Return the answer to a request that met a defect of ours."""
-    return error(500, "internal error: the log of this pod has it under the X-Request-Id")
-
-
 def json_reply(
     body: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
@@ -96,13 +91,3 @@ def error_reply(
 def refusal_reply(refusal: Refusal) -> web.Response:
     """Return `of_refusal` for aiohttp to write."""
     return response_of(of_refusal(refusal))
-
-
-def http_error_reply(error: web.HTTPException) -> web.Response:
-    """Return the router's own errors (404, 405) with an `error` key."""
-    reply = error_reply(
-        error.status, f"{error.status} {error.reason}: see /v2 for what is served here"
-    )
-    if hdrs.ALLOW in error.headers:
-        reply.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
-    return reply

@@ -13,6 +13,8 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
+from penstock_runtime.protocols.bounded import BoundedConnection
+
 
 class _Lying(Struct):
     """What lies with one connection."""
@@ -68,7 +70,7 @@ class Unread:
         self._hold(more)
 
 
-class WatchedConnection(web.RequestHandler):
+class WatchedConnection(BoundedConnection):
     """aiohttp's protocol, for clients that are to read what they are answered."""
 
     __slots__ = ("_unread",)

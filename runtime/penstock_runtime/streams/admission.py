@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_api.limits import Load
 from penstock_runtime.admission import Admission
 from penstock_runtime.counters import Counters
 from penstock_runtime.errors import NotServing, QueueFull
@@ -62,7 +61,6 @@ class GenerationAdmission(Admission):
         self._send_generation = send
         self._tokens = tokens
         self._generations: dict[str, _Generation] = {}
-        self._begun = 0
         self._ended_at: float | None = None
         """When the last one completed; None: not since the book was empty, and idle time is no interval."""
         self._interval_seconds = 0.0
@@ -90,8 +88,8 @@ class GenerationAdmission(Admission):
 
     def _check_places(self, prompts: int) -> None:
         depth = self._live.accepted.max_queue_depth
-        own = 1  # the body's, held while it was read
-        free = max(depth - self._waiting() - self._reading + own, 0)
+        own = 1  # the body's
+        free = max(depth - self._waiting() - self._placed + own, 0)
         if prompts > free:
             raise QueueFull(
                 f"of the {depth} places that maxQueueDepth allows {free} are free, and {prompts} prompts"
@@ -108,9 +106,10 @@ class GenerationAdmission(Admission):
         """
         if self._health.stage in (Stage.DRAINING, Stage.DEAD):
             raise NotServing("Draining", "this pod is stopping: try again, another one answers")
-        self._stop_reading(ticket)
+        self._give_place_back(ticket)
         if not self._generations:
             self._ended_at = None
+            self._owing_since = self._now()
         self._generations[generate.id] = _Generation(ticket, generate.n, mailbox)
         self._send_generation(generate)
 
@@ -152,16 +151,8 @@ class GenerationAdmission(Admission):
         """End everything that is still held, because nothing else will."""
         self.deliver_events([Ended(one, failed) for one in list(self._generations)])
 
-    def load(self) -> Load:
-        """Return what waits for its first token and what has it; one that was preempted has had it."""
-        return Load(waiting=self._waiting(), running=self._begun)
-
-    def _waiting(self) -> int:
-        return len(self._generations) - self._begun
-
-    def empty(self) -> bool:
-        """Return whether nothing is held and no body is being read."""
-        return not self._generations and not self._reading
+    def _submitted(self) -> int:
+        return len(self._generations)
 
     def retry_after_seconds(self) -> float:
         """Return when the queue of now will have ended, at the rate at which requests end."""
@@ -173,10 +164,9 @@ class GenerationAdmission(Admission):
         held.tokens += tokens
         if held.first_token_at is None:
             held.first_token_at = self._now()
-            self._begun += 1
 
     def _note_end(self, held: _Generation, event: Ended) -> None:
-        self._forget(event.id)
+        del self._generations[event.id]
         match event.end:
             case Generated(usage=usage):
                 self._note_completed(held, usage)
@@ -206,15 +196,9 @@ class GenerationAdmission(Admission):
             self._interval_seconds += _INTERVAL_WEIGHT * (newest - self._interval_seconds)
         self._ended_at = now
 
-    def _forget(self, id: str) -> _Generation | None:
-        held = self._generations.pop(id, None)
-        if held is not None and held.first_token_at is not None:
-            self._begun -= 1
-        return held
-
     def cancel(self, ticket: Ticket) -> None:
         """Free the place of a request whose client went away."""
-        if self._forget(ticket.id) is not None:
+        if self._generations.pop(ticket.id, None) is not None:
             self._send_generation(messages.Cancel((ticket.id,)))
         self._leave(ticket, Outcome.CANCELLED)
 

@@ -131,7 +131,7 @@ class Answering:
 
 def _generate(call: Call, place: int, ticket: Ticket) -> Generate:
     prompt = call.prompts[place]
-    deadline = None if call.timeout_seconds is None else ticket.arrived + call.timeout_seconds
+    deadline = ticket.deadline(call.timeout_seconds)
     return Generate(
         id=ticket.id,
         prompt=prompt.ids,

@@ -45,6 +45,9 @@ class GenerationLink(Protocol):
     def heartbeat(self) -> Heartbeat:
         """Return the last sign of life; any thread may ask."""
 
+    def kill(self) -> None:
+        """As `EngineLink.kill`."""
+
     async def close(self) -> None:
         """End what is still held as Failed, and give the engine's threads back."""
 
@@ -90,6 +93,10 @@ class Face:
         """As `EngineLink.heartbeat`."""
         return self._link.heartbeat()
 
+    def kill(self) -> None:
+        """As `EngineLink.kill`."""
+        self._link.kill()
+
     async def close(self) -> None:
         """As `EngineLink.close`."""
         await self._link.close()
@@ -113,7 +120,7 @@ def engine_report(report: GenerationReport, most_running: int) -> EngineReport:
     """Return what code that all pods share reads; the service curve has words of its own, and other readers."""
     return EngineReport(
         waiting=report.waiting,
-        running=report.running,
+        running=report.running_requests,
         generation=report.generation,
         converging=report.converging,
         batch_cap_bound=most_running,

@@ -15,7 +15,7 @@ from penstock_api.limits import (
     State,
 )
 from penstock_runtime.config import Config
-from penstock_runtime.errors import NotServing, UnknownModel
+from penstock_runtime.errors import NotServing
 from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.messages import GenerationReport, Stepped
 from penstock_runtime.grammar.source import SharedGrammars
@@ -56,8 +56,6 @@ class GenerationPod(Pod):
         )
         self.serving: Serving | None = None
         self.report: GenerationReport | None = None
-        self.began = int(time.time())
-        """What `/v1/models` calls the model's creation."""
         self._face = face
         self._grammars = grammars
 
@@ -97,6 +95,7 @@ class GenerationPod(Pod):
                 "generation_curve": _wire_curve(report.curve),
                 "previous_generation_curve": _wire_curve(report.previous_curve),
                 "attention": serving.info.attention,
+                "dtype": serving.info.dtype,
             }
         )
 
@@ -108,6 +107,11 @@ class GenerationPod(Pod):
         tokens = Range(min=1, max=min(self.serving.info.kv.tokens, MAX_BATCHED_TOKENS))
         return plain.model_copy(update={"max_batched_tokens": tokens})
 
+    @property
+    def context_tokens(self) -> int | None:
+        """As `Pod.context_tokens`."""
+        return None if self.serving is None else self.serving.info.max_model_len
+
     def cache_usage(self) -> float:
         """As `Pod.cache_usage`: what could be given up at once is not in use."""
         if self.report is None or self.serving is None:
@@ -117,18 +121,6 @@ class GenerationPod(Pod):
     def collectors(self) -> list[Collector]:
         """As `Pod.collectors`."""
         return [GenerationCollector(self)]
-
-    def check_model(self, asked: str | None) -> None:
-        """Return if `asked` is the model of this pod, or nothing.
-
-        Raises:
-            UnknownModel: it is another.
-        """
-        held = self.config.model_name
-        if asked is not None and asked != held:
-            raise UnknownModel(
-                f"model {asked!r:.140} is not served here: this pod serves {held!r}", field="model"
-            )
 
     def _step(self, stepped: Stepped) -> None:
         self.report = stepped.report

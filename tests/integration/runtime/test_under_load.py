@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import signal
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -49,13 +50,19 @@ class Clients:
             return f"lost: {error!r}"
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until `holds`; the test fails if it never does."""
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 - what is waited for has many owners
+            await asyncio.sleep(0.02)
+
+
 async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) -> None:
     busy, calm = Clients(runtime), Clients(runtime)
     working = [asyncio.create_task(busy.run(24)), asyncio.create_task(calm.run(8, 0.4))]
-    await asyncio.sleep(1.5)
+    await until(lambda: busy.seen["served"] > 500 and calm.seen["served"] > 8)
     runtime.process.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.2)
-    assert runtime.get("/readyz") == (503, "Closing\n")
+    await until(lambda: runtime.get("/readyz") == (503, "Closing\n"))
     await asyncio.sleep(2.0)
     calm.stop = True  # by now the endpoint is gone, and who connects anew connects elsewhere
     await asyncio.gather(*working)
@@ -63,7 +70,6 @@ async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) ->
     assert set(busy.seen) == {"served", "refused"}
     assert busy.seen["refused"] == 24, "every client was told to go elsewhere, and none was reset"
     assert set(calm.seen) == {"served"}
-    assert busy.seen["served"] > 500
 
 
 async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(launch: Any) -> None:
@@ -74,7 +80,7 @@ async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(la
     await asyncio.to_thread(pod.ready)
     clients = Clients(pod)
     working = asyncio.create_task(clients.run(12))
-    await asyncio.sleep(0.5)
+    await until(lambda: pod.metric("penstock_requests_received_total") == 12)
     pod.process.send_signal(signal.SIGTERM)
     await working
     assert await asyncio.to_thread(pod.stopped, 15) == 0
@@ -85,7 +91,7 @@ async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(la
 async def test_limits_move_under_load_and_nobody_fails(runtime: Any) -> None:
     clients = Clients(runtime)
     working = asyncio.create_task(clients.run(32))
-    await asyncio.sleep(0.5)
+    await until(lambda: clients.seen["served"] > 32)
     for generation, cap in zip(itertools.count(1), (1, 16, 2, 64, 4), strict=False):
         limits = {
             "generation": generation,
@@ -97,9 +103,11 @@ async def test_limits_move_under_load_and_nobody_fails(runtime: Any) -> None:
         status, state = await asyncio.to_thread(runtime.patch_limits, **limits)
         assert (status, state["generation"]) == (200, generation)
         before = await asyncio.to_thread(_batches, runtime)
-        await asyncio.sleep(0.4)
-        after = await asyncio.to_thread(_batches, runtime)
-        rows, batches = (b - a for a, b in zip(before, after, strict=True))
+        batches = 0.0
+        while batches < 5:
+            await asyncio.sleep(0.1)
+            after = await asyncio.to_thread(_batches, runtime)
+            rows, batches = (b - a for a, b in zip(before, after, strict=True))
         assert rows / batches <= cap
     status, answer = await asyncio.to_thread(runtime.patch_limits, **{**limits, "generation": 1})
     assert (status, answer["generation"]) == (409, 5)

@@ -172,7 +172,7 @@ async def test_a_text_that_is_too_long_is_named_or_cut() -> None:
     with pytest.raises(BadInput) as raised:
         await texts.encode(["ab", "abcde"], "input")
     assert raised.value.field == "input[1]"
-    assert "has 5 tokens, the model takes 1 to 4" in raised.value.message
+    assert "has 5 tokens, this model's maximum context length is 4 tokens" in raised.value.message
     assert [len(one) for one in await texts.encode(["ab", "abcde"], "input", cut=True)] == [2, 4]
 
 

@@ -19,7 +19,7 @@ class OneRequest:
         """As `Inbox.receive`."""
         if self._left:
             return self._left.pop()
-        assert until is None
+        assert until is not None, "it ticks while it waits"
         self.kept = self._tensor() is not None
         return None
 
@@ -35,6 +35,9 @@ class NoPulse:
 
     def end(self) -> None:
         """As `Pulse.end`."""
+
+    def tick(self) -> None:
+        """As `Pulse.tick`."""
 
 
 def test_an_engine_with_nothing_to_do_keeps_nobodys_tensors() -> None:

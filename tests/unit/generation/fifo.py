@@ -105,6 +105,7 @@ class FifoScheduler:
         return SchedulerReport(
             waiting=len(self.waiting),
             running=len(self.running),
+            running_requests=len({s.request_id for s in self.running}),
             preempted=0,
             generation=self.generation,
             converging=False,

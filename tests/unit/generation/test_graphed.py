@@ -15,6 +15,7 @@ from penstock_runtime.generation.step import computing, graphed, warm_up
 from penstock_runtime.generation.step import open as opening
 from penstock_runtime.generation.step.check import difference, tolerance
 from penstock_runtime.generation.step.graphed import GraphedDecoder
+from penstock_runtime.generation.step.memory import CACHE_SHARE
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.step.packed import Packed, positions_of
 from penstock_runtime.generation.step.shapes import padded, padded_rows
@@ -292,10 +293,10 @@ def test_the_cache_leaves_room_for_the_spare_block_and_for_what_is_gathered(
     assert sum(layer.nbytes for layer in step._store.layers) <= 1 << 20
     assert (kv.blocks + 1) * kv.block_bytes == sum(one.nbytes for one in step._store.layers)
     free = 1 << 20
-    monkeypatch.setattr(opening, "_free_bytes", lambda _device: free)
+    monkeypatch.setattr(opening, "free_bytes", lambda _device: free)
     kv = open_step(llama, replace(OPTIONS, cache_bytes=None), "tiny").info.kv
     gathered = graphed.MOST_GATHERED * kv.block_bytes // layers
-    most = int(opening.CACHE_SHARE["cpu"] * free)
+    most = int(CACHE_SHARE["cpu"] * free)
     assert (kv.blocks + 1) * (kv.block_bytes + gathered) <= most
     assert (kv.blocks + 2) * (kv.block_bytes + gathered) > most
 

@@ -28,7 +28,12 @@ SHAPES = [  # heads, kv heads, size, block, window, softcap
     (12, 4, 64, 16, 20, 30.0),
     (7, 7, 40, 24, 0, 0.0),
 ]
-random = np.random.default_rng(0)
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    """The numbers of one test, the same whatever tests ran before it."""
+    return np.random.default_rng(0)
 
 
 class Run(NamedTuple):
@@ -120,6 +125,7 @@ def plain(shape: tuple[int, int, int, int, int, float], qkv: Floats) -> NDArray[
 @pytest.mark.parametrize("shape", SHAPES)
 def test_attention_is_right_and_its_bits_do_not_depend_on_chunks(
     run: Run,
+    random: np.random.Generator,
     shape: tuple[int, int, int, int, int, float],
 ) -> None:
     heads, kv, size = shape[:3]
@@ -137,7 +143,7 @@ class Layer(NamedTuple):
     """[outputs, padded to whole panels]."""
 
     @staticmethod
-    def random(outputs: int, inputs: int) -> "Layer":
+    def drawn(random: np.random.Generator, outputs: int, inputs: int) -> "Layer":
         padded = -(-outputs // 16) * 16
         weight = random.standard_normal((outputs, inputs)).astype(np.float32)
         return Layer(weight, random.standard_normal(padded).astype(np.float32))
@@ -167,9 +173,9 @@ def linear(run: Run, layer: Layer, given: Floats, accumulate: int = 0) -> Floats
 @pytest.mark.parametrize("accumulate", [0, 1])
 @pytest.mark.parametrize(("outputs", "inputs"), [(100, 32), (512, 256), (96, 40)])
 def test_a_row_of_a_linear_layer_has_the_same_bits_among_any_number(
-    run: Run, outputs: int, inputs: int, accumulate: int
+    run: Run, random: np.random.Generator, outputs: int, inputs: int, accumulate: int
 ) -> None:
-    layer = Layer.random(outputs, inputs)
+    layer = Layer.drawn(random, outputs, inputs)
     given = random.standard_normal((40, inputs)).astype(np.float32)
     whole = linear(run, layer, given, accumulate)
     product = run.rounded(given) @ run.rounded(layer.weight).T
@@ -200,6 +206,7 @@ def normed(run: Run, given: Floats) -> Floats:
 
 def test_what_is_to_be_multiplied_is_rounded_as_torch_rounds_and_keeps_what_is_no_number(
     run: Run,
+    random: np.random.Generator,
 ) -> None:
     given = random.standard_normal((7, 48)).astype(np.float32)
     given[2, 5] = np.nan
@@ -211,7 +218,7 @@ def test_what_is_to_be_multiplied_is_rounded_as_torch_rounds_and_keeps_what_is_n
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="x86-64 has several levels")
 def test_the_library_of_an_image_answers_alike_on_every_level(
-    tmp_path: Path, dtype: torch.dtype
+    tmp_path: Path, random: np.random.Generator, dtype: torch.dtype
 ) -> None:
     """To the bit, but for the instruction that multiplies bfloat16: its roundings are its own."""
     library()  # OpenMP with it
@@ -219,7 +226,7 @@ def test_the_library_of_an_image_answers_alike_on_every_level(
     made = ctypes.CDLL(str(tmp_path / "decoder.so"))
     name, has = function(made, "run", dtype).__name__, Path("/proc/cpuinfo").read_text().split()
     levels = [f"{name}_v3"] + [f"{name}_v4"] * ("avx512vl" in has)
-    layer = Layer.random(112, 48)
+    layer = Layer.drawn(random, 112, 48)
     given = random.standard_normal((23, 48)).astype(np.float32)
     qkv = random.standard_normal((TOKENS, 16 * 32)).astype(np.float32)
 

@@ -15,7 +15,7 @@ from penstock_runtime.generation.engine import GenerationEngine
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.limits import Lowering, Preemption
 from penstock_runtime.generation.loop import Outside, serve
-from penstock_runtime.generation.messages import SetLimits, Stepped, ToGeneration
+from penstock_runtime.generation.messages import Ended, Generated, SetLimits, Stepped, ToGeneration
 from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
 from penstock_runtime.link.generation_engine import open_runner
@@ -98,7 +98,7 @@ class Life:
 
     def receive(self, until: float | None) -> Sequence[ToGeneration] | None:
         found, self.messages = self.messages, []
-        return None if until is None and not found else found
+        return None if until and not found else found  # nothing more comes to an idle engine
 
     def begin(self, predicted_seconds: float) -> None:
         assert predicted_seconds >= 0.0
@@ -109,6 +109,8 @@ class Life:
 
     def end(self) -> None:
         self.pulses.append("end")
+
+    def tick(self) -> None: ...
 
     def live(self) -> None:
         step, runner = open_runner(lambda: self.step, self.depth)
@@ -156,6 +158,14 @@ def test_the_device_idles_from_the_end_of_a_step_to_the_next_ones_beginning(life
     life.live()
     idle = [one.step.idle_seconds for one in life.posted if one.step is not None]
     assert idle == [0.0, *[0.25] * (len(idle) - 1)]
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_who_waits_begins_when_all_that_ran_end_in_the_last_step(depth: int) -> None:
+    life = Life(depth, [ask(str(n), [1] * 2, tokens=1, priority=9) for n in range(2 * CAP)])
+    life.live()
+    ends = [event.end for one in life.posted for event in one.events if isinstance(event, Ended)]
+    assert [type(end) for end in ends] == [Generated] * 2 * CAP
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ class Door:
 
         async def one() -> Any:
             with self.desk.receive() as ticket:
-                self.desk.check_door(ticket, priority)
+                self.desk.take_place(ticket, priority)
                 self.desk.count_rows(ticket, rows)
                 return await self.desk.serve(ticket, self.request(ticket, rows, seconds, priority))
 
@@ -123,12 +123,12 @@ async def test_running_requests_hold_no_credit() -> None:
     assert await first == await second == DONE
 
 
-async def test_a_body_that_is_being_read_holds_a_credit_and_gives_it_back() -> None:
+async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() -> None:
     door = Door(depth=1)
 
     async def read_badly() -> None:
         with door.desk.receive() as ticket:
-            door.desk.check_door(ticket)
+            door.desk.take_place(ticket)
             with refused(QueueFull):
                 await door.ask()
             raise RuntimeError("a defect while parsing")
@@ -255,22 +255,24 @@ async def test_a_body_that_is_wrong_or_asks_for_less_takes_nobodys_place() -> No
     door, tasks = full_of_the_lowest_class()
     await settle()
     with door.desk.receive() as ticket:
-        door.desk.check_door(ticket, 1)
+        door.desk.take_place(ticket, 1)
         with refused(QueueFull):
             await door.desk.serve(ticket, door.request(ticket, 1, None, priority=10))
     with door.desk.receive() as ticket:
-        door.desk.check_door(ticket, 1)  # and nothing is submitted
+        door.desk.take_place(ticket, 1)  # and nothing is submitted
     assert len(door.ids()) == 2
     door.desk.fail_all(Failed("over"))
     await asyncio.gather(*tasks)
     assert door.desk.empty()
 
 
-async def test_no_more_bodies_are_read_beyond_a_full_queue_than_places_can_be_taken() -> None:
+async def test_no_more_requests_are_made_ready_beyond_a_full_queue_than_places_can_be_taken() -> (
+    None
+):
     door, tasks = full_of_the_lowest_class()
     await settle()
     for _ in range(2):
-        door.desk.check_door(door.desk.open(door.time), 1)
+        door.desk.take_place(door.desk.open(door.time), 1)
     with refused(QueueFull):
         await door.ask(priority=1)
     door.desk.fail_all(Failed("over"))

@@ -5,6 +5,7 @@ import copy
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,13 @@ def binary(sizes: tuple[Any, Any] = (24, 16), data: bytes = bytes(40)) -> tuple[
     return head + data, len(head)
 
 
+def with_text(more: bytes) -> bytes:
+    """Return the good body with further members."""
+    return json.dumps(good()).encode()[:-1] + b"," + more + b"}"
+
+
+DEEP = b"[" * 1000 + b"]" * 1000
+PACKED = gzip.compress(json.dumps(good()).encode())
 HEADER = "Inference-Header-Content-Length"
 LENGTH = binary()[1]
 BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
@@ -128,6 +136,12 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("not UTF-8", b'{"inputs": "\xff"}', {}, 400, "body"),
     ("nested without end", b"[" * 100_000, {}, 400, "body"),
     ("NaN nested without end", b"NaN" + b"[" * 100_000, {}, 400, "body"),
+    ("a key that is no UTF-8", json.dumps(good()).encode().replace(b"shape", b"sh\xffpe"), {}, 400, "body"),
+    ("a priority nested deep", with_text(b'"parameters":{"priority":' + DEEP + b"}"), {}, 400, "parameters.priority"),
+    ("an id nested deep", with_text(b'"id":' + DEEP), {}, 400, "id"),
+    ("an unknown member nested deeper", with_text(b'"a":' + b"[" * 1100 + b"]" * 1100), {}, 400, "body"),
+    ("an axis that no memory holds", json.dumps(changed("inputs.1.shape", [2, 2**40])).encode(), {}, 400, "inputs[1].data"),
+    ("half a surrogate beside NaN", with_text(b'"id":"\\ud800","a":NaN'), {}, 400, "body"),
     ("header length is a word", binary()[0], {HEADER: "ten"}, 400, HEADER),
     ("header length is negative", binary()[0], {HEADER: "-1"}, 400, HEADER),
     ("header length beyond the body", binary()[0], {HEADER: "100000"}, 400, HEADER),
@@ -141,6 +155,13 @@ BINARY_CASES: list[tuple[str, bytes, dict[str, str], int, str]] = [
     ("bytes left over", binary(data=bytes(48))[0], {HEADER: str(LENGTH)}, 400, "inputs"),
     ("bytes missing", binary(data=bytes(30))[0], {HEADER: str(LENGTH)}, 400, "inputs[1].parameters.binary_data_size"),
     ("broken gzip", b"no gzip at all", {"Content-Encoding": "gzip"}, 400, "body"),
+    ("gzip without its trailer", PACKED[:-8], {"Content-Encoding": "gzip"}, 400, "body"),
+    ("gzip without its last byte", PACKED[:-1], {"Content-Encoding": "gzip"}, 400, "body"),
+    ("gzip whose second member is cut", PACKED + gzip.compress(b" ")[:-3], {"Content-Encoding": "gzip"}, 400, "body"),
+    ("gzip with another checksum", PACKED[:-8] + bytes(4) + PACKED[-4:], {"Content-Encoding": "gzip"}, 400, "body"),
+    ("gzip with bytes behind it", PACKED + b"more", {"Content-Encoding": "gzip"}, 400, "body"),
+    ("deflate without its checksum", zlib.compress(json.dumps(good()).encode())[:-4], {"Content-Encoding": "deflate"}, 400, "body"),
+    ("deflate too large when decompressed", zlib.compress(bytes(2**24)), {"Content-Encoding": "deflate"}, 413, "Content-Length"),
     ("unknown coding", b"{}", {"Content-Encoding": "br"}, 415, "Content-Encoding"),
     ("too large by its length", bytes(2**20 + 1), {}, 413, "Content-Length"),
     ("too large when decompressed", gzip.compress(bytes(2**24)), {"Content-Encoding": "gzip"}, 413, "Content-Length"),

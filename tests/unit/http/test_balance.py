@@ -11,10 +11,23 @@ AGE_SECONDS = 0.15
 CLIENTS = 16
 
 
-async def keeps_alive(backends: list[Any], draw: random.Random, stop: asyncio.Event) -> None:
-    """Ask on one connection until told that it ends; a Service draws a backend for each connection."""
+class Service:
+    """Draws a backend for each connection, and counts them."""
+
+    def __init__(self, backends: list[Any]) -> None:
+        self.backends = backends
+        self.connections = 0
+        self._chance = random.Random(1)  # noqa: S311 - a Service's dice
+
+    def drawn(self) -> Any:
+        self.connections += 1
+        return self._chance.choice(self.backends)
+
+
+async def keeps_alive(service: Service, stop: asyncio.Event) -> None:
+    """Ask on one connection until told that it ends, then on another."""
     while not stop.is_set():
-        reader, writer = await connected(draw.choice(backends))
+        reader, writer = await connected(service.drawn())
         answer = b""
         while not stop.is_set() and b"Connection: close" not in answer:
             writer.write(GOOD)
@@ -24,16 +37,21 @@ async def keeps_alive(backends: list[Any], draw: random.Random, stop: asyncio.Ev
         writer.close()
 
 
-async def test_new_replicas_get_their_share_of_keep_alive_traffic(start: Any) -> None:
+async def test_new_replicas_get_their_share_of_keep_alive_traffic(start: Any, until: Any) -> None:
     pods = [await start(connection_age_seconds=AGE_SECONDS) for _ in range(4)]
-    backends, stop, draw = pods[:2], asyncio.Event(), random.Random(1)  # noqa: S311 - a Service's dice
-    clients = [asyncio.create_task(keeps_alive(backends, draw, stop)) for _ in range(CLIENTS)]
-    await asyncio.sleep(AGE_SECONDS)
+    service, stop = Service(pods[:2]), asyncio.Event()
+    clients = [asyncio.create_task(keeps_alive(service, stop)) for _ in range(CLIENTS)]
+
+    async def each_connects(times: int) -> None:
+        wanted = service.connections + times * CLIENTS
+        await until(lambda: service.connections >= wanted)
+
+    await each_connects(2)
     assert [pod.pod.counters.received for pod in pods[2:]] == [0, 0]
-    backends += pods[2:]
-    await asyncio.sleep(1.5 * AGE_SECONDS)
+    service.backends = pods
+    await each_connects(2)
     before = [pod.pod.counters.received for pod in pods]
-    await asyncio.sleep(20 * AGE_SECONDS)
+    await each_connects(20)
     after = [pod.pod.counters.received for pod in pods]
     stop.set()
     await asyncio.gather(*clients)

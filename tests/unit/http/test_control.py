@@ -133,8 +133,22 @@ async def test_a_cap_above_memory_is_accepted_and_clamped(pod: Any, keys: Path) 
         (limits(generation=-1), "generation"),
         (limits(maxBatchSize="many"), "maxBatchSize"),
         (limits(colour="red"), "colour"),
-        ({"generation": 2}, "maxBatchSize"),
+        (limits(maxBatchSize=True), "maxBatchSize"),
+        (limits(maxBatchSize="4"), "maxBatchSize"),
+        (limits(maxBatchSize=4.0), "maxBatchSize"),
+        (limits(maxBatchSize=None), "maxBatchSize"),
+        (limits(maxBatchedTokens=True), "maxBatchedTokens"),
+        (limits(maxQueueDelayMilliseconds="3"), "maxQueueDelayMilliseconds"),
+        (limits(generation=True), "generation"),
+        (limits(generation="2"), "generation"),
+        (limits(discipline=1), "discipline"),
+        (limits(drain=False), "drain"),
+        (limits(preemption=None), "preemption"),
+        (limits(max_batch_size=4), "max_batch_size"),
+        ({"maxBatchSize": 4}, "generation"),
+        ({}, "generation"),
         ([], "body"),
+        ("generation", "body"),
     ],
 )
 async def test_limits_outside_the_envelope_are_422_with_the_field(
@@ -145,10 +159,40 @@ async def test_limits_outside_the_envelope_are_422_with_the_field(
     assert (await state(pod))[1]["generation"] == 1
 
 
-async def test_a_body_that_is_not_json_is_422(pod: Any, keys: Path) -> None:
+@pytest.mark.parametrize("body", [b"{", b"", b"\xff", b"[" * 9999, b'{"generation": NaN}'])
+async def test_a_body_that_is_not_json_is_422(pod: Any, keys: Path, body: bytes) -> None:
     url = f"{pod.cluster_url}/control/v1/limits"
-    async with pod.session.patch(url, data=b"{", headers=token()) as reply:
+    async with pod.session.patch(url, data=body, headers=token()) as reply:
         assert (reply.status, (await reply.json())["field"]) == (422, "body")
+
+
+async def test_a_limit_that_is_left_out_stays_as_it_is(pod: Any, keys: Path) -> None:
+    more = {"maxBatchedTokens": 64, "preemption": "LowerPriority", "drain": "Evict"}
+    assert (await patch(pod, limits(**more)))[0] == 200
+    status, found = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
+    assert (status, found["generation"]) == (200, 3)
+    expected = limits(**more, maxBatchSize=32)
+    del expected["generation"]
+    assert found["limits"] == expected
+    status, found = await patch(pod, {"generation": 3, "maxBatchSize": 32}, token(generation=3))
+    assert status == 200, "the same again changes nothing"
+    status, found = await patch(
+        pod, {"generation": 4, "maxBatchedTokens": None}, token(generation=4)
+    )
+    assert (status, found["limits"]) == (200, expected | {"maxBatchedTokens": None})
+
+
+async def test_a_body_that_is_too_large_or_of_an_unknown_coding_is_refused(
+    pod: Any, keys: Path
+) -> None:
+    url = f"{pod.cluster_url}/control/v1/limits"
+    for body, headers, status in (
+        (b" " * 2**17, {}, 413),
+        (b"{}", {"Content-Encoding": "br"}, 415),
+    ):
+        async with pod.session.patch(url, data=body, headers=token() | headers) as reply:
+            assert reply.status == status
+            assert (await reply.json())["field"]
 
 
 @pytest.mark.parametrize(

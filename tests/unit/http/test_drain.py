@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock_runtime.drain import drain
+from penstock_runtime.drain import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, drain
 
 Call = Callable[..., dict[str, Any]]
 
@@ -18,9 +18,13 @@ async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_wai
     pod.model.gate.clear()
     waiting = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(4)]
     await until(lambda: pod.pod.admission.load().waiting == 3)
+    pod.clock.stop()
     draining = asyncio.create_task(drain(pod.pod, pod.client))
     await until(lambda: not pod.pod.health.ready)
     early = asyncio.create_task(pod.infer(call()))
+    await until(lambda: pod.pod.admission.load().waiting == 4)
+    assert pod.pod.health.stage == "Closing"
+    pod.clock.move(0.2)
     await until(lambda: pod.pod.health.stage == "Draining")
     async with await pod.infer(call()) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
@@ -30,6 +34,7 @@ async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_wai
         served = await one
         assert served.status == 200
         assert served.headers["Connection"] == "close"
+    pod.clock.move(QUIET_SECONDS)
     await draining
     assert pod.pod.counters.settled() == pod.pod.counters.received
 
@@ -55,28 +60,38 @@ async def test_a_pod_stays_while_clients_come_and_leaves_when_they_are_gone(
     pod = await start(accept_seconds=0.0)
     async with await pod.infer(call()) as reply:
         await reply.read()
+    pod.clock.stop()
     draining = asyncio.create_task(drain(pod.pod, pod.client))
     await until(lambda: pod.pod.health.stage == "Draining")
     for _ in range(3):
-        await asyncio.sleep(0.5)
+        pod.clock.move(QUIET_SECONDS / 2)
+        await asyncio.sleep(3 * LOOK_SECONDS)
         assert not draining.done()
         async with await pod.infer(call()) as reply:
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
             await reply.read()
-    async with asyncio.timeout(2.0):
-        await draining
+    pod.clock.move(QUIET_SECONDS)
+    await draining
 
 
 async def test_a_silent_connection_does_not_keep_a_pod(start: Any, call: Call) -> None:
     pod = await start(accept_seconds=0.0)
     async with await pod.infer(call()) as reply:
         await reply.read()
-    async with asyncio.timeout(4.0):
-        await drain(pod.pod, pod.client)
+    pod.clock.stop()
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    pod.clock.move(IDLE_SECONDS - 0.1)
+    await asyncio.sleep(3 * LOOK_SECONDS)
+    assert not draining.done()
+    pod.clock.move(0.1)
+    await draining
     assert pod.client.open_connections() == 1
 
 
-async def test_a_pod_without_clients_stops_as_soon_as_it_may(start: Any) -> None:
-    pod = await start(accept_seconds=0.05)
-    async with asyncio.timeout(0.5):
-        await drain(pod.pod, pod.client)
+async def test_a_pod_without_clients_stops_as_soon_as_it_may(start: Any, until: Any) -> None:
+    pod = await start(accept_seconds=5.0)
+    pod.clock.stop()
+    draining = asyncio.create_task(drain(pod.pod, pod.client))
+    await until(lambda: pod.pod.health.stage == "Closing")
+    pod.clock.move(5.0)
+    await draining

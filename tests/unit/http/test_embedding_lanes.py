@@ -93,6 +93,7 @@ async def test_both_lanes_answer_every_call_with_the_same_bytes(lanes: tuple[Tex
     assert fast.server.traffic.answering == 0
 
 
+@pytest.mark.usefixtures("patient")
 async def test_plain_calls_never_meet_aiohttp(lanes: tuple[Texts, Texts]) -> None:
     fast, _ = lanes
     before = by_aiohttp(FromTexts(fast))

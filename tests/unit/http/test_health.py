@@ -3,25 +3,10 @@
 import asyncio
 from typing import Any
 
-from penstock_runtime.health import Stage, stuck
-from penstock_runtime.link.base import Heartbeat
+import pytest
+
+from penstock_runtime.health import Stage
 from penstock_runtime.link.messages import EngineDied
-
-
-def test_an_idle_engine_is_never_stuck() -> None:
-    assert not stuck(Heartbeat(last_step=0.0, busy=False, predicted_seconds=0.0), now=1e6)
-
-
-def test_a_busy_engine_is_stuck_after_thirty_seconds_without_a_step() -> None:
-    heartbeat = Heartbeat(last_step=100.0, busy=True, predicted_seconds=0.1)
-    assert not stuck(heartbeat, now=129.9)
-    assert stuck(heartbeat, now=130.1)
-
-
-def test_a_long_step_is_given_twenty_times_what_was_predicted() -> None:
-    heartbeat = Heartbeat(last_step=100.0, busy=True, predicted_seconds=5.0)
-    assert not stuck(heartbeat, now=199.0)
-    assert stuck(heartbeat, now=201.0)
 
 
 async def probe(pod: Any, path: str) -> tuple[int, str]:
@@ -54,3 +39,21 @@ async def test_the_engines_death_ends_every_request_and_refuses_the_next(
     async with await pod.infer(call()) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
     assert pod.pod.counters.settled() == pod.pod.counters.received == 4
+
+
+@pytest.mark.parametrize("fast_lane", [True, False])
+async def test_open_inference_health_has_the_body_that_kserves_client_reads(pod: Any) -> None:
+    async def ask(path: str) -> tuple[int, Any]:
+        async with pod.session.get(f"{pod.url}/v2/{path}") as reply:
+            return reply.status, await reply.json()
+
+    model = {"name": "halves", "ready": True}
+    assert await ask("health/live") == (200, {"live": True})
+    assert await ask("health/ready") == (200, {"ready": True})
+    assert await ask("models/halves/ready") == (200, model)
+    pod.pod.health.stage = Stage.CLOSING
+    assert await ask("health/live") == (200, {"live": True})
+    assert await ask("health/ready") == (503, {"ready": False})
+    assert await ask("models/halves/ready") == (503, model | {"ready": False})
+    pod.pod.deliver(EngineDied("out of luck"))
+    assert await ask("health/live") == (500, {"live": False})

@@ -138,11 +138,12 @@ async def test_a_deadline_that_passes_while_waiting_is_504(
     pod.model.gate.clear()
     first = asyncio.create_task(pod.infer(call()))
     await until(lambda: pod.pod.admission.load().running == 1)
-    body = call(parameters={"timeout": 50_000}) if how == "parameter" else call()
-    headers = {} if how == "parameter" else {"X-Request-Timeout-Ms": "50"}
+    pod.clock.stop()
+    body = call(parameters={"timeout": 9_000_000}) if how == "parameter" else call()
+    headers = {} if how == "parameter" else {"X-Request-Timeout-Ms": "9000"}
     late = asyncio.create_task(pod.infer(body, headers=headers))
     await until(lambda: pod.pod.admission.load().waiting == 1)
-    await asyncio.sleep(0.06)
+    pod.clock.move(9.1)
     pod.model.gate.set()
     assert (await first).status == 200
     reply = await late

@@ -20,7 +20,9 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", '{"generation": -1}'])
+@pytest.mark.parametrize(
+    "text", [None, "", "{}", '{"generation": -1}', json.dumps(LIMITS | {"maxBatchSize": True})]
+)
 def test_absent_or_broken_settings_leave_the_built_in_limits(
     tmp_path: Path, text: str | None
 ) -> None:

@@ -235,6 +235,15 @@ async def test_a_bad_call_names_its_field_in_openais_words(
     assert embedder.pod.counters.refused.total() == 1
 
 
+async def test_an_input_whose_name_is_spelled_in_escapes_is_text_by_either_lane(
+    by_lane: Texts,
+) -> None:
+    body = json.dumps({"inputs": [words(FIVE)]}).replace('"text"', '"te\\u0078t"')
+    url = f"{by_lane.url}/v2/models/texts/infer"
+    async with by_lane.session.post(url, data=body) as reply:
+        assert reply.status == 200, await reply.text()
+
+
 async def test_a_long_text_is_cut_where_the_client_asks(by_lane: Texts) -> None:
     status, answer = await by_lane.embed(LONG, truncate_prompt_tokens=-1)
     assert (status, answer["usage"]["prompt_tokens"]) == (200, 64)
@@ -365,7 +374,8 @@ def test_ends_that_are_no_answer_are_told_in_openais_words(
 ) -> None:
     reply = reply_to(end, Wanted(3, base64=False), "texts")
     assert reply.status == status
-    error = json.loads(reply.body)["error"]
-    assert error["type"] == kind
+    told = json.loads(reply.body)
+    error = told["error"]
+    assert (error["type"], error["code"], told["reason"]) == (kind, None, type(end).__name__)
     assert error["message"]
     assert ("Retry-After" in dict(reply.headers)) == (status == 503)

@@ -69,6 +69,32 @@ async def test_a_renewed_certificate_is_served_to_new_connections_only(
         await watching
 
 
+async def test_no_handshake_is_lost_while_certificates_are_renewed(tmp_path: Path) -> None:
+    authority, folder, renewed = Authority.make(), tmp_path / "tls", asyncio.Event()
+    authority.issue(folder, NAME)
+    certificate = ServerCertificate(folder)
+
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def connect() -> None:
+        while not renewed.is_set():
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=_any())
+            writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0, ssl=certificate.context)
+    port = server.sockets[0].getsockname()[1]
+    watching = asyncio.create_task(watch_certificate(certificate, 0.005))
+    async with server, asyncio.TaskGroup() as clients:
+        for _ in range(8):
+            clients.create_task(connect())
+        for _ in range(40):
+            authority.issue(folder, NAME)
+            await asyncio.sleep(0.01)
+        renewed.set()
+    watching.cancel()
+
+
 def _any() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -81,7 +107,7 @@ def serial(writer: asyncio.StreamWriter) -> int:
 
 
 async def wait_for_serial(host: str, port: int, wanted: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             _, writer = await asyncio.open_connection(host, port, ssl=_any())
             found = serial(writer)

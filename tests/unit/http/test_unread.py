@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from penstock_runtime.models.base import TensorSpec
+from penstock_runtime.protocols.bounded import ConnectionLimit
 from penstock_runtime.protocols.unread import Unread, WatchedConnection
 from penstock_runtime.request import Outcome, Tensor
 from tests.unit.http.conftest import Halves
@@ -108,7 +109,10 @@ async def connected() -> tuple[WatchedConnection, Lying, Book]:
 
     book, transport = Book(100), Lying(10)
     connection = WatchedConnection(
-        web.Server(nothing), unread=book.unread, loop=asyncio.get_running_loop()
+        web.Server(nothing),
+        unread=book.unread,
+        limit=ConnectionLimit(lambda: 1, lambda _: b""),
+        loop=asyncio.get_running_loop(),
     )
     connection.connection_made(transport)
     await asyncio.sleep(0)  # it begins to wait for requests
@@ -173,11 +177,17 @@ async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_lo
     pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_seconds=2.0)
     asked = binary(parameters={"binary_data_output": True})
     clients = [await silent(pod, asked) for _ in range(16)]
-    await until(lambda: pod.pod.counters.ended[Outcome.COMPLETED] == 16, 30.0)
-    await until(lambda: all(one.writing_paused for one in connections(pod)))
-    assert 0 < unread_bytes(pod) <= 32 * MIB
-    assert 0 < pod.pod.admission._bytes <= 32 * MIB
-    await until(lambda: pod.client.open_connections() == 0)
+    await until(lambda: pod.pod.counters.ended[Outcome.COMPLETED] == 16)
+    unread, held = list[int](), list[int]()
+
+    def all_cut_off() -> bool:
+        unread.append(unread_bytes(pod))
+        held.append(pod.pod.admission._bytes)
+        return bool(pod.client.open_connections() == 0)
+
+    await until(all_cut_off)
+    assert 0 < max(unread) <= 32 * MIB
+    assert 0 < max(held) <= 32 * MIB
     assert pod.pod.admission._bytes == 0
     for one in clients:
         one.close()

@@ -47,9 +47,13 @@ class Client:
     def submit(self, *requests: Request) -> None:
         self.send(Submit(requests))
 
+    async def sent(self) -> None:
+        """Wait until what was sent has left: a link sends once a turn of the loop."""
+        await asyncio.sleep(0)
+
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until `true()`; a message that never comes fails the test within 10 s."""
-        async with asyncio.timeout(10):
+        """Wait until `true()`; a message that never comes fails the test within 60 s."""
+        async with asyncio.timeout(60):
             while not true():
                 self._news.clear()
                 await self._news.wait()

@@ -17,7 +17,7 @@ LETHAL = 666.0
 """A value that makes the model raise what no engine can survive."""
 BAD = 13.0
 """A value that makes the model raise an error of its own."""
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Gate:

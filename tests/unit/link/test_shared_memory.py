@@ -156,15 +156,18 @@ def test_a_thousand_messages_leave_nothing_lent(ends: tuple[Frames, Frames]) -> 
 
 def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
     clock = FakeClock(5.0)
-    pulse, before = SharedPulse(memory, clock), Heartbeat(1.0, False, 0.0)
+    pulse, before = SharedPulse(memory, clock), Heartbeat(1.0, False, 0.0, 1.0)
     assert pulse.read(before) == before, "nothing was written yet"
     pulse.begin(0.25)
-    assert pulse.read(before) == Heartbeat(5.0, True, 0.25)
+    assert pulse.read(before) == Heartbeat(5.0, True, 0.25, 5.0)
     clock.advance(2.0)
     pulse.beat()
-    assert pulse.read(before) == Heartbeat(7.0, True, 0.25)
+    assert pulse.read(before) == Heartbeat(7.0, True, 0.25, 7.0)
     pulse.end()
-    assert pulse.read(before) == Heartbeat(7.0, False, 0.0)
+    assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 7.0)
+    clock.advance(1.0)
+    pulse.tick()
+    assert pulse.read(before) == Heartbeat(7.0, False, 0.0, 8.0), "a tick is no step"
     memory[0] += 1  # as a writer leaves it that died between its two marks
     assert pulse.read(before) == before
 

@@ -1,3 +1,4 @@
+import mmap
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,8 @@ def test_memory_per_row_is_measured_by_running_growing_batches() -> None:
 
     def run(rows: int) -> None:
         sizes.append(rows)
-        scratch = np.ones(rows * MEBIBYTE, np.uint8)
-        del scratch
+        with mmap.mmap(-1, rows * MEBIBYTE) as scratch:  # no allocator keeps a part of it
+            np.frombuffer(scratch, np.uint8)[:: mmap.PAGESIZE] = 1
 
     class Roomy(ResidentMeter):
         def free_bytes(self) -> int:
@@ -46,8 +47,8 @@ def test_memory_per_row_is_measured_by_running_growing_batches() -> None:
 
     bound = measured_bound_rows(run, least_bytes_per_row=8, max_rows=4096, meter=Roomy())
     assert sizes in ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32, 64])
-    # 0.8 * 1000 MiB / 1 MiB, less what the allocator keeps of the batch before (half as much again).
-    assert 500 <= bound <= 900
+    # 0.8 * 1000 MiB / 1 MiB, but for what other threads of the process take and give back meanwhile.
+    assert 700 <= bound <= 900
 
 
 def test_measuring_stops_at_the_first_batch_that_does_not_fit() -> None:

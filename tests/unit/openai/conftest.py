@@ -27,6 +27,10 @@ def served(model_folder: Path) -> Iterator[Served]:
         patch.setattr(warm_up, "MOST_SECONDS", 60.0)
         one = Served(model_folder)
     yield one
+    counters = one.pod.counters
+    one.until(
+        lambda: counters.received == counters.settled()
+    )  # every request of any test has an end
     one.close()
 
 

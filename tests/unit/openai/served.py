@@ -146,6 +146,18 @@ class Served:
         finally:
             self.step.gate.set()
 
+    def when_waiting(self, then: Callable[[], object], seconds: float = 0.0) -> None:
+        """Call `then` in the pod's loop, so long after one more request waits."""
+
+        async def work() -> None:
+            waiting = self.pod.admission.load().waiting
+            while self.pod.admission.load().waiting <= waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(seconds)
+            then()
+
+        asyncio.run_coroutine_threadsafe(work(), self.loop)
+
     def close(self) -> None:
         """Stop everything."""
         self.step.gate.set()

@@ -1,7 +1,6 @@
 """Each request has one line in the access log, however it ends: its status, its outcome and what is known of it."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,7 +67,7 @@ def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
     logging_pod: Served, lines: Lines
 ) -> None:
     with nobody_begins(logging_pod):
-        threading.Timer(0.3, logging_pod.step.gate.set).start()
+        logging_pod.when_waiting(logging_pod.step.gate.set, seconds=0.3)
         httpx2.post(logging_pod.url + PATH, json={**LONG, "timeout": 0.1}, timeout=20)
         line = the_line(lines)
     assert line.keys() == ALWAYS | TOKENS
@@ -93,8 +92,9 @@ def test_a_client_that_leaves_has_its_line_with_what_it_had(
 def test_a_client_that_leaves_while_its_body_is_read_has_its_line(
     logging_pod: Served, lines: Lines
 ) -> None:
+    before = logging_pod.pod.counters.received
     one = open_request(logging_pod, SHORT, missing_bytes=1)
-    logging_pod.until(lambda: not logging_pod.pod.admission.empty())
+    logging_pod.until(lambda: logging_pod.pod.counters.received == before + 1)
     one.close()
     line = the_line(lines)
     assert line.keys() == ALWAYS

@@ -47,8 +47,9 @@ def engine_is_empty(served: Served) -> Callable[[], bool]:
 @contextmanager
 def nobody_begins(served: Served) -> Iterator[None]:
     """Hold still a step that began before the block, so that no request within begins."""
+    before = served.pod.tokens.generated_tokens
     first = open_request(served, LONG)
-    served.until(lambda: served.pod.admission.load().running == 1)
+    served.until(lambda: served.pod.tokens.generated_tokens > before)
     with served.held_still():
         served.until(lambda: served.step.held)
         yield
@@ -104,10 +105,10 @@ def test_a_deadline_that_passes_is_a_504(
 ) -> None:
     late = {**LONG, **more, "stream": stream}
     with nobody_begins(served), httpx2.Client(base_url=served.url, timeout=20) as http:
-        threading.Timer(0.4, served.step.gate.set).start()
+        served.when_waiting(served.step.gate.set, seconds=0.4)
         answer = http.post(PATH, json=late, headers=headers)
     assert answer.status_code == 504
-    assert answer.json()["error"]["code"] == "Expired"
+    assert answer.json()["reason"] == "Expired"
 
 
 def test_a_stream_that_has_begun_tells_its_deadline_in_an_event_then_done(served: Served) -> None:
@@ -122,8 +123,8 @@ def test_a_stream_that_has_begun_tells_its_deadline_in_an_event_then_done(served
             threading.Timer(1.6, served.step.gate.set).start()
             told = [one for one in lines if one]
     assert (answer.status_code, told[-1]) == (200, "data: [DONE]")
-    error = json.loads(told[-2].removeprefix("data: "))["error"]
-    assert (error["code"], error["type"]) == ("Expired", "server_error")
+    event = json.loads(told[-2].removeprefix("data: "))
+    assert (event["reason"], event["error"]["type"]) == ("Expired", "server_error")
     served.until(engine_is_empty(served))
 
 
@@ -138,36 +139,60 @@ def test_a_full_queue_is_a_429_with_a_time_to_come_again(serve: Serve) -> None:
     served = serve(limits={"max_batch_size": 1, "max_queue_depth": 1})
     with served.held_still():
         first = open_request(served, LONG)
-        served.until(lambda: served.pod.admission.load().waiting == 1)
+        served.until(lambda: served.step.held)
+        second = open_request(served, LONG)
+        served.until(lambda: served.pod.counters.received == 2 and served.pod.admission.full())
         with httpx2.Client(base_url=served.url, timeout=20) as http:
             answer = http.post(PATH, json=LONG)
         assert answer.status_code == 429
         assert int(answer.headers["Retry-After"]) >= 1
-        assert answer.json()["error"]["code"] == "QueueFull"
+        assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+        assert answer.json()["reason"] == "QueueFull"
+        second.close()
         first.close()
+
+
+def test_slow_senders_of_bodies_hold_no_place_in_the_queue(serve: Serve) -> None:
+    served = serve(limits={"max_queue_depth": 1})
+    slow = [open_request(served, LONG, missing_bytes=1) for _ in range(4)]
+    served.until(lambda: served.pod.counters.received == 4)
+    with httpx2.Client(base_url=served.url, timeout=20) as http:
+        assert http.post(PATH, json={"prompt": "a", "max_tokens": 1}).status_code == 200
+    for one in slow:
+        one.close()
+    counters = served.pod.counters
+    served.until(lambda: counters.settled() == counters.received == 5)
+    assert served.ask(lambda: counters.ended[Outcome.CANCELLED]) == 4
 
 
 def test_more_prompts_than_the_queue_bears_are_a_429_and_none_of_them_begins(
     serve: Serve,
 ) -> None:
-    served = serve(limits={"max_queue_depth": 2})
+    served = serve(limits={"max_batch_size": 1, "max_queue_depth": 2})
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         answer = http.post(PATH, json={"prompt": ["a", "b", "c", "d"], "max_tokens": 1})
         told = answer.json()["error"]
-        assert (answer.status_code, told["code"], told["param"]) == (429, "QueueFull", "prompt")
+        assert (answer.status_code, told["code"], told["param"]) == (
+            429,
+            "rate_limit_exceeded",
+            "prompt",
+        )
         assert int(answer.headers["Retry-After"]) >= 1
         assert "2 are free, and 4 prompts" in told["message"]
         assert served.ask(served.pod.admission.empty)
         fits = http.post(PATH, json={"prompt": ["a", "b"], "max_tokens": 1})
         assert len(fits.json()["choices"]) == 2
         with served.held_still():
+            running = open_request(served, LONG)
+            served.until(lambda: served.step.held)
             waiting = open_request(served, LONG)
-            served.until(lambda: served.pod.admission.load().waiting == 1)
+            served.until(lambda: len(served.pod.admission._generations) == 2)
             assert http.post(PATH, json={"prompt": ["a", "b"]}).status_code == 429
             waiting.close()
+            running.close()
     served.until(engine_is_empty(served))
     counters = served.pod.counters
-    assert served.ask(lambda: (counters.received, counters.settled())) == (5, 5)
+    assert served.ask(lambda: (counters.received, counters.settled())) == (6, 6)
 
 
 def test_the_demand_at_the_door_counts_prompts(serve: Serve) -> None:
@@ -195,8 +220,8 @@ def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
             served.wait(drain(served.pod, served.clients))
             told = [one for one in lines if one]
         assert told[-1] == "data: [DONE]"
-        error = json.loads(told[-2].removeprefix("data: "))["error"]
-        assert (error["code"], error["type"]) == ("Failed", "server_error")
+        event = json.loads(told[-2].removeprefix("data: "))
+        assert (event["reason"], event["error"]["type"]) == ("Failed", "server_error")
 
 
 def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
@@ -262,17 +287,16 @@ def test_a_reader_that_falls_too_far_behind_is_given_up(
 ) -> None:
     monkeypatch.setattr(mailbox.Mailbox.__init__, "__defaults__", (3,))
     served = serve()
+
+    def stand_still_beside_steps() -> None:
+        served.step.gate.set()
+        begun, patience = served.step.steps, time.monotonic() + 20
+        while served.step.steps < begun + 20 and time.monotonic() < patience:
+            time.sleep(0.01)
+
     with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
-        threading.Timer(0.3, served.step.gate.set).start()
-        blocked = threading.Timer(0.25, lambda: served.loop.call_soon_threadsafe(time.sleep, 0.6))
-        blocked.start()
+        served.when_waiting(stand_still_beside_steps)
         answer = http.post(PATH, json=LONG)
     assert answer.status_code == 499
     assert served.ask(lambda: served.pod.tokens.slow_readers) == 1
     served.until(engine_is_empty(served))
-
-
-def test_the_book_balances_after_all_this(served: Served) -> None:
-    served.until(engine_is_empty(served))
-    counters = served.pod.counters
-    assert served.ask(lambda: counters.received - counters.settled()) == 0

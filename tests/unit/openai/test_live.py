@@ -1,16 +1,16 @@
 """Limits change while answers run, and the pod tells what it does."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 
 from penstock_api import names
 from penstock_operator.decide.scaling.generation.plane import fit
-from penstock_operator.decide.scaling.generation.steps import steps_of
+from penstock_operator.decide.scaling.generation.steps import Steps, steps_of
 from penstock_operator.observe.exposition import parse, pod_sample
 from penstock_runtime.generation.options import DType, StepOptions
-from tests.unit.openai.served import Served
+from tests.unit.openai.served import NAME, Served
 from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
 
 Serve = Callable[..., Served]
@@ -47,7 +47,7 @@ def state_of(served: Served) -> dict[str, Any]:
 
 
 def metric(served: Served, name: str) -> float:
-    """Return the value of a metric without labels."""
+    """Return the value of a sample by its name and labels."""
     text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
     (line,) = (line for line in text.splitlines() if line.startswith(f"{name} "))
     return float(line.split()[1])
@@ -62,6 +62,10 @@ def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: S
     report = served.ask(lambda: served.pod.report)
     assert report is not None
     assert (report.running, served.pod.live.in_force.max_batch_size) == (1, 1)
+    assert state_of(served)["load"] == {"running": 1, "waiting": 3}, "preempted streams wait"
+    for prefix, labels in (("penstock_", ""), ("vllm:num_", f'{{model_name="{NAME}"}}')):
+        assert metric(served, f"{prefix}requests_running{labels}") == 1
+        assert metric(served, f"{prefix}requests_waiting{labels}") == 3
     patch(served, generation=3, maxBatchSize=8, drain="Finish")
     for one in streams:
         one.settimeout(30)
@@ -73,6 +77,16 @@ def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: S
         assert b'"finish_reason":"length"' in told
         one.close()
     served.until(engine_is_empty(served))
+
+
+def test_a_request_of_many_choices_is_one_request_that_runs(serve: Serve) -> None:
+    served = serve()
+    one = open_request(served, {**LONG, "max_tokens": 400, "n": 3, "stream": True})
+    served.until(lambda: served.pod.report is not None and served.pod.report.running == 3)
+    assert state_of(served)["load"] == {"running": 1, "waiting": 0}
+    one.close()
+    served.until(engine_is_empty(served))
+    assert state_of(served)["load"] == {"running": 0, "waiting": 0}
 
 
 def test_a_smaller_cap_that_lets_all_finish_says_how_many_are_above_it(serve: Serve) -> None:
@@ -125,11 +139,15 @@ def test_the_largest_cap_is_what_the_cache_has_blocks_for(serve: Serve) -> None:
 
 
 def test_the_state_has_the_curve_and_what_was_chosen(served: Served) -> None:
+    served.until(engine_is_empty(served))
+    before = state_of(served)["generationCurve"]["sums"]
     httpx2.post(served.url + PATH, json={"prompt": "a", "max_tokens": 3}, timeout=20)
+    served.until(engine_is_empty(served))
     state = state_of(served)
-    assert len(state["generationCurve"]["sums"]) == 15
-    assert state["generationCurve"]["sums"][0] >= 3
+    assert len(state["generationCurve"]["sums"]) == len(before) == 15
+    assert 3 <= state["generationCurve"]["sums"][0] - before[0] <= 5
     assert state["attention"]
+    assert state["dtype"] == "float32"
     assert state["envelope"]["maxBatchedTokens"]["min"] == 1
 
 
@@ -152,18 +170,38 @@ def test_the_metrics_have_tokens_times_cache_and_curve(served: Served) -> None:
         assert line in text, line
 
 
-def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:
-    httpx2.post(served.url + PATH, json={"prompt": "The river", "max_tokens": 8}, timeout=20)
+class Told(NamedTuple):
+    """What the operator reads of a pod's answers so far, and of its warm-up."""
+
+    tokens: float
+    answers: float
+    steps: float
+    warm_up: Steps | None
+
+
+def told_by(served: Served) -> Told:
+    """Return what a pod tells while it is idle: counters of all that the pod ever did."""
+    served.until(engine_is_empty(served))
     text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
     told = pod_sample(parse(text), "uid", 1.0).generation
     assert told is not None
     assert told.epoch == 1
-    assert told.generated_tokens is not None
-    assert told.generated_tokens >= 8
-    assert told.first_token_buckets[-1][1] >= 1
-    steps, warm_up = steps_of(told.sums), steps_of(told.warm_up)
+    steps = steps_of(told.sums)
     assert steps is not None
-    assert 0 < steps.n <= told.generated_tokens + 2
+    assert told.generated_tokens is not None
+    answers = told.first_token_buckets[-1][1]
+    return Told(told.generated_tokens, answers, steps.n, steps_of(told.warm_up))
+
+
+def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:
+    before = told_by(served)
+    asked = {"prompt": "The river", "max_tokens": 8, "ignore_eos": True}
+    httpx2.post(served.url + PATH, json=asked, timeout=20)
+    told = told_by(served)
+    assert told.tokens - before.tokens == 8
+    assert told.answers - before.answers == 1
+    assert 8 <= told.steps - before.steps <= 8 + 2
+    warm_up = told.warm_up
     assert warm_up is not None
     assert warm_up.n >= 4
     plane = fit(warm_up)

@@ -1,10 +1,13 @@
 """What is refused, and how it is said: always under `error`, always with the field."""
 
 import json
+import threading
 from typing import Any
 
 import httpx2
 import pytest
+
+from tests.unit.openai.served import Served
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
@@ -204,3 +207,62 @@ def test_probes_are_answered(http: httpx2.Client) -> None:
     assert http.get("/health").status_code == 200
     assert http.get("/version").json()["version"]
     assert http.get("/v2/models/tiny").json()["platform"] == "transformers"
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Request-Timeout-Ms": str(2**53 - 1)}])
+def test_a_deadline_beyond_all_clocks_leaves_the_engine_alive(
+    served: Served, headers: dict[str, str]
+) -> None:
+    """An engine that would wait so long for its next message died of OverflowError."""
+    body = asking(max_tokens=2, timeout=0 if headers else 2**63 - 1)
+    with httpx2.Client(base_url=served.url, timeout=30) as http, served.held_still():
+        asked = threading.Thread(
+            target=lambda: http.post(GENERATE, json=body, headers=headers), daemon=True
+        )
+        asked.start()
+        served.until(lambda: served.step.held)
+        served.step.gate.set()
+        asked.join(20)
+        for _ in range(3):
+            assert http.post(PLAIN, json={"prompt": "a", "max_tokens": 1}).status_code == 200
+    assert served.ask(lambda: served.pod.health.death) is None
+
+
+LOOSE: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT, {"messages": HELLO, "max_tokens": True}, "max_tokens"),
+    (CHAT, {"messages": HELLO, "max_tokens": "4"}, "max_tokens"),
+    (CHAT, {"messages": HELLO, "max_tokens": 4.0}, "max_tokens"),
+    (CHAT, {"messages": HELLO, "temperature": "1"}, "temperature"),
+    (CHAT, {"messages": HELLO, "temperature": True}, "temperature"),
+    (CHAT, {"messages": HELLO, "stream": 0}, "stream"),
+    (CHAT, {"messages": HELLO, "stream": "false"}, "stream"),
+    (CHAT, {"messages": HELLO, "logprobs": 1}, "logprobs"),
+    (PLAIN, {"prompt": "a", "n": "1"}, "n"),
+    (PLAIN, {"prompt": [1.0]}, "prompt"),
+    (PLAIN, {"prompt": [True]}, "prompt"),
+    (PLAIN, {"prompt": "a", "seed": 1.0}, "seed"),
+    (PLAIN, {"prompt": "a", "stop_token_ids": ["5"]}, "stop_token_ids.0"),
+    (PLAIN, {"prompt": "a", "logit_bias": {"5_0": 1}}, "logit_bias.5_0"),
+    (PLAIN, {"prompt": "a", "logit_bias": {"5": "1"}}, "logit_bias.5"),
+    (PLAIN, {"prompt": "a", "best_of": True}, "best_of"),
+    (GENERATE, asking(n=True), "parameters.n"),
+    (GENERATE, asking(n=1.0), "parameters.n"),
+    (GENERATE, asking(timeout="5"), "parameters.timeout"),
+    ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
+    ("/detokenize", {"tokens": [True]}, "tokens.0"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "field"), LOOSE)
+def test_no_value_is_taken_for_one_of_another_type(
+    http: httpx2.Client, path: str, body: dict[str, Any], field: str
+) -> None:
+    answer = http.post(path, json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field), answer.text
+
+
+def test_an_integer_is_a_float_too(http: httpx2.Client) -> None:
+    whole = {"temperature": 1, "top_p": 1, "min_p": 0, "presence_penalty": 0, "timeout": 30}
+    more = {"logit_bias": {"5": 1}, "length_penalty": 1, "repetition_penalty": 1}
+    answer = http.post(PLAIN, json={"prompt": "a", "max_tokens": 1, **whole, **more})
+    assert answer.status_code == 200, answer.text

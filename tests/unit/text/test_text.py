@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
@@ -33,9 +33,7 @@ from penstock_runtime.text.vocabulary import read_vocabulary
 
 BACKEND = make_tokenizer()
 VOCABULARY = read_vocabulary(BACKEND)
-QUICK = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)  # a busy machine is no finding
+QUICK = settings(max_examples=60)
 IDS = st.lists(st.integers(0, len(VOCABULARY) - 1), max_size=40)
 
 

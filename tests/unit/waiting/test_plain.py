@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
@@ -25,7 +25,6 @@ STEPS = st.lists(
 @given(
     STEPS, st.sampled_from(list(Discipline)), st.sampled_from(list(Discipline)), st.integers(0, 60)
 )
-@settings(deadline=None)
 def test_with_and_without_the_plain_line_the_same_happens(
     steps: list[tuple[str, int]], discipline: Discipline, later: Discipline, change_at: int
 ) -> None:

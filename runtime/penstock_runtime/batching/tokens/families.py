@@ -57,6 +57,11 @@ class Families:
         return [family.leader]
 
     @property
+    def count(self) -> int:
+        """Return how many requests are held."""
+        return len(self._families)
+
+    @property
     def anyone_held(self) -> bool:
         """Return whether anybody is held back."""
         return bool(self._leading)

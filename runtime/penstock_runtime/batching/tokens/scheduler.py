@@ -119,6 +119,7 @@ class TokenScheduler:
         return SchedulerReport(
             waiting=waiting,
             running=len(self._running),
+            running_requests=self._running_requests(),
             preempted=self._line.preempted,
             generation=self._planned_generation,
             converging=surplus > 0,
@@ -132,6 +133,11 @@ class TokenScheduler:
             prefix_hit_tokens=self.memory.prefix.hit,
             prefix_asked_tokens=self.memory.prefix.asked,
         )
+
+    def _running_requests(self) -> int:
+        if self._families.count == len(self._slots):  # every request has one choice
+            return len(self._running)
+        return len({slot.sequence.request_id for slot in self._running.values()})
 
     @property
     def cap(self) -> int:

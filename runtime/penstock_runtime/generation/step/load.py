@@ -9,7 +9,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from penstock_runtime.generation.options import DType
 from penstock_runtime.models.base import ModelLoadFailed, describe
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
@@ -18,7 +17,7 @@ _HASHED_BYTES = 1 << 20
 
 
 def load_model(
-    folder: Path, config: PreTrainedConfig, dtype: DType, device: torch.device
+    folder: Path, config: PreTrainedConfig, dtype: torch.dtype, device: torch.device
 ) -> PreTrainedModel:
     """Return the causal language model in `folder`, in inference mode, with its own eager attention.
 
@@ -31,7 +30,7 @@ def load_model(
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
-            dtype=_torch_dtype(dtype, config, device),
+            dtype=dtype,
             attn_implementation="eager",
             local_files_only=True,
             trust_remote_code=False,
@@ -77,16 +76,6 @@ def refuse_other_layers(config: PreTrainedConfig) -> None:
             f"layer type '{min(others)}' of model type '{config.model_type}' is not served: only"
             " full_attention and sliding_attention have a paged cache"
         )
-
-
-def _torch_dtype(dtype: DType, config: PreTrainedConfig, device: torch.device) -> torch.dtype:
-    if dtype is not DType.AUTO:
-        named: torch.dtype = getattr(torch, dtype.value)
-        return named
-    wanted = getattr(config, "dtype", None) or torch.float32
-    if device.type == "cpu" and not torch.cpu._is_avx512_bf16_supported():
-        return torch.float64 if wanted == torch.float64 else torch.float32
-    return wanted if isinstance(wanted, torch.dtype) else torch.float32
 
 
 def stop_ids(model: PreTrainedModel) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """From a folder to a step that runs: load, measure, lay out the cache, choose what computes, check."""
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,28 +11,32 @@ from penstock_runtime.generation.options import StepOptions
 from penstock_runtime.generation.step import load
 from penstock_runtime.generation.step.check import reference
 from penstock_runtime.generation.step.computing import Computing, checked, choose
+from penstock_runtime.generation.step.dtype import Measure, choose_dtype
+from penstock_runtime.generation.step.dtype_times import measure_types
 from penstock_runtime.generation.step.length import longest_of
 from penstock_runtime.generation.step.measure import measure
+from penstock_runtime.generation.step.memory import CACHE_SHARE, free_bytes, holds_float32
 from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.store import Store
 from penstock_runtime.generation.step.torch_step import TorchStep
 from penstock_runtime.generation.step.warm_up import timed_steps
 from penstock_runtime.models.base import ModelLoadFailed
-from penstock_runtime.models.cgroup import free_memory_bytes
 from penstock_runtime.models.device import backend_of, choose_device, pin_threads
 
-CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
-"""Of the memory that is free after loading: a CPU's is shared with the HTTP side and the page cache."""
 MOST_CACHE_TOKENS = 1 << 22
 """More positions than any pod serves; keeps a tiny model on a large machine from claiming a quarter of it."""
 
 
 def open_step(
-    folder: Path, options: StepOptions, name: str, device: torch.device | None = None
+    folder: Path,
+    options: StepOptions,
+    name: str,
+    device: torch.device | None = None,
+    measure_dtypes: Measure = measure_types,
 ) -> TorchStep:
     """Return the step for the model in `folder`, checked against the untouched model.
 
-    To be called in the thread that will run it.
+    To be called in the thread that will run it. `measure_dtypes` is asked only where no setting names a type.
 
     Raises:
         ModelLoadFailed: with one line that says what does not fit and the remedy.
@@ -40,7 +45,14 @@ def open_step(
     device = device or choose_device()
     config = load.read_config(folder)
     bound = longest_of(config, options.max_model_len)
-    model = load.load_model(folder, config, options.dtype, device)
+    dtype = choose_dtype(
+        config,
+        options,
+        device,
+        partial(holds_float32, folder, options, free_bytes(device)),
+        measure_dtypes,
+    )
+    model = load.load_model(folder, config, dtype, device)
     computing = choose(model, options, device)
     kv = _layout(model, computing, options, device)
     longest = min(bound, kv.tokens)
@@ -85,7 +97,7 @@ def _layout(
     if wanted is None:
         most = MOST_CACHE_TOKENS // computing.block_tokens * block_bytes
         with_copies = block_bytes + layer_bytes * computing.gathered_layers
-        free = int(_free_bytes(device) * CACHE_SHARE[device.type])
+        free = int(free_bytes(device) * CACHE_SHARE[device.type])
         wanted = min(free * block_bytes // with_copies, most)
     blocks = wanted // block_bytes - computing.spare_blocks
     if blocks < 2:  # one for a prompt, one for its answer
@@ -107,9 +119,3 @@ def _windows(config: object) -> tuple[int, ...]:
     types = getattr(config, "layer_types", None) or ()
     sliding = "sliding_attention" in types or (window is not None and not types)
     return (int(window),) if window and sliding else ()
-
-
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return free_memory_bytes()

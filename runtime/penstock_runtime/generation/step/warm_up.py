@@ -35,9 +35,9 @@ def timed_steps(
         if clock() - began > MOST_SECONDS:
             break
         packed = fed(rows, tokens, context, kv)
-        _run(decoder, packed)
+        run(decoder, packed)
         start = clock()
-        _run(decoder, packed)
+        run(decoder, packed)
         decodes = rows if tokens == 1 else 0
         prefill = rows * tokens - decodes
         found.append(TimedStep(prefill, decodes, rows * (context + tokens), clock() - start))
@@ -68,6 +68,6 @@ def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
     return positions_of(np.zeros(rows * tokens, np.int64), tables, first, starts, kv.block_tokens)
 
 
-def _run(decoder: Decoder, packed: Packed) -> None:
+def run(decoder: Decoder, packed: Packed) -> None:
     """Compute, and wait for the device."""
     torch.as_tensor(decoder.forward(packed)).sum().item()

@@ -80,6 +80,8 @@ class LaneConnection(WatchedConnection):
         """As `asyncio.Protocol.data_received`."""
         if self._slow or not data:
             super().data_received(data)
+        elif self.surplus:
+            self.turn_down()
         elif self._exchange is not None or self._paused or self._resting:
             self._hold(data)
         elif self._held:
@@ -101,6 +103,11 @@ class LaneConnection(WatchedConnection):
             self._answered = self._loop.create_future()
             await asyncio.wait([self._answered], timeout=timeout)
         await super().shutdown(timeout)
+
+    def is_idle(self) -> bool:
+        """As `BoundedConnection.is_idle`, in either lane."""
+        pipelined = self._held and self._patience is None  # behind an answer, not a part of a head
+        return self._exchange is None and not pipelined and super().is_idle()
 
     # -- which lane
 
@@ -158,6 +165,7 @@ class LaneConnection(WatchedConnection):
             lane.turn_away(late, head, self, now)
             return
         exchange = self._exchange = Exchange(lane, head, self, came, last=last)
+        self._limit.busy(self)
         if is_open:
             exchange.begin(body)
         else:
@@ -227,6 +235,7 @@ class LaneConnection(WatchedConnection):
     def answer(self, answer: bytes, *, closes: bool) -> None:
         """As `lane.Client.answer`."""
         self._exchange = None
+        self._limit.idle(self)
         if self.transport is not None:
             self.transport.write(answer)
         if self._answered is not None:

@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final, Protocol
 
 from penstock_runtime.connections import Connections
-from penstock_runtime.errors import QueueFull, Refusal, TooLate
+from penstock_runtime.errors import Defect, QueueFull, Refusal, TooLate
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.fast_lane.freshness import Freshness
 from penstock_runtime.protocols.fast_lane.heads import Head, Heads
@@ -13,7 +13,7 @@ from penstock_runtime.protocols.fast_lane.hints import hinted_class
 from penstock_runtime.protocols.fast_lane.refusals import Refusals
 from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
 from penstock_runtime.protocols.fast_lane.wire import Wire
-from penstock_runtime.protocols.replies import Reply, of_defect
+from penstock_runtime.protocols.replies import Reply
 from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.protocols.rests import TOO_MUCH, Rests
 from penstock_runtime.request import Completed, End, Outcome
@@ -166,7 +166,7 @@ class Exchange:
         """As `begin`, of a pod that is not open: refused before its body is read, unless it goes before one that waits."""
         try:
             priority = hinted_class(body, self._head.header_length)
-            self._lane.pod.admission.check_door(self._ticket, priority)
+            self._lane.pod.admission.take_place(self._ticket, priority)
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
             return
@@ -180,8 +180,8 @@ class Exchange:
             admission.hold_bytes(ticket, len(body))
             call = self._way.read(body, self._head)
             if type(call) is Later:
-                if not ticket.reading:
-                    admission.check_door(ticket)
+                if not ticket.placed:
+                    admission.take_place(ticket)
                 self._reading = asyncio.create_task(self._begin_later(call))
             else:
                 if call.bytes > ticket.bytes:
@@ -191,7 +191,7 @@ class Exchange:
             self._refuse(error)
 
     async def _begin_later(self, later: Later) -> None:
-        """As `begin`, once the call is known, of a request that holds a credit; unless its client has gone meanwhile."""
+        """As `begin`, once the call is known, of a request that holds a place; unless its client has gone meanwhile."""
         try:
             call = await later.call(
                 self._lane.pod.admission.holding(self._ticket), self._head.timeout_seconds
@@ -215,7 +215,7 @@ class Exchange:
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)
-        self._answer(of_defect())
+        self._answer(self._way.of_refusal(Defect()))
 
     def _turn_down(self, refusal: Refusal) -> None:
         """Tell a refusal that is counted; a client that asks too much is given rest."""
@@ -258,7 +258,7 @@ class Exchange:
             reply = self._way.reply_to(self._wanted, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
-            reply = of_defect()
+            reply = self._way.of_refusal(Defect())
         self._answer(reply)
         return True
 
@@ -276,7 +276,7 @@ class Exchange:
         lane = self._lane
         lane.traffic.answering -= 1
         ticket = self._ticket
-        if ticket.bytes or ticket.reading:
+        if ticket.bytes or ticket.placed:
             lane.pod.admission.depart(ticket)
         client.answer(data, closes=closes)
         if lane.logs:

@@ -20,7 +20,7 @@ from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.quick import QuickReader
-from penstock_runtime.protocols.open_inference.texts import MAY_BE_TEXT, read_call
+from penstock_runtime.protocols.open_inference.texts import may_be_text, read_call
 from penstock_runtime.protocols.replies import Reply, of_refusal
 from penstock_runtime.request import Completed, End, Request
 from penstock_runtime.ticket import Ticket
@@ -65,7 +65,7 @@ class InferWay:
     def read(self, body: bytes, head: Head) -> InferCall | Later:
         """As `Way.read`."""
         texts = self._pod.texts
-        if texts is not None and MAY_BE_TEXT in body:
+        if texts is not None and may_be_text(body):
             call = read_call(body, head.header_length, self._pod.model, texts)
             return call if isinstance(call, InferCall) else Later(call.tokenised)
         reader = self._reader

@@ -1,21 +1,33 @@
 """Reading a body: bounded in bytes and time, and split into JSON header and binary tensors."""
 
 import asyncio
-import json
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
+from pydantic_core import from_json
 
 from penstock_runtime.admission import Hold
-from penstock_runtime.errors import BadInput, BodyTimeout, BrokenBody, TooLarge, UnsupportedCoding
+from penstock_runtime.errors import (
+    BadInput,
+    BodyTimeout,
+    BrokenBody,
+    BrokenJson,
+    TooLarge,
+    UnsupportedCoding,
+)
 from penstock_runtime.protocols.header_fields import whole_number
+from penstock_runtime.protocols.open_inference.coding import PIECE_BYTES, Inflater
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
 """What a body is taken for until more of it has come, but for one that announces less."""
-_CODINGS: Final = frozenset(("", "identity", "gzip", "deflate"))
+_COMPRESSED: Final = frozenset(("gzip", "deflate"))
+_CODINGS: Final = _COMPRESSED | {"", "identity"}
 
 
 def check_head(request: web.Request, most_bytes: int) -> None:
@@ -28,7 +40,7 @@ def check_head(request: web.Request, most_bytes: int) -> None:
     length = request.content_length
     if length is not None and length > most_bytes:
         raise _too_large(str(length), most_bytes)
-    coding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
+    coding = _coding(request)
     if coding not in _CODINGS:
         raise UnsupportedCoding(
             f"Content-Encoding {coding!r} is not supported: send gzip, deflate or plain",
@@ -46,32 +58,56 @@ async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold
         MemoryFull: as `hold`.
         TooLarge: more than `most_bytes` after decompression; the rest is never decompressed.
         BodyTimeout: not complete within `seconds`.
-        BrokenBody: the compression or the chunks are broken.
+        BrokenBody: the compression or the chunks are broken, or end before their end.
     """
     announced = request.content_length or FIRST_BYTES
     hold(announced)
     hold(held := min(announced, FIRST_BYTES))
     await _continue(request)
     body = bytearray()
+
+    def take(piece: bytes) -> None:
+        nonlocal held
+        size = len(body) + len(piece)
+        if size > most_bytes:
+            raise _too_large(f"more than {most_bytes}", most_bytes)
+        if size > held:
+            hold(held := size)
+        body.extend(piece)
+
     try:
         async with asyncio.timeout(seconds):
-            while chunk := await request.content.readany():
-                size = len(body) + len(chunk)
-                if size > most_bytes:
-                    raise _too_large(f"more than {most_bytes}", most_bytes)
-                if size > held:
-                    hold(held := size)
-                body += chunk
+            await _read_pieces(request, take)
     except TimeoutError as error:
         raise BodyTimeout(
             f"the body did not arrive within {seconds:g} s: send it faster"
         ) from error
-    except (web.RequestPayloadError, HttpProcessingError) as error:
+    except (web.RequestPayloadError, HttpProcessingError, zlib.error) as error:
         raise BrokenBody(
             f"the body cannot be decoded ({error}): check Content-Encoding and chunks", field="body"
         ) from error
     hold(len(body))
     return body
+
+
+async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> None:
+    """Hand the decompressed body to `take`, piece by piece; other requests have their turn between large ones."""
+    coding = _coding(request)
+    inflater = Inflater(coding) if coding in _COMPRESSED else None
+    while chunk := await request.content.readany():
+        if inflater is None:
+            take(chunk)
+            continue
+        for piece in inflater.feed(chunk):
+            take(piece)
+            if len(piece) == PIECE_BYTES:
+                await asyncio.sleep(0)
+    if inflater is not None:
+        inflater.finish()
+
+
+def _coding(request: web.Request) -> str:
+    return request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
 
 
 def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
@@ -106,13 +142,14 @@ def _json(text: memoryview) -> Any:
 
 
 def _json_with_nan(text: bytes, error: orjson.JSONDecodeError) -> Any:
-    """Parse what only Triton's dialect allows: NaN and Infinity as numbers."""
+    """Parse what only Triton's dialect allows: NaN and Infinity as numbers.
+
+    Half surrogates are as wrong here as in plain JSON: no answer could repeat them.
+    """
     if b"NaN" in text or b"Infinity" in text:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-    raise BadInput(f"the body is not valid JSON: {error}", field="body") from error
+        with suppress(ValueError):
+            return from_json(text)
+    raise BrokenJson(f"the body is not valid JSON: {error}", field="body") from error
 
 
 async def _continue(request: web.Request) -> None:

@@ -11,6 +11,7 @@ from penstock_runtime.models.contents import fault_of
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
 from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
 from penstock_runtime.request import Group, Tensor
+from penstock_runtime.shown import shown
 
 MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
@@ -46,7 +47,7 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
     parameters = an_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
-        raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
+        raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
     inputs = _inputs(wire, binary, model)
     index_of = {one["name"]: index for index, one in enumerate(wire["inputs"])}
     rows = _rows(inputs, index_of, most_rows)
@@ -77,7 +78,7 @@ def order_of(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
 def an_object(value: Any, field: str) -> dict[str, Any]:
     """Return `value` if it is a JSON object."""
     if not isinstance(value, dict):
-        raise BadInput(f"`{field}` must be an object, got {value!r:.80}", field=field)
+        raise BadInput(f"`{field}` must be an object, got {shown(value)}", field=field)
     return value
 
 
@@ -85,7 +86,7 @@ def _whole(parameters: Mapping[str, Any], name: str, meaning: str) -> int:
     value = parameters.get(name, 0)
     if type(value) is not int or not 0 <= value < 2**63:
         raise BadInput(
-            f"`{name}` must be a whole number ({meaning}), got {value!r:.80}",
+            f"`{name}` must be a whole number ({meaning}), got {shown(value)}",
             field=f"parameters.{name}",
         )
     return value
@@ -121,13 +122,13 @@ def _spec(
     if not isinstance(name, str) or name not in specs:
         known = ", ".join(specs)
         raise BadInput(
-            f"the model has no input {name!r:.80}: it takes {known}", field=f"{field}.name"
+            f"the model has no input {shown(name)}: it takes {known}", field=f"{field}.name"
         )
     if name in found:
         raise BadInput(f"input {name!r} is given twice: send it once", field=f"{field}.name")
     if tensor.get("datatype") != specs[name].datatype:
         raise BadInput(
-            f"input {name!r} has datatype {tensor.get('datatype')!r:.80}: send {specs[name].datatype}",
+            f"input {name!r} has datatype {shown(tensor.get('datatype'))}: send {specs[name].datatype}",
             field=f"{field}.datatype",
         )
     return specs[name]
@@ -151,7 +152,7 @@ def _binary_size(tensor: dict[str, Any], field: str) -> int | None:
         return None
     if type(size) is not int or size < 0:
         raise BadInput(
-            f"`binary_data_size` must be a number of bytes from 0, got {size!r:.80}",
+            f"`binary_data_size` must be a number of bytes from 0, got {shown(size)}",
             field=f"{field}.parameters.binary_data_size",
         )
     return size
@@ -182,19 +183,19 @@ def _tensor(
 
 def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
     if not isinstance(shape, list) or any(type(size) is not int for size in shape):
-        raise BadInput(f"`shape` must be a list of whole numbers, got {shape!r:.80}", field=field)
+        raise BadInput(f"`shape` must be a list of whole numbers, got {shown(shape)}", field=field)
     wanted = list(spec.shape)
     fits = len(shape) == len(wanted) and all(
         want in (-1, size) for size, want in zip(shape, wanted, strict=True)
     )
     if not fits:
-        raise BadInput(f"input {spec.name!r} has shape {shape!r:.80}: send {wanted}", field=field)
+        raise BadInput(f"input {spec.name!r} has shape {shown(shape)}: send {wanted}", field=field)
     if min(shape) < 1:
         raise BadInput(
-            f"shape {shape!r:.80} has no rows or elements: send at least one", field=field
+            f"shape {shown(shape)} has no rows or elements: send at least one", field=field
         )
     if outside := spec.outside(tuple(shape)):
-        raise BadInput(f"input {spec.name!r} has shape {shape!r:.80}: {outside}", field=field)
+        raise BadInput(f"input {spec.name!r} has shape {shown(shape)}: {outside}", field=field)
     return tuple(shape)
 
 

@@ -27,7 +27,7 @@ def to_request(ticket: Ticket, call: InferCall, header_seconds: float | None) ->
         call.rows,
         call.group,
         ticket.arrived,
-        None if seconds is None else ticket.arrived + seconds,
+        ticket.deadline(seconds),
         call.priority,
     )
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.shown import shown
 
 _UNSUPPORTED = ("classification", "shared_memory_region")
 
@@ -28,7 +29,7 @@ def wanted_outputs(
     binary = _flag(parameters, "binary_data_output", "parameters", default=False)
     listed = wire.get("outputs")
     if listed is not None and not isinstance(listed, list):
-        raise BadInput(f"`outputs` must be a list, got {listed!r:.80}", field="outputs")
+        raise BadInput(f"`outputs` must be a list, got {shown(listed)}", field="outputs")
     if not listed:
         return tuple(WantedOutput(spec.name, binary) for spec in model.outputs)
     known = [spec.name for spec in model.outputs]
@@ -46,17 +47,17 @@ def wanted_outputs(
 
 def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> WantedOutput:
     if not isinstance(one, dict):
-        raise BadInput(f"`{field}` must be an object, got {one!r:.80}", field=field)
+        raise BadInput(f"`{field}` must be an object, got {shown(one)}", field=field)
     name = one.get("name")
     if name not in known:
         raise BadInput(
-            f"the model has no output {name!r:.80}: it gives {', '.join(known)}",
+            f"the model has no output {shown(name)}: it gives {', '.join(known)}",
             field=f"{field}.name",
         )
     parameters = one.get("parameters", {})
     if not isinstance(parameters, dict):
         raise BadInput(
-            f"`parameters` must be an object, got {parameters!r:.80}", field=f"{field}.parameters"
+            f"`parameters` must be an object, got {shown(parameters)}", field=f"{field}.parameters"
         )
     for unsupported in _UNSUPPORTED:
         if unsupported in parameters:
@@ -73,6 +74,6 @@ def _flag(parameters: dict[str, Any], name: str, field: str, *, default: bool) -
     value = parameters.get(name, default)
     if not isinstance(value, bool):
         raise BadInput(
-            f"`{name}` must be true or false, got {value!r:.80}", field=f"{field}.{name}"
+            f"`{name}` must be true or false, got {shown(value)}", field=f"{field}.{name}"
         )
     return value

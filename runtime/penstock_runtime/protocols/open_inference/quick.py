@@ -30,6 +30,9 @@ from penstock_runtime.scan.library import Scan
 
 _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
 """Datatypes read here, as `struct` packs them; it refuses what is out of range."""
+_Parameters = dict[Literal["priority", "timeout", "binary_data_output"], Any]
+_Output = dict[Literal["name", "parameters"], str | dict[Literal["binary_data"], bool]]
+"""Both without what the careful reader ignores, but for its JSON: of that the two decoders may think otherwise."""
 _REMEMBERED: Final = 256
 """JSON heads of binary bodies whose meaning is kept."""
 _LONGEST_HEAD: Final = 4096
@@ -146,7 +149,7 @@ class QuickReader:
                 inputs = self._all(wire.inputs, array)
                 rows, group = array.shape[0], group_of(self._model, inputs)
                 size = sum(one.nbytes for one in inputs.values())
-        except (msgspec.MsgspecError, struct.error, OverflowError, IndexError, _NotPlainError):
+        except _NOT_PLAIN:
             return None
         if wire.parameters or wire.outputs or wire.id is not None:
             return self._with_more(wire, inputs, rows, group, size)
@@ -158,6 +161,8 @@ class QuickReader:
         if not _fits(shape, spec) or shape[0] > self._most_rows:
             raise _NotPlainError
         size, dtype = prod(shape), numpy_dtype(spec.datatype)
+        if len(one.data) != size:  # nothing is allocated for a shape alone
+            raise _NotPlainError
         pack = struct.Struct(f"<{size}{_CODES[spec.datatype]}").pack
         alone = len(self._specs) == 1
         group = group_of(self._model, {spec.name: np.empty(shape, dtype)}) if alone else ()
@@ -206,16 +211,29 @@ class QuickReader:
             if len(self._specs) == 1 and known.size <= _COPIED_SIZE:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
-        call = self._read_carefully(body, header_length)
+        wire, binary = bodies.split(body, header_length)
+        call = calls.parse(wire, binary, self._model, self._most_rows)
         if call.wanted.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
             return call
-        if call.bytes == len(body) - len(text) and _in_order(text, list(call.inputs)):
+        if call.bytes == len(body) - len(text) and _in_order(wire, list(call.inputs)):
             _remember(self._heads, text, _Known(_without_data(call), call.bytes))
         return call
 
 
 class _NotPlainError(Exception):
     """Leave it to the careful reader."""
+
+
+_NOT_PLAIN: Final = (
+    _NotPlainError,
+    msgspec.MsgspecError,
+    struct.error,
+    ArithmeticError,
+    LookupError,
+    ValueError,
+    RecursionError,
+)
+"""What the decoder and `struct` raise on a bad body; msgspec lets UnicodeDecodeError and RecursionError out as they are."""
 
 
 def _remember(known: dict[bytes, _Known], text: bytes, meaning: _Known) -> None:
@@ -245,9 +263,9 @@ def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
     return replace(like, inputs=inputs)
 
 
-def _in_order(text: bytes, names: list[str]) -> bool:
+def _in_order(wire: dict[str, Any], names: list[str]) -> bool:
     """Return whether the inputs stand in the JSON in the model's own order, as their bytes then do."""
-    return [one["name"] for one in msgspec.json.decode(text)["inputs"]] == names
+    return [one["name"] for one in wire["inputs"]] == names
 
 
 def _has_booleans(model: ModelInfo) -> bool:
@@ -277,8 +295,8 @@ def _decoder(model: ModelInfo) -> Any:
         [
             ("inputs", list[one]),  # type: ignore[valid-type]
             ("id", str | None, None),
-            ("parameters", dict[str, Any], msgspec.field(default_factory=dict)),
-            ("outputs", list[Any], msgspec.field(default_factory=list)),
+            ("parameters", _Parameters, msgspec.field(default_factory=dict)),
+            ("outputs", list[_Output], msgspec.field(default_factory=list)),
         ],
         forbid_unknown_fields=True,
     )

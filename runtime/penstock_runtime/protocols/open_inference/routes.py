@@ -4,7 +4,6 @@ import asyncio
 
 from aiohttp import hdrs, web
 
-from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
@@ -22,6 +21,7 @@ from penstock_runtime.protocols.replies import (
     response_of,
 )
 from penstock_runtime.request import End
+from penstock_runtime.shown import shown
 from penstock_runtime.sockets import lain_seconds
 from penstock_runtime.ticket import Ticket
 
@@ -64,16 +64,20 @@ class OpenInference:
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answer whether the engine lives."""
-        return web.Response(status=500 if self._pod.health.death else 200)
+        live = not self._pod.health.death
+        return json_reply({"live": live}, 200 if live else 500)
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer whether the model serves."""
-        return web.Response(status=200 if self._pod.health.ready else 503)
+        ready = self._pod.health.ready
+        return json_reply({"ready": ready}, 200 if ready else 503)
 
     async def model_ready(self, request: web.Request) -> web.Response:
         """Answer whether the model serves, 404 for any other."""
         self._check_model(request)
-        return await self.ready(request)
+        ready = self._pod.health.ready
+        name = self._pod.config.model_name
+        return json_reply({"name": name, "ready": ready}, 200 if ready else 503)
 
     async def model_metadata(self, request: web.Request) -> web.Response:
         """Answer the model's inputs and outputs."""
@@ -106,9 +110,9 @@ class OpenInference:
         with pod.admission.receive(lain_seconds(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.max_body_bytes)
-            pod.admission.check_door(ticket, best_class(request))
+            pod.admission.check_door(best_class(request))
             model = self._model(request)
-            call = await self._read(request, model, pod.admission.holding(ticket))
+            call = await self._read(request, model, ticket)
             pod.admission.count_rows(ticket, call.rows)
             wanted, ending = call.wanted, self._submit(request, ticket, call)
             del call  # the engine alone keeps its tensors: in another process they would be here a second time
@@ -116,10 +120,12 @@ class OpenInference:
         reply = ends.reply_to(end, wanted, model, request[REQUEST_ID])
         return response_of(await _in_wanted_coding(request, reply))
 
-    async def _read(self, request: web.Request, model: ModelInfo, hold: Hold) -> InferCall:
+    async def _read(self, request: web.Request, model: ModelInfo, ticket: Ticket) -> InferCall:
         """Return the call of a request; of its body nothing is kept but what the call is made of."""
-        config = self._pod.config
+        config, admission = self._pod.config, self._pod.admission
+        hold = admission.holding(ticket)
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        admission.take_place(ticket, best_class(request))
         call = read_call(body, request.headers.get(bodies.HEADER_LENGTH), model, self._pod.texts)
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
@@ -138,11 +144,12 @@ class OpenInference:
         asked, version = request.match_info["model"], request.match_info.get("version")
         if asked != held:
             raise UnknownModel(
-                f"model {asked!r:.140} is not served here: this pod serves {held!r}", field="model"
+                f"model {shown(asked, 140)} is not served here: this pod serves {held!r}",
+                field="model",
             )
         if version not in (None, metadata.MODEL_VERSION):
             raise UnknownModel(
-                f"model {held!r} has no version {version!r:.40}: ask for {metadata.MODEL_VERSION!r} or none",
+                f"model {held!r} has no version {shown(version, 40)}: ask for {metadata.MODEL_VERSION!r} or none",
                 field="version",
             )
 

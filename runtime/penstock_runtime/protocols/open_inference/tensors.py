@@ -9,6 +9,7 @@ import numpy as np
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.datatypes import numpy_dtype
 from penstock_runtime.request import Tensor
+from penstock_runtime.shown import shown
 
 
 def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
@@ -104,5 +105,5 @@ def _kind(value: Any) -> str:
         list: "a list",
     }
     return names.get(
-        type(value), f"the number {value}" if isinstance(value, int | float) else "no tensor"
+        type(value), f"the number {shown(value)}" if isinstance(value, int | float) else "no tensor"
     )

@@ -18,11 +18,15 @@ from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.shown import shown
 from penstock_runtime.tokenizing import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
-MAY_BE_TEXT: Final = b'"text"'
-"""The input's name, as every client spells it."""
 _FIELD: Final = "inputs[0]"
+
+
+def may_be_text(body: bytes) -> bool:
+    """Return whether the inputs of an unread body may be texts: it holds their name, or an escape that may spell it."""
+    return b'"text"' in body or b"\\" in body
 
 
 def asked(wire: Mapping[str, Any]) -> bool:
@@ -109,11 +113,11 @@ def parse(
     parameters = calls.an_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
-        raise BadInput(f"`id` must be a string, got {name!r:.80}", field="id")
+        raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
     cut = parameters.get("truncate", False)
     if not isinstance(cut, bool):
         raise BadInput(
-            f"`truncate` must be true or false, got {cut!r:.80}", field="parameters.truncate"
+            f"`truncate` must be true or false, got {shown(cut)}", field="parameters.truncate"
         )
     priority, timeout_seconds = calls.order_of(parameters)
     return TextCall(
@@ -130,15 +134,16 @@ def parse(
 def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[str]:
     if tensor.get("datatype") != "BYTES":
         raise BadInput(
-            f"input {TEXT!r} has datatype {tensor.get('datatype')!r:.80}: send BYTES",
+            f"input {TEXT!r} has datatype {shown(tensor.get('datatype'))}: send BYTES",
             field=f"{_FIELD}.datatype",
         )
     parameters = calls.an_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
     found = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or shape not in ([len(found)], [len(found), 1]):
+    whole = isinstance(shape, list) and all(type(size) is int for size in shape)
+    if not whole or shape not in ([len(found)], [len(found), 1]):
         raise BadInput(
-            f"input {TEXT!r} has shape {shape!r:.80} and {len(found)} texts: send [{len(found)}]",
+            f"input {TEXT!r} has shape {shown(shape)} and {len(found)} texts: send [{len(found)}]",
             field=f"{_FIELD}.shape",
         )
     if not 1 <= prod(shape) <= most_rows:
@@ -151,12 +156,12 @@ def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[s
 def _from_json(tensor: dict[str, Any]) -> list[str]:
     data = tensor["data"]
     if not isinstance(data, list):
-        raise BadInput(f"`data` must be a list, got {data!r:.80}", field=f"{_FIELD}.data")
+        raise BadInput(f"`data` must be a list, got {shown(data)}", field=f"{_FIELD}.data")
     flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
     wrong = next((at for at, one in enumerate(flat) if not isinstance(one, str)), None)
     if wrong is not None:
         raise BadInput(
-            f"element {wrong} of `data` is {flat[wrong]!r:.80}: send strings",
+            f"element {wrong} of `data` is {shown(flat[wrong])}: send strings",
             field=f"{_FIELD}.data",
         )
     return flat
@@ -164,9 +169,10 @@ def _from_json(tensor: dict[str, Any]) -> list[str]:
 
 def _from_binary(parameters: Mapping[str, Any], binary: memoryview) -> list[str]:
     field = f"{_FIELD}.parameters.binary_data_size"
-    if parameters.get("binary_data_size") != len(binary):
+    size = parameters.get("binary_data_size")
+    if type(size) is not int or size != len(binary):
         raise BadInput(
-            f"`binary_data_size` is {parameters.get('binary_data_size')!r:.40}, but {len(binary)} bytes"
+            f"`binary_data_size` is {shown(parameters.get('binary_data_size'), 40)}, but {len(binary)} bytes"
             " follow the JSON",
             field=field,
         )

@@ -70,9 +70,10 @@ class Door:
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
         pod = self._pod
         bodies.check_head(request, pod.config.max_body_bytes)
-        pod.admission.check_door(ticket)
+        pod.admission.check_door()
         hold = pod.admission.holding(ticket)
         raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds, hold)
+        pod.admission.take_place(ticket)
         body = read(kind, raw)
         pod.check_model(body.asked_model)
         self._unknown.note(request, body)

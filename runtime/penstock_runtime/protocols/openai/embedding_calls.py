@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock_runtime.errors import BadInput, UnknownModel
+from penstock_runtime.shown import shown
 from penstock_runtime.tokenizing import Ids
 
 MOST_INPUTS = 2048
@@ -38,10 +39,15 @@ def parse(wire: Any, model: str, width: int) -> EmbeddingCall:
     """
     if not isinstance(wire, dict):
         raise BadInput("the body must be a JSON object with `input`", field="body")
-    asked = wire.get("model", model)
-    if asked != model:
+    asked = wire.get("model")
+    if asked is not None and not isinstance(asked, str):
+        raise BadInput(
+            f"`model` must be a text, got {shown(asked)}", field="model", code="invalid_type"
+        )
+    if asked not in (None, model):
         raise UnknownModel(
-            f"model {asked!r:.140} is not served here: this pod serves {model!r}", field="model"
+            f"model {shown(asked, 140)} is not served here: this pod serves {model!r}",
+            field="model",
         )
     _check_dimensions(wire, width)
     texts, ids = _input(wire.get("input"))
@@ -86,17 +92,17 @@ def _ids(listed: list[Any], field: str) -> Ids:
 
 def _one_of(wire: Mapping[str, Any], field: str, known: Sequence[Any], default: Any) -> Any:
     value = wire.get(field, default)
-    if value not in known or isinstance(value, bool):
+    if not any(type(value) is type(one) and value == one for one in known):
         words = ", ".join(str(one) for one in known if one is not None)
-        raise BadInput(f"`{field}` must be {words}, got {value!r:.80}", field=field)
+        raise BadInput(f"`{field}` must be {words}, got {shown(value)}", field=field)
     return value
 
 
 def _check_dimensions(wire: Mapping[str, Any], width: int) -> None:
     value = wire.get("dimensions")
-    if value is not None and value != width:
+    if value is not None and (type(value) is not int or value != width):
         raise BadInput(
-            f"`dimensions` {value!r:.40} is not what this model gives: leave it out, or send {width}",
+            f"`dimensions` {shown(value, 40)} is not what this model gives: leave it out, or send {width}",
             field="dimensions",
         )
 
@@ -105,7 +111,7 @@ def _priority(wire: Mapping[str, Any]) -> int:
     value = wire.get("priority", 0)
     if type(value) is not int or not 0 <= value < 2**63:
         raise BadInput(
-            f"`priority` must be a whole number, 0 (unset) or 1 (highest) and up, got {value!r:.80}",
+            f"`priority` must be a whole number, 0 (unset) or 1 (highest) and up, got {shown(value)}",
             field="priority",
         )
     return value
@@ -116,5 +122,5 @@ def _timeout(wire: Mapping[str, Any]) -> float | None:
     if value is None:
         return None
     if type(value) not in (int, float) or not 0 < value < 1e9:
-        raise BadInput(f"`timeout` must be seconds above 0, got {value!r:.80}", field="timeout")
+        raise BadInput(f"`timeout` must be seconds above 0, got {shown(value)}", field="timeout")
     return float(value)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.admission import Hold
-from penstock_runtime.errors import BadInput, NotServing
+from penstock_runtime.errors import BadInput, BrokenJson, NotServing
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
@@ -120,7 +120,7 @@ def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Re
         rows=asked.rows,
         group=asked.group,
         arrived=ticket.arrived,
-        deadline=None if seconds is None else ticket.arrived + seconds,
+        deadline=ticket.deadline(seconds),
         priority=asked.priority,
     )
 
@@ -133,15 +133,18 @@ def reply_to(end: End, wanted: Wanted, model: str) -> Reply:
             return Reply(200, rendered(end, wanted, model), headers=(waited,))
         case Failed():
             status = 500 if end.retry_after_seconds is None else 503
-            return error_reply(status, end.reason, retry_after_seconds=end.retry_after_seconds)
+            return error_reply(
+                status, end.reason, reason="Failed", retry_after_seconds=end.retry_after_seconds
+            )
         case Expired():
             return error_reply(
                 504,
                 f"the deadline passed after {end.waited_seconds:.3f} s of waiting: allow more time",
                 param="timeout",
+                reason="Expired",
             )
         case Cancelled():
-            return error_reply(499, "the request was cancelled")
+            return error_reply(499, "the request was cancelled", reason="Cancelled")
         case _:
             assert_never(end)
 
@@ -164,4 +167,4 @@ def _json(body: bytes | bytearray) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadInput(f"the body is not valid JSON: {error}", field="body") from error
+        raise BrokenJson(f"the body is not valid JSON: {error}", field="body") from error

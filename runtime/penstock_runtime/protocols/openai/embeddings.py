@@ -4,9 +4,7 @@ import asyncio
 
 from aiohttp import web
 
-from penstock_runtime.admission import Hold
 from penstock_runtime.callers.callers import ANYBODY
-from penstock_runtime.errors import Refusal
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.header_fields import header_seconds
 from penstock_runtime.protocols.marks import CALLER, best_class
@@ -18,7 +16,7 @@ from penstock_runtime.protocols.openai.embedding_ends import (
     to_request,
     tokenised,
 )
-from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.protocols.replies import Reply, response_of
 from penstock_runtime.request import End
 from penstock_runtime.sockets import lain_seconds
@@ -28,29 +26,26 @@ PATH = "/v1/embeddings"
 
 
 class Embeddings:
-    """Answers the route for one pod; what it refuses and counts is what Open Inference does."""
+    """Answers the routes for one pod; what it refuses and counts is what Open Inference does."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the route; a refusal reaches a client before it sends its body."""
-        return [web.post(PATH, self.create, expect_handler=bodies.postpone_continue)]
+        """Return the routes; a refusal reaches a client before it sends its body."""
+        create = web.post(PATH, self.create, expect_handler=bodies.postpone_continue)
+        return [create, *Models(self._pod).routes()]
 
     async def create(self, request: web.Request) -> web.Response:
         """Answer one call."""
-        try:
-            with self._pod.admission.receive(lain_seconds(request.transport)) as ticket:
-                reply = await self._serve(request, ticket)
-        except Refusal as refusal:
-            return openai_refusal(refusal)
-        return response_of(reply)
+        with self._pod.admission.receive(lain_seconds(request.transport)) as ticket:
+            return response_of(await self._serve(request, ticket))
 
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
         pod = self._pod
         bodies.check_head(request, pod.config.max_body_bytes)
-        pod.admission.check_door(ticket, best_class(request))
-        asked = await self._read(request, pod.admission.holding(ticket))
+        pod.admission.check_door(best_class(request))
+        asked = await self._read(request, ticket)
         pod.admission.count_rows(ticket, asked.rows)
         wanted, ending = asked.wanted, self._submit(request, ticket, asked)
         del asked  # as in Open Inference: the engine alone keeps its tokens
@@ -61,9 +56,11 @@ class Embeddings:
         made = to_request(ticket, asked, admission.seconds_to_start(header_seconds(request)))
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(made))
 
-    async def _read(self, request: web.Request, hold: Hold) -> Asked:
-        config = self._pod.config
+    async def _read(self, request: web.Request, ticket: Ticket) -> Asked:
+        config, admission = self._pod.config, self._pod.admission
+        hold = admission.holding(ticket)
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        admission.take_place(ticket, best_class(request))
         call = read(body, self._pod)
         del body
         return await tokenised(call, self._pod, hold, header_seconds(request))

@@ -1,7 +1,7 @@
 """Errors as OpenAI's clients read them: an object under `error` that names the field in `param`."""
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from aiohttp import hdrs, web
@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from penstock_runtime.errors import Refusal
 from penstock_runtime.protocols.replies import Reply, response_of
 
-_KINDS = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    408: "timeout_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-}
+_KINDS = {408: "timeout_error", 429: "rate_limit_error"}
+_BELOW: Final = ("/v1/", "/tokenize", "/detokenize")
+
+
+def speaks_openai(path: str) -> bool:
+    """Return whether what is asked for at `path` is answered in OpenAI's words, whatever goes wrong."""
+    return path == "/v1" or path.startswith(_BELOW)
 
 
 def kind_of(status: int) -> str:
@@ -28,26 +27,30 @@ def kind_of(status: int) -> str:
 
 
 def error_body(
-    status: int, message: str, *, param: str | None = None, code: str | None = None
-) -> dict[str, Any]:
-    """Return the body of an error; `field` beside it is what this pod's other protocols say."""
-    error = {"message": message, "type": kind_of(status), "param": param, "code": code}
-    return {"error": error, **({"field": param} if param else {})}
-
-
-def error_reply(
     status: int,
     message: str,
     *,
     param: str | None = None,
     code: str | None = None,
-    retry_after_seconds: float | None = None,
+    reason: str | None = None,
+) -> dict[str, Any]:
+    """Return the body of an error: OpenAI's object, then `field` as this pod's other protocols have it, and `reason`.
+
+    `code` is one of OpenAI's; `reason` is the label by which this pod counts refusals and ends.
+    """
+    error = {"message": message, "type": kind_of(status), "param": param, "code": code}
+    more = {"field": param, "reason": reason}
+    return {"error": error, **{name: value for name, value in more.items() if value}}
+
+
+def error_reply(
+    status: int, message: str, *, retry_after_seconds: float | None = None, **more: str | None
 ) -> Reply:
-    """Return an error's answer, for either lane to write."""
+    """Return an error's answer, for either lane to write; `more` is as for `error_body`."""
     headers: tuple[tuple[str, str], ...] = ()
     if retry_after_seconds is not None:
         headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
-    body = orjson.dumps(error_body(status, message, param=param, code=code))
+    body = orjson.dumps(error_body(status, message, **more))
     return Reply(status, body, headers=headers)
 
 
@@ -57,26 +60,11 @@ def of_refusal(refusal: Refusal) -> Reply:
         refusal.status,
         refusal.message,
         param=refusal.field,
-        code=refusal.reason,
+        code=refusal.code,
+        reason=refusal.reason,
         retry_after_seconds=refusal.retry_after_seconds,
     )
     return replace(reply, closes=True) if refusal.closes else reply
-
-
-def openai_error(
-    status: int,
-    message: str,
-    *,
-    param: str | None = None,
-    code: str | None = None,
-    retry_after_seconds: float | None = None,
-) -> web.Response:
-    """Return `error_reply` for aiohttp to write."""
-    return response_of(
-        error_reply(
-            status, message, param=param, code=code, retry_after_seconds=retry_after_seconds
-        )
-    )
 
 
 def openai_refusal(refusal: Refusal) -> web.Response:

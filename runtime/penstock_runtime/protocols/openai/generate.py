@@ -15,6 +15,7 @@ from penstock_runtime.protocols.openai.wire.generate import (
     StreamedGenerateBody,
     parameter,
 )
+from penstock_runtime.shown import shown
 from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Piece
@@ -56,7 +57,7 @@ class GenerateExtension:
             self._pod.check_model(asked)
             if version not in (None, metadata.MODEL_VERSION):
                 raise BadInput(
-                    f"model {model!r} has no version {version!r:.40}: ask for"
+                    f"model {model!r} has no version {shown(version, 40)}: ask for"
                     f" {metadata.MODEL_VERSION!r} or none",
                     field="version",
                 )

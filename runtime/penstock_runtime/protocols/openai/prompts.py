@@ -8,6 +8,7 @@ from pydantic_core import from_json
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
+from penstock_runtime.shown import shown
 from penstock_runtime.text.chat_template import TemplateRefused
 from penstock_runtime.text.tokenizer import Tokenizer
 
@@ -86,7 +87,7 @@ def _text(content: str | list[ContentPart] | None, field: str) -> str:
     for at, part in enumerate(content):
         if part.type not in ("text", "input_text", "output_text") or part.text is None:
             raise BadInput(
-                f"`{field}.{at}` has type {part.type!r:.40}, but this model reads text only",
+                f"`{field}.{at}` has type {shown(part.type, 40)}, but this model reads text only",
                 field=f"{field}.{at}.type",
             )
     return "\n".join(part.text or "" for part in content)

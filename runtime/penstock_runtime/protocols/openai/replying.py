@@ -9,9 +9,9 @@ from aiohttp import web
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.openai.answers import Answer
-from penstock_runtime.protocols.openai.errors import error_body, openai_error
+from penstock_runtime.protocols.openai.errors import error_body, error_reply
 from penstock_runtime.protocols.openai.sse import EventStream
-from penstock_runtime.protocols.replies import REQUEST_ID, json_reply
+from penstock_runtime.protocols.replies import REQUEST_ID, Reply, json_reply, response_of
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
 from penstock_runtime.streams.answering import Answering, EndedBadly
 from penstock_runtime.traffic import CLIENT_GONE
@@ -29,8 +29,7 @@ async def reply_whole(answer: Answer, answering: Answering) -> web.StreamRespons
         while not answering.done:
             answer.take(await answering.next(PING_SECONDS))
     except EndedBadly as bad:
-        status, message, retry = told(bad)
-        return openai_error(status, message, code=type(bad.end).__name__, retry_after_seconds=retry)
+        return response_of(_error(bad))
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
     return json_reply(answer.whole(answering.cost), headers=headers)
 
@@ -61,13 +60,18 @@ async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> w
                 await stream.ping()
         await stream.send(answer.closing(answering.cost))
     except EndedBadly as bad:
-        status, message, retry = told(bad)
-        code = type(bad.end).__name__
         if not stream.begun:
-            return openai_error(status, message, code=code, retry_after_seconds=retry)
-        await stream.send([error_body(status, message, code=code)])
+            return response_of(_error(bad))
+        status, message, _ = told(bad)
+        await stream.send([error_body(status, message, reason=type(bad.end).__name__)])
     await stream.finish(done=answer.ends_with_done)
     return stream.response
+
+
+def _error(bad: EndedBadly) -> Reply:
+    status, message, retry = told(bad)
+    reason = type(bad.end).__name__
+    return error_reply(status, message, reason=reason, retry_after_seconds=retry)
 
 
 def told(bad: EndedBadly) -> tuple[int, str, float | None]:

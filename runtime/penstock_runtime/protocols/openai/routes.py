@@ -4,14 +4,13 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from penstock_api import names
 from penstock_runtime.admission import Hold
-from penstock_runtime.errors import BadInput, Refusal
+from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
 from penstock_runtime.protocols.openai.door import Door
-from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.protocols.openai.prompts import render, tokenize
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
@@ -39,8 +38,7 @@ class OpenAI:
         """Return every route; a refusal reaches a client before it sends its body."""
         hold = {"expect_handler": bodies.postpone_continue}
         return [
-            web.get("/v1/models", self.models),
-            web.get("/v1/models/{model}", self.model),
+            *Models(self._pod).routes(),
             web.post("/v1/chat/completions", self.chat, **hold),
             web.post("/v1/completions", self.completions, **hold),
             web.post("/tokenize", self.tokenize, **hold),
@@ -49,18 +47,6 @@ class OpenAI:
             web.get("/ping", self.health),
             web.get("/version", self.version),
         ]
-
-    async def models(self, _request: web.Request) -> web.Response:
-        """Answer the one model."""
-        return json_reply({"object": "list", "data": [self._card()]})
-
-    async def model(self, request: web.Request) -> web.Response:
-        """Answer the one model by name."""
-        try:
-            self._pod.check_model(request.match_info["model"])
-        except Refusal as refusal:
-            return openai_refusal(refusal)
-        return json_reply(self._card())
 
     async def health(self, _request: web.Request) -> web.Response:
         """Answer whether this pod serves."""
@@ -80,13 +66,10 @@ class OpenAI:
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """Answer the tokens of a text, or of a chat."""
-        try:
-            with self._pod.admission.hold_meanwhile() as hold:
-                body = await self._plain_body(request, TokenizeBody, hold)
-                serving = self._pod.serving_or_refuse()
-                ids = await _ids(body, serving)
-        except Refusal as refusal:
-            return openai_refusal(refusal)
+        with self._pod.admission.hold_meanwhile() as hold:
+            body = await self._plain_body(request, TokenizeBody, hold)
+            serving = self._pod.serving_or_refuse()
+            ids = await _ids(body, serving)
         told: dict[str, Any] = {
             "count": len(ids),
             "max_model_len": serving.info.max_model_len,
@@ -98,12 +81,9 @@ class OpenAI:
 
     async def detokenize(self, request: web.Request) -> web.Response:
         """Answer the text of tokens."""
-        try:
-            with self._pod.admission.hold_meanwhile() as hold:
-                body = await self._plain_body(request, DetokenizeBody, hold)
-            vocabulary = self._pod.serving_or_refuse().tokenizer.vocabulary
-        except Refusal as refusal:
-            return openai_refusal(refusal)
+        with self._pod.admission.hold_meanwhile() as hold:
+            body = await self._plain_body(request, DetokenizeBody, hold)
+        vocabulary = self._pod.serving_or_refuse().tokenizer.vocabulary
         return json_reply({"prompt": detokenize(vocabulary, body.tokens, skip_special=False)})
 
     async def _plain_body(self, request: web.Request, kind: type[Plain], hold: Hold) -> Plain:
@@ -114,18 +94,6 @@ class OpenAI:
         body = read(kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body
-
-    def _card(self) -> dict[str, Any]:
-        pod = self._pod
-        length = pod.serving.info.max_model_len if pod.serving is not None else None
-        card = {
-            "id": pod.config.model_name,
-            "object": "model",
-            "created": pod.began,
-            "owned_by": names.GROUP,
-            "root": pod.config.model_name,
-        }
-        return card | ({"max_model_len": length} if length is not None else {})
 
 
 async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:

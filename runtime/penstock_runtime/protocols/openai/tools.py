@@ -8,6 +8,7 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.protocols.openai.formats import ANY_OBJECT, schema_grammar
 from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
+from penstock_runtime.shown import shown
 from penstock_runtime.text.tool_calls import BARE, MISTRAL, Spelling, spelling_of
 
 _BY_NAME: Final = frozenset(
@@ -80,7 +81,7 @@ def _named(name: str, tools: list[Tool]) -> Toolbox:
     if found is None:
         known = ", ".join(one.function.name for one in tools)
         raise BadInput(
-            f"`tool_choice` names {name!r:.80}, but `tools` lists {known:.200}: name one of them",
+            f"`tool_choice` names {shown(name)}, but `tools` lists {known:.200}: name one of them",
             field="tool_choice.function.name",
         )
     return Toolbox(named=name, grammar=schema_grammar(_parameters(found.function)))

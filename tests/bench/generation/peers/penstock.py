@@ -35,6 +35,9 @@ class _NoPulse:
     def end(self) -> None:
         """Nobody watches."""
 
+    def tick(self) -> None:
+        """Nobody watches."""
+
 
 class Peer:
     """One loaded model, at the depth that a pod would have here; each work gets a fresh scheduler, so that no prefix of

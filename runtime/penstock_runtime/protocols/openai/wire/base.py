@@ -1,18 +1,23 @@
 """What all bodies share: unknown fields are kept and logged, known but unsupported ones are refused."""
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, BrokenJson
+from penstock_runtime.shown import shown
 
 Body = TypeVar("Body", bound="WireBody")
 
 
 class Part(BaseModel):
-    """A part of a body."""
+    """A part of a body.
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    Types are strict: an integer is a float too, but no boolean or text is a number, and 1.0 is no integer.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class WireBody(Part):
@@ -34,8 +39,15 @@ class WireBody(Part):
         return [
             name
             for name, value in extra.items()
-            if name in harmless and value not in (None, *harmless[name])
+            if name in harmless and not _is_one_of(value, harmless[name])
         ]
+
+
+def _is_one_of(value: Any, harmless: tuple[Any, ...]) -> bool:
+    """Return whether `value` asks for nothing; a boolean equals no number here."""
+    return value is None or any(
+        value == one and isinstance(value, bool) == isinstance(one, bool) for one in harmless
+    )
 
 
 class AskingBody(WireBody):
@@ -68,17 +80,55 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
     except ValidationError as error:
         raise _bad_input(error) from error
     for name in found.asked_in_vain():
-        raise BadInput(f"`{name}` is not supported here: leave it out", field=name)
+        raise BadInput(
+            f"`{name}` is not supported here: leave it out",
+            field=name,
+            code="unsupported_parameter",
+        )
     return found
 
 
+_CODES: Final = {
+    "missing": "missing_required_parameter",
+    "too_short": "array_below_min_length",
+    "too_long": "array_above_max_length",
+    "string_too_short": "string_below_min_length",
+    "string_too_long": "string_above_max_length",
+}
+
+
 def _bad_input(error: ValidationError) -> BadInput:
-    first = error.errors(include_url=False)[0]
+    found = error.errors(include_url=False)
+    first = found[0]
     if first["type"] == "json_invalid":
-        return BadInput(f"the body is not valid JSON: {first['msg']}", field="body")
+        return BrokenJson(f"the body is not valid JSON: {first['msg']}", field="body")
+    # where a field may be of several types, the fault within the right type says more than the first type's name
+    first = next(
+        (one for one in found if one["loc"][:1] == first["loc"][:1] and not _is_of_type(one)), first
+    )
     field = ".".join(str(part) for part in first["loc"] if not _is_union_arm(part)) or "body"
-    got = "" if first["type"] == "missing" else f", got {first.get('input')!r:.80}"
-    return BadInput(f"`{field}`: {_plain(first['msg'])}{got}", field=field)
+    got = "" if first["type"] == "missing" else f", got {shown(first.get('input'))}"
+    return BadInput(f"`{field}`: {_plain(first['msg'])}{got}", field=field, code=_code(first))
+
+
+def _is_of_type(error: ErrorDetails) -> bool:
+    """Return whether a value is of another type than the field, or than one of its types."""
+    kind = error["type"]
+    return kind.endswith("_type") or kind in ("int_from_float", "int_parsing", "literal_error")
+
+
+def _code(error: ErrorDetails) -> str:
+    """Return OpenAI's code for what pydantic found."""
+    kind = error["type"]
+    if kind.startswith(("greater_than", "less_than")):
+        [bound] = error["ctx"].values()
+        number = "integer" if type(bound) is int else "decimal"
+        return f"{number}_{'below_min' if kind.startswith('greater') else 'above_max'}_value"
+    if kind == "too_short" and not error["input"]:
+        return "empty_array"
+    if kind != "literal_error" and _is_of_type(error):
+        return "invalid_type"
+    return _CODES.get(kind, "invalid_value")
 
 
 def _is_union_arm(part: int | str) -> bool:

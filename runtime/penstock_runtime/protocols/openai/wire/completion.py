@@ -9,7 +9,9 @@ from penstock_runtime.protocols.openai.wire.chat import Message, Tool
 from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, Options
 
 MOST_PROMPTS = 128
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+TokenIds = Annotated[
+    list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)
+]
 
 
 class CompletionBody(Options):
@@ -19,9 +21,9 @@ class CompletionBody(Options):
 
     prompt: (
         str
-        | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS)]
+        | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
         | TokenIds
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS)]
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
     )
     max_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
     """0 with `echo`: the prompt alone comes back, as those who measure models ask for it."""
@@ -65,4 +67,4 @@ class DetokenizeBody(WireBody):
     """Token ids."""
 
     model: str | None = None
-    tokens: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]

@@ -22,7 +22,7 @@ class GenerateParameters(Options):
         "logprobs": (),
     }
 
-    n: Literal[1] | None = None
+    n: Annotated[int | None, Field(ge=1, le=1)] = None
     return_token_ids: Literal[False] = False
     prompt_logprobs: None = None
     add_special_tokens: bool = True

@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from penstock_runtime.protocols.header_fields import whole_number
 from penstock_runtime.protocols.openai.wire.base import AskingBody, Part
 
 MOST_CHOICES = 128
 MOST_STOPS = 32
 MOST_LOGPROBS = 20
+MOST_ID = 2**31 - 1
 
 
 def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
@@ -16,6 +18,17 @@ def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
     if "" in stops:
         raise ValueError("an empty stop string would end every answer: leave it out")
     return stop
+
+
+def _token_id(key: object) -> object:
+    found = whole_number(key, MOST_ID) if isinstance(key, str) else key
+    if found is None:
+        raise ValueError(f"a key must be a token id in digits, up to {MOST_ID}")
+    return found
+
+
+TokenKey = Annotated[int, BeforeValidator(_token_id)]
+"""A token id as JSON has it in an object: a text."""
 
 
 class StreamOptions(Part):
@@ -102,7 +115,7 @@ class Options(AskingBody):
     presence_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     frequency_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     logit_bias: (
-        Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
+        Annotated[dict[TokenKey, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
         | None
     ) = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**64)] = None

@@ -1,0 +1,137 @@
+"""Times of a prompt and of decode steps in several types, on one layer of a model's own shapes.
+
+The layer has constant weights and a small vocabulary, so nothing is read from disk. The types take turns, so that a
+busy moment of the machine falls on all of them.
+"""
+
+import copy
+import logging
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
+
+from penstock_runtime.generation.limits import KVSpec
+from penstock_runtime.generation.options import StepOptions
+from penstock_runtime.generation.step.computing import choose
+from penstock_runtime.generation.step.generic import Decoder
+from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.generation.step.warm_up import fed, run
+from penstock_runtime.models.base import describe
+
+PROMPT_TOKENS = 32
+DECODE_ROWS = 4
+ANSWER_TOKENS = 64
+"""Of the request that types are compared by: its prompt has twice as many, each step is shared by DECODE_ROWS."""
+MAX_SECONDS = 1.0
+"""No round of runs begins later."""
+MAX_ROUNDS = 4
+"""The first is a warm-up, and counts only where there is no other."""
+_VOCABULARY = 1024
+_WEIGHT = 1 / 64
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTimes:
+    """Medians in seconds, of one layer."""
+
+    prompt: float
+    """PROMPT_TOKENS of one prompt."""
+    decode: float
+    """A step of DECODE_ROWS."""
+
+    @property
+    def request(self) -> float:
+        """Return the time of a request with 2 * ANSWER_TOKENS of prompt and ANSWER_TOKENS of answer."""
+        prompt = 2 * ANSWER_TOKENS / PROMPT_TOKENS * self.prompt
+        return prompt + ANSWER_TOKENS / DECODE_ROWS * self.decode
+
+    def __str__(self) -> str:
+        return (
+            f"{self.prompt * 1e3:.3g} ms for a layer's prompt of {PROMPT_TOKENS},"
+            f" {self.decode * 1e3:.3g} ms for its step of {DECODE_ROWS}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    decoder: Decoder
+    prompt: Packed
+    decode: Packed
+    prompt_seconds: list[float] = field(default_factory=list)
+    decode_seconds: list[float] = field(default_factory=list)
+
+    def times(self) -> TypeTimes:
+        return TypeTimes(_median(self.prompt_seconds), _median(self.decode_seconds))
+
+
+def measure_types(
+    config: PreTrainedConfig,
+    options: StepOptions,
+    dtypes: Sequence[torch.dtype],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Mapping[torch.dtype, TypeTimes]:
+    """Return the times of those of `dtypes` that run here."""
+    probes: dict[torch.dtype, _Probe] = {}
+    for dtype in dtypes:
+        try:
+            probes[dtype] = _probe(config, options, dtype)
+        except Exception as error:  # noqa: BLE001  whatever a library raises for a type that it does not know
+            _log.info("%s was not measured: %s", dtype, describe(error))
+    began = clock()
+    for done in range(MAX_ROUNDS):
+        if done and clock() - began > MAX_SECONDS:
+            break
+        for probe in probes.values():
+            probe.prompt_seconds.append(_timed(probe.decoder, probe.prompt, clock))
+            probe.decode_seconds.append(_timed(probe.decoder, probe.decode, clock))
+    return {dtype: probe.times() for dtype, probe in probes.items()}
+
+
+def _probe(config: PreTrainedConfig, options: StepOptions, dtype: torch.dtype) -> _Probe:
+    model = _one_layer(config, dtype)
+    computing = choose(model, options, torch.device("cpu"))
+    longest = PROMPT_TOKENS + 1
+    each = -(-longest // computing.block_tokens)
+    kv = KVSpec(computing.block_tokens, DECODE_ROWS * each, 0, 0)
+    cache = computing.allocate(kv.blocks + computing.spare_blocks)
+    decoder = next(computing.decoders(model, [cache], longest))
+    prompt, decode = fed(1, PROMPT_TOKENS, 0, kv), fed(DECODE_ROWS, 1, PROMPT_TOKENS, kv)
+    probe = _Probe(decoder, prompt, decode)
+    run(decoder, decode)
+    return probe
+
+
+def _one_layer(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    """Return a model of the first layer's shapes with constant weights."""
+    text = copy.deepcopy(config.get_text_config())
+    text.num_hidden_layers = 1
+    text.vocab_size = min(text.vocab_size, _VOCABULARY)
+    text.pad_token_id = None  # it may lie beyond the vocabulary
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:1]
+    auto: Any = AutoModelForCausalLM
+    with no_init_weights():
+        made = auto.from_config(text, dtype=dtype, attn_implementation="eager").eval()
+    model: PreTrainedModel = made
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(_WEIGHT)
+    return model
+
+
+def _timed(decoder: Decoder, packed: Packed, clock: Callable[[], float]) -> float:
+    start = clock()
+    run(decoder, packed)
+    return clock() - start
+
+
+def _median(seconds: list[float]) -> float:
+    return statistics.median(seconds[1:] or seconds)

@@ -1,0 +1,30 @@
+"""Memory that a model may take next to its KV cache."""
+
+from pathlib import Path
+
+import torch
+
+from penstock_runtime.generation.options import StepOptions
+from penstock_runtime.models.cgroup import free_memory_bytes
+
+CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
+"""Of the memory that is free after loading: a CPU's is shared with the HTTP side and the page cache."""
+WEIGHT_COPIES = 2
+"""Of the weights at the peak of a load on a CPU: transformers' modules, and the decoder's packed panels."""
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the bytes that the device, or the container on a CPU, has free."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_memory_bytes()
+
+
+def holds_float32(folder: Path, options: StepOptions, free: int) -> bool:
+    """Return whether 16-bit weights of `folder` widened to float32 fit a CPU's `free` bytes with the KV cache."""
+    stored = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
+    weights = 2 * stored
+    cache = options.cache_bytes
+    if cache is None:
+        cache = int(max(0, free - weights) * CACHE_SHARE["cpu"])
+    return WEIGHT_COPIES * weights + cache + options.host_cache_bytes <= free

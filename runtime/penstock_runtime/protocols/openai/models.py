@@ -1,0 +1,43 @@
+"""`GET /v1/models` of pods that generate text and of pods that embed it."""
+
+from typing import Any
+
+from aiohttp import web
+
+from penstock_api import names
+from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.replies import json_reply
+
+
+class Models:
+    """Answers with the one model of a pod."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return both routes."""
+        return [
+            web.get("/v1/models", self.listed),
+            web.get("/v1/models/{model}", self.by_name),
+        ]
+
+    async def listed(self, _request: web.Request) -> web.Response:
+        """Answer the list of one."""
+        return json_reply({"object": "list", "data": [self._card()]})
+
+    async def by_name(self, request: web.Request) -> web.Response:
+        """Answer the model, 404 for any other."""
+        self._pod.check_model(request.match_info["model"])
+        return json_reply(self._card())
+
+    def _card(self) -> dict[str, Any]:
+        pod, length = self._pod, self._pod.context_tokens
+        card = {
+            "id": pod.config.model_name,
+            "object": "model",
+            "created": pod.began,
+            "owned_by": names.GROUP,
+            "root": pod.config.model_name,
+        }
+        return card | ({"max_model_len": length} if length is not None else {})

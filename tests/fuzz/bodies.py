@@ -1,0 +1,144 @@
+"""Bodies of `infer` and of embeddings: right ones, and ones that are spoiled in values, bytes or framing."""
+
+import json
+import struct
+from random import Random
+from typing import Any
+
+from penstock_runtime.models.base import ModelInfo, TensorSpec
+from tests.fuzz.texts import damage, dumped, spoil
+
+LONE = [
+    ModelInfo("lone", "p", "cpu", (spec,), (TensorSpec("Y", "FP32", (-1, 2)),), 8)
+    for spec in (
+        TensorSpec("X", "INT32", (-1, -1)),
+        TensorSpec("X", "FP64", (-1, 3)),
+        TensorSpec("X", "FP32", (-1, -1, 2)),
+    )
+]
+PACKED = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q", "BOOL": "?"}
+Body = tuple[bytes, str | None]
+"""What is sent, and the length of its JSON where tensors lie behind it."""
+
+
+def numbers(spec: TensorSpec, size: int, draw: Random) -> list[Any]:
+    if spec.datatype == "BOOL":
+        return [draw.random() < 0.5 for _ in range(size)]
+    if spec.datatype.startswith("FP"):
+        return [draw.choice((0, 1.5, -2.25, 1e30, 7, draw.random())) for _ in range(size)]
+    return [
+        draw.randrange(9) if spec.values else draw.choice((0, 1, -3, 2**31 - 1))
+        for _ in range(size)
+    ]
+
+
+def tensor(spec: TensorSpec, rows: int, draw: Random) -> dict[str, Any]:
+    shape = [rows, *(draw.randint(1, 3) if n == -1 else n for n in spec.shape[1:])]
+    size = 1
+    for one in shape:
+        size *= one
+    return {
+        "name": spec.name,
+        "datatype": spec.datatype,
+        "shape": shape,
+        "data": numbers(spec, size, draw),
+    }
+
+
+MORE: list[dict[str, Any]] = [
+    {}, {}, {"id": "a"}, {"parameters": {"priority": 2, "timeout": 9_000_000}}, {"outputs": [{"name": "Y"}]},
+    {"outputs": [{"name": "Y", "parameters": {"binary_data": True}}]}, {"parameters": {"binary_data_output": True}},
+    {"id": "\u00e9", "parameters": {}},
+]  # fmt: skip
+
+
+def tree_of(model: ModelInfo, draw: Random) -> dict[str, Any]:
+    """Return a body that is right."""
+    rows = draw.choice((1, 1, 1, 2, 3))
+    inputs = [tensor(spec, rows, draw) for spec in model.inputs]
+    if len(inputs) > 1 and draw.random() < 0.2:
+        inputs.reverse()
+    return {"inputs": inputs, **json.loads(json.dumps(draw.choice(MORE)))}
+
+
+def packed(tree: dict[str, Any]) -> bytes:
+    """Take the data out of a right body, and return it as it lies behind the JSON."""
+    data = b""
+    for one in tree["inputs"]:
+        listed = one.pop("data")
+        code = PACKED.get(one["datatype"])
+        if code is None:
+            return data
+        own = struct.pack(f"<{len(listed)}{code}", *listed)
+        one["parameters"] = {"binary_data_size": len(own)}
+        data += own
+    return data
+
+
+def body_of(tree: dict[str, Any], draw: Random) -> Body:
+    """Return a body that is right, or spoiled in its values, its bytes or its framing."""
+    behind = packed(tree) if draw.random() < 0.2 else None
+    if draw.random() < 0.6:
+        spoil(tree, draw)
+    text = dumped(tree, draw)
+    if draw.random() < 0.5:
+        text = damage(text, draw)
+    if behind is None:
+        return text, None
+    length = len(text) + draw.choice((0, 0, 0, 0, 0, 1, -1, 400, -len(text)))
+    if draw.random() < 0.2:
+        behind = damage(behind, draw)
+    return text + behind, str(max(length, 0))
+
+
+def text_tree(draw: Random) -> dict[str, Any]:
+    """Return texts for an encoder, or their tokens."""
+    if draw.random() < 0.5:
+        rows = draw.randint(1, 3)
+        data = [draw.choice(("w1", "w2 w3", "\u00e9", "")) for _ in range(rows)]
+        one = {"name": "text", "datatype": "BYTES", "shape": [rows], "data": data}
+        return {
+            "inputs": [one],
+            **draw.choice(({}, {"parameters": {"truncate": True}}, {"id": "a"})),
+        }
+    rows, long = draw.randint(1, 3), draw.randint(1, 5)
+    size = rows * long
+    ids = {"name": "input_ids", "datatype": "INT64", "shape": [rows, long], "data": [5] * size}
+    marks = {
+        "name": "attention_mask",
+        "datatype": "INT64",
+        "shape": [rows, long],
+        "data": [1] * size,
+    }
+    return {"inputs": [ids, marks]}
+
+
+def text_body(draw: Random) -> Body:
+    """Return a body for an encoder, whose input may be spelled in escapes or lie behind the JSON."""
+    tree = text_tree(draw)
+    if tree["inputs"][0]["name"] == "text" and draw.random() < 0.3:
+        one = tree["inputs"][0]
+        behind = b"".join(struct.pack("<i", len(t.encode())) + t.encode() for t in one.pop("data"))
+        one["parameters"] = {"binary_data_size": len(behind)}
+        text = dumped(spoil(tree, draw) if draw.random() < 0.5 else tree, draw)
+        return text + (damage(behind, draw) if draw.random() < 0.5 else behind), str(len(text))
+    text, length = (
+        body_of(tree, draw) if "data" in tree["inputs"][0] else (dumped(tree, draw), None)
+    )
+    if draw.random() < 0.1:
+        text = text.replace(b'"text"', draw.choice((b'"te\\u0078t"', b'"\\u0074ext"', b'"text "')))
+    return text, length
+
+
+def embedding_body(draw: Random) -> bytes:
+    """Return a call for embeddings, right or spoiled."""
+    given = draw.choice(("w1", ["w1", "w2 w3"], [2, 5, 3], [[2, 5, 3], [2, 3]]))
+    tree = json.loads(json.dumps({"input": given}))
+    for field, value in {
+        "model": "texts", "encoding_format": "base64", "truncate_prompt_tokens": -1, "priority": 2, "timeout": 9.5,
+        "dimensions": 8, "user": "me",
+    }.items():  # fmt: skip
+        if draw.random() < 0.3:
+            tree[field] = value
+    text = dumped(spoil(tree, draw) if draw.random() < 0.8 else tree, draw)
+    return damage(text, draw) if draw.random() < 0.3 else text

@@ -1,0 +1,88 @@
+"""A pod with 256 file descriptors and many silent clients: probes answer, new clients are served, nothing spins."""
+
+import asyncio
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.integration.runtime.test_placements import QUICK, ask
+
+DESCRIPTORS = 256
+SILENT = 400
+
+
+def starved(launch: Any, **more: str) -> Any:
+    """Return a ready pod that may open 256 files, its engine in a process of its own."""
+    pod = launch(QUICK, PENSTOCK_PLACEMENT="Process", **more)
+    resource.prlimit(pod.process.pid, resource.RLIMIT_NOFILE, (64, DESCRIPTORS))
+    pod.ready()
+    return pod
+
+
+def open_files(pod: Any) -> int:
+    return sum(1 for _ in Path(f"/proc/{pod.process.pid}/fd").iterdir())
+
+
+def silent_client(url: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=5)
+
+
+async def probed(pod: Any) -> None:
+    """Ask all that the cluster asks, on connections of its own."""
+    for path in ("/healthz", "/readyz", "/metrics"):
+        status, _ = await asyncio.to_thread(pod.get, path)
+        assert status == 200
+
+
+@pytest.mark.parametrize("port", ["client", "cluster"])
+async def test_silent_clients_take_neither_the_probes_nor_the_places_of_new_clients(
+    launch: Any, port: str
+) -> None:
+    pod = await asyncio.to_thread(starved, launch)
+    assert open_files(pod) < 96, "more are open before the first client than are reserved"
+    silent = [silent_client(getattr(pod, port)) for _ in range(SILENT)]
+    for _ in range(5):
+        began = time.monotonic()
+        await probed(pod)
+        assert time.monotonic() - began < 3
+        async with aiohttp.ClientSession() as session:
+            assert (await ask(pod, session))[0] == 200
+    assert open_files(pod) < DESCRIPTORS - 16
+    assert "can be accepted" not in pod.log.read_text()
+    for one in silent:
+        one.close()
+
+
+async def test_a_pod_without_a_free_descriptor_does_not_spin_and_recovers(launch: Any) -> None:
+    pod = await asyncio.to_thread(starved, launch)
+    pid = pod.process.pid
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_files(pod), DESCRIPTORS))
+    clients = [silent_client(pod.client) for _ in range(20)]
+    await asyncio.sleep(0.5)
+    before = cpu_seconds(pid)
+    await asyncio.sleep(2)
+    assert cpu_seconds(pid) - before < 0.5
+    assert "no connection can be accepted: Too many open files" in pod.log.read_text()
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
+        assert (await ask(pod, session))[0] == 200
+    await probed(pod)
+    for one in clients:
+        one.close()
+
+
+async def test_the_soft_limit_is_raised_to_the_hard_one(launch: Any) -> None:
+    pod = await asyncio.to_thread(starved, launch)
+    limits = resource.prlimit(pod.process.pid, resource.RLIMIT_NOFILE)
+    assert limits == (DESCRIPTORS, DESCRIPTORS)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
