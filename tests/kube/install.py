@@ -6,13 +6,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kube.api import Api, Object
+import yaml
+
+from tests.kube.api import POOLS, Api, ApiError, Object
 from tests.kube.namespaces import clear_namespaces
 from tests.kube.pools import until
 from tests.kube.target import Target
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "penstock"
+CRDS = ROOT / "crds"
 PROMETHEUS = ROOT / "tests" / "cluster" / "manifests" / "prometheus.yaml"
 PROMETHEUS_IMAGE = "localhost/penstock-prometheus:dev"
 """As the manifest says it."""
@@ -57,6 +60,20 @@ def _rolled(deployment: Object) -> bool:
     status = deployment.get("status", {})
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
     return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == 1)
+
+
+def install_crds(api: Api) -> None:
+    """Apply this checkout's CRDs, and wait until their objects are served: that is later than `Established`."""
+    made = [api.apply(yaml.safe_load(file.read_text())) for file in sorted(CRDS.glob("*.yaml"))]
+    plurals = [one["spec"]["names"]["plural"] for one in made]
+    until("the CRDs are served", lambda: all(_served(api, one) for one in plurals))
+
+
+def _served(api: Api, plural: str) -> bool:
+    try:
+        return api.get(f"{POOLS}/{plural}") is not None
+    except ApiError:  # 429 while its storage begins
+        return False
 
 
 def clear_stage(target: Target, api: Api) -> None:

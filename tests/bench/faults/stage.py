@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from tests.cluster.places import Places
 from tests.kube import install, namespaces
 from tests.kube.api import Api, Object
@@ -129,8 +127,7 @@ def stage(target: Target, folder: Path) -> Iterator[Stage]:
     api, images, places = target.api(), Images.of_checkout(), Places.from_env()
     install.install_prometheus(target, api, images)
     install.clear_stage(target, api)
-    for file in sorted((install.ROOT / "crds").glob("*.yaml")):
-        api.apply(yaml.safe_load(file.read_text()))
+    install.install_crds(api)
     with ExitStack() as held:
         system = held.enter_context(namespaces.namespace(api, "faults-system"))
         mine = held.enter_context(namespaces.namespace(api, "faults"))

@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -30,13 +29,11 @@ from tests.bench.scale.operator import Operator, Told
 from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.watch import Watch
-from tests.kube.api import POOLS, Api, ApiError
-from tests.kube.pools import until
+from tests.kube.api import Api
+from tests.kube.install import install_crds
 
 OUT = Path("build/bench/scale.json")
-CRDS = Path(__file__).parents[3] / "crds"
 SYSTEM = "bench-system"
-KINDS = ("inferencepools", "inferencepolicies")
 
 
 def main() -> None:
@@ -168,18 +165,9 @@ def _multiply(world: World, size: int) -> None:
 
 
 def _install(api: Api) -> None:
-    for file in sorted(CRDS.glob("*.yaml")):
-        api.apply(yaml.safe_load(file.read_text()))
+    install_crds(api)
     for name in (NAMESPACE, SYSTEM):
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    until("the CRDs are served", lambda: all(_served(api, one) is True for one in KINDS))
-
-
-def _served(api: Api, plural: str) -> bool | str:
-    try:
-        return api.get(f"{POOLS}/{plural}") is not None
-    except ApiError as error:  # 429 while its storage begins
-        return str(error)
 
 
 async def _told(operator: Operator) -> Told:

@@ -1,15 +1,14 @@
 """The real API server with this checkout's CRDs, and a namespace of these tests' own."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.kube import namespaces
 from tests.kube.api import Api
+from tests.kube.install import install_crds
 from tests.kube.target import Target
 
-ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "penstock-test-api"
 
 
@@ -20,9 +19,8 @@ def target() -> Target:
 
 @pytest.fixture(scope="session")
 def installed(target: Target, empty_stage: None) -> None:
-    """The CRDs of this checkout, established."""
-    target.kubectl("apply", "--server-side", "--force-conflicts", "-f", ROOT / "crds")
-    target.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", ROOT / "crds")
+    """The CRDs of this checkout, served."""
+    install_crds(target.api())
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ import pytest
 
 from penstock_api import names
 from tests.integration.api.cases import pool
-from tests.integration.api.conftest import ROOT
 from tests.kube.api import Api, Object, path_of
+from tests.kube.install import ROOT
 from tests.kube.target import Target
 
 pytestmark = pytest.mark.integration

@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from tests.kube.api import POOLS, Api
+from tests.kube.install import install_crds
 from tests.kube.target import Target
 from tests.unit.kubectl.stage import HEAD, STATUS, pool
-
-CRDS = Path(__file__).parents[3] / "crds"
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +26,7 @@ def target() -> Target:
 @pytest.fixture(scope="module")
 def api(kubeconfig: Path, target: Target, empty_stage: None) -> Api:
     made = target.api()
-    for file in sorted(CRDS.glob("*.yaml")):
-        made.apply(yaml.safe_load(file.read_text()))
+    install_crds(made)
     return made
 
 

@@ -4,17 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.kube import namespaces
 from tests.kube.api import Api
+from tests.kube.install import install_crds
 from tests.kube.operator_process import Operator
 from tests.kube.pools import Pool
 from tests.kube.target import Target
 
-__all__ = ["CRDS", "Operator"]
-
-CRDS = Path(__file__).parents[3] / "crds"
+__all__ = ["Operator"]
 
 
 @pytest.fixture(scope="session")
@@ -25,8 +23,7 @@ def target() -> Target:
 @pytest.fixture(scope="session")
 def api(target: Target, empty_stage: None) -> Api:
     made = target.api()
-    for file in sorted(CRDS.glob("*.yaml")):
-        made.apply(yaml.safe_load(file.read_text()))
+    install_crds(made)
     return made
 
 

@@ -146,12 +146,16 @@ class Served:
         finally:
             self.step.gate.set()
 
-    def when_waiting(self, then: Callable[[], object], seconds: float = 0.0) -> None:
-        """Call `then` in the pod's loop, so long after one more request waits."""
+    def when_submitted(self, then: Callable[[], object], seconds: float = 0.0) -> None:
+        """Call `then` in the pod's loop, so long after the engine holds one more request."""
+
+        def held() -> int:
+            load = self.pod.admission.load()
+            return load.waiting + load.running
 
         async def work() -> None:
-            waiting = self.pod.admission.load().waiting
-            while self.pod.admission.load().waiting <= waiting:  # noqa: ASYNC110
+            before = held()
+            while held() <= before:  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             await asyncio.sleep(seconds)
             then()

@@ -67,7 +67,7 @@ def test_what_expires_before_it_begins_tells_no_time_to_a_first_token(
     logging_pod: Served, lines: Lines
 ) -> None:
     with nobody_begins(logging_pod):
-        logging_pod.when_waiting(logging_pod.step.gate.set, seconds=0.3)
+        logging_pod.when_submitted(logging_pod.step.gate.set, seconds=0.3)
         httpx2.post(logging_pod.url + PATH, json={**LONG, "timeout": 0.1}, timeout=20)
         line = the_line(lines)
     assert line.keys() == ALWAYS | TOKENS

@@ -105,7 +105,7 @@ def test_a_deadline_that_passes_is_a_504(
 ) -> None:
     late = {**LONG, **more, "stream": stream}
     with nobody_begins(served), httpx2.Client(base_url=served.url, timeout=20) as http:
-        served.when_waiting(served.step.gate.set, seconds=0.4)
+        served.when_submitted(served.step.gate.set, seconds=0.4)
         answer = http.post(PATH, json=late, headers=headers)
     assert answer.status_code == 504
     assert answer.json()["reason"] == "Expired"
@@ -295,7 +295,7 @@ def test_a_reader_that_falls_too_far_behind_is_given_up(
             time.sleep(0.01)
 
     with httpx2.Client(base_url=served.url, timeout=20) as http, served.held_still():
-        served.when_waiting(stand_still_beside_steps)
+        served.when_submitted(stand_still_beside_steps)
         answer = http.post(PATH, json=LONG)
     assert answer.status_code == 499
     assert served.ask(lambda: served.pod.tokens.slow_readers) == 1
