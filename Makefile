@@ -81,11 +81,12 @@ test-long: setup cluster tools images ## The tests that take minutes each
 	exit $$status
 
 .PHONY: lint
-lint: setup tools ## ruff, mypy, import contracts, the charts, stale CRDs
+lint: setup tools ## ruff, mypy, import contracts, vocabulary, the charts, stale CRDs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --cache-dir $(CACHE)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.audit.vocabulary
 	$(BIN)/penstock-crdgen --check
 	$(CACHE)/bin/helm lint --quiet charts/*
 

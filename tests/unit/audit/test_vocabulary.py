@@ -1,0 +1,85 @@
+"""The vocabulary check finds each word of its table, leaves code alone, and its limits only fall."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.audit import vocabulary
+from tests.audit.vocabulary import lowered, over_limit, read_words, scan
+
+WORDS = read_words()
+BAD_PYTHON = '''"""Whoever refuses is told, and nobody
+asks."""
+
+def count(one: int) -> int:  # a loop that runs for ever
+    found = one + 1
+    raise ValueError(f"{found} replicas would do")
+'''
+BAD_PAGE = "The blocks lie\nbeside each other, be it in memory\nor, for\never, on disk.\n"
+BAD_C = "int x; /* keys\n   lie here */ char *lie; // read anew\n"
+GOOD = """The status field `asked` and the reason `Told` keep their names.
+Users who create pools run code in their namespace. Besides, `docs` explain who wins.
+The scheduler preempts the lowest-ranked sequence and reports the result until it stops.
+"""
+
+
+def words_of(file: str, text: str) -> list[tuple[int, str]]:
+    return sorted((place.line, place.word) for place in scan(file, text, WORDS))
+
+
+def test_docstrings_comments_strings_and_locals_of_python_are_checked() -> None:
+    # a word of a docstring counts at its own line, one of an f-string at the string's
+    assert words_of("operator/a.py", BAD_PYTHON) == [
+        (1, "nobody"),
+        (1, "tell"),
+        (1, "whom"),
+        (2, "ask"),
+        (4, "for ever"),
+        (4, "local one"),
+        (5, "local found"),
+        (6, "would do"),
+    ]
+
+
+def test_a_phrase_that_spans_two_lines_is_found() -> None:
+    assert words_of("docs/a.md", BAD_PAGE) == [
+        (1, "lie"),
+        (2, "be it"),
+        (2, "beside"),
+        (3, "for ever"),
+    ]
+
+
+def test_only_the_comments_of_c_are_checked() -> None:
+    assert words_of("runtime/a.c", BAD_C) == [(2, "anew"), (2, "lie")]
+
+
+def test_plain_english_and_code_in_backticks_pass() -> None:
+    assert words_of("docs/a.md", GOOD) == []
+
+
+@pytest.mark.parametrize("word", WORDS, ids=lambda word: word.word)
+def test_every_word_has_a_reason_and_a_replacement_that_passes(word: vocabulary.Word) -> None:
+    assert word.why
+    if word.pattern is not None:
+        assert word.pattern.search(word.word)
+        assert list(word.matches(word.say)) == []
+
+
+def test_a_folder_over_its_limit_fails_and_one_without_a_limit_has_none_to_spare() -> None:
+    counts = {"docs": 3, "operator": 2, "tools": 1}
+    assert over_limit(counts, {"docs": 2, "operator": 2}) == {"docs": 1, "tools": 1}
+
+
+def test_limits_are_lowered_and_never_raised() -> None:
+    assert lowered({"docs": 1, "tests": 9}, {"crds": 4, "docs": 2, "tests": 5}) == {
+        "docs": 1,
+        "tests": 5,
+    }
+
+
+def test_the_repository_is_within_its_limits() -> None:
+    counts = Counter(place.folder for place in vocabulary.scan_repository(WORDS))
+    limits = json.loads(vocabulary.LIMITS.read_text(encoding="utf-8"))
+    assert over_limit(counts, limits) == {}
