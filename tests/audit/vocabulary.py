@@ -104,9 +104,10 @@ def scan(file: str, text: str, words: Sequence[Word]) -> Iterator[Place]:
         parts = ((_line(text, found.start()), found[0]) for found in C_COMMENT.finditer(text))
     else:
         parts = iter([(1, text)])
+    anything = re.compile("|".join(word.pattern.pattern for word in words if word.pattern), re.I)
     for first, part in parts:
         prose = CODE_SPAN.sub(lambda span: "`" * len(span[0]), part)
-        for word in words:
+        for word in words if anything.search(prose) else ():
             for offset in word.matches(prose):
                 yield Place(file, first + prose.count("\n", 0, offset), word.word)
 
@@ -175,7 +176,7 @@ def _report(places: Iterable[Place], words: Sequence[Word], *, files: bool) -> N
             print(f"{count:6}  {name}")
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], root: Path = ROOT, limits_file: Path = LIMITS) -> int:
     """Print the counts; return 1 if a folder is over its limit."""
     parser = argparse.ArgumentParser(prog="python -m tests.audit.vocabulary", description=__doc__)
     parser.add_argument("--lower", action="store_true", help="write the present counts as limits")
@@ -183,17 +184,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--lines", metavar="FILE", help="print each place in one file")
     options = parser.parse_args(arguments)
     words = read_words()
-    places = scan_repository(words)
+    places = scan_repository(words, root)
     if options.lines:
         for place in sorted(places, key=lambda each: each.line):
             if place.file == options.lines:
                 print(f"{place.file}:{place.line}: {place.word}")
         return 0
     counts = Counter(place.folder for place in places)
-    limits: dict[str, int] = json.loads(LIMITS.read_text(encoding="utf-8"))
+    limits: dict[str, int] = json.loads(limits_file.read_text(encoding="utf-8"))
     if options.lower:
         limits = lowered(counts, limits)
-        LIMITS.write_text(json.dumps(limits, indent=2) + "\n", encoding="utf-8")
+        limits_file.write_text(json.dumps(limits, indent=2) + "\n", encoding="utf-8")
     excess = over_limit(counts, limits)
     if options.files or excess:
         _report(places, words, files=options.files)

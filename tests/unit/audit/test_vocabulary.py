@@ -1,12 +1,13 @@
 """The vocabulary check finds each word of its table, leaves code alone, and its limits only fall."""
 
 import json
-from collections import Counter
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.audit import vocabulary
-from tests.audit.vocabulary import lowered, over_limit, read_words, scan
+from tests.audit.vocabulary import lowered, main, over_limit, read_words, scan
 
 WORDS = read_words()
 BAD_PYTHON = '''"""Whoever refuses is told, and nobody
@@ -79,7 +80,35 @@ def test_limits_are_lowered_and_never_raised() -> None:
     }
 
 
-def test_the_repository_is_within_its_limits() -> None:
-    counts = Counter(place.folder for place in vocabulary.scan_repository(WORDS))
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with three words to replace, two in docs and one in tools."""
+    subprocess.run(("git", "init", "-q", tmp_path), check=True)
+    for name, text in (("docs/a.md", "anew, in vain"), ("tools/a.py", "held = 1\n")):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_check_fails_over_a_limit_and_names_the_folder(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = repository / "limits.json"
+    limits.write_text('{"docs": 1, "tools": 1}')
+    assert main(["--files"], repository, limits) == 1
+    printed = capsys.readouterr()
+    assert "docs: 1 words over its limit" in printed.err
+    assert "tools:" not in printed.err
+    assert "     2  docs/a.md" in printed.out
+
+
+def test_the_check_passes_at_the_limit_and_lowers_a_larger_one(repository: Path) -> None:
+    limits = repository / "limits.json"
+    limits.write_text('{"docs": 9, "tools": 1}')
+    assert main(["--lower"], repository, limits) == 0
+    assert json.loads(limits.read_text()) == {"docs": 2, "tools": 1}
+
+
+def test_every_limit_of_the_project_is_of_a_folder_that_exists() -> None:
     limits = json.loads(vocabulary.LIMITS.read_text(encoding="utf-8"))
-    assert over_limit(counts, limits) == {}
+    assert [folder for folder in limits if not (vocabulary.ROOT / folder).is_dir()] == []
