@@ -1,4 +1,4 @@
-"""The live limits and the state report that operator and runtime exchange (DESIGN, section 3)."""
+"""The live limits and the state report that operator and runtime exchange (docs/design/design.md#the-wire-contract)."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,6 +1,6 @@
 """What a pool may say about its pods: curated, bounded, and nothing that leaves the sandbox.
 
-Not offered: host namespaces, hostPath, privileged, capabilities (DESIGN, section 5, Rights).
+Not offered: host namespaces, hostPath, privileged, capabilities (docs/design/design.md#rights).
 """
 
 from enum import StrEnum

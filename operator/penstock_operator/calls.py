@@ -1,4 +1,4 @@
-"""Every call from the operator to a pod or a Prometheus goes through here (DESIGN, section 3).
+"""Every call from the operator to a pod or a Prometheus goes through here (docs/design/design.md#outgoing-calls).
 
 No redirects, 2 s, a bound on the answer's size, http(s) only, no proxies, no cookies, no decompression.
 """

@@ -1,7 +1,7 @@
 """Which pools are to be visited, and when. Pure: monotonic seconds come in as `now`.
 
 Visits that the tick causes fall on a common grid, so that one round of questions to Prometheus serves all
-pools; an event only makes a pool due sooner (DESIGN, section 1).
+pools; an event only makes a pool due sooner (docs/design/design.md#layers).
 """
 
 from collections.abc import Collection

@@ -1,7 +1,7 @@
 """kopf, and nothing but kopf: every handler hands what it saw to the store and wakes the pass.
 
 Only `on.event`, `startup` and `login`: the other kinds of handler write annotations or finalizers, from a
-standby too (DESIGN, section 5, Observing). A 403 on any watched kind ends the operator.
+standby too (docs/design/design.md#observing). A 403 on any watched kind ends the operator.
 """
 
 import time

@@ -60,5 +60,5 @@ BY_KIND = {one.kind: one for one in WATCHED}
 
 
 def child_name(kind: Kind, pool_name: str) -> str:
-    """Return the name of a pool's child of this kind (DESIGN, section 2, Children)."""
+    """Return the name of a pool's child of this kind (docs/design/design.md#children)."""
     return pool_name if kind is SERVICE else pool_name + names.CHILD_SUFFIX

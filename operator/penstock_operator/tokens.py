@@ -1,4 +1,4 @@
-"""Short-lived tokens that prove to a pod that its operator speaks (DESIGN, section 3).
+"""Short-lived tokens that prove to a pod that its operator speaks (docs/design/design.md#control-tokens).
 
 EdDSA (RFC 8037) JSON Web Tokens (RFC 7519): `aud` is the pod's UID, so that a token shown to one pod is
 worth nothing at another; `exp` is 30 s away; `generation` is the generation of the limits it goes with; `jti` is

@@ -10,7 +10,7 @@ from penstock_simulator.scenario import Clients, ColdStarts, Loss, Routing, Scen
 from penstock_simulator.service import ServiceModel
 
 CURVE = (100.0, 10.0)
-"""Invented, in milliseconds; CONTROL's figures of other authors' systems are for this one."""
+"""Invented, in milliseconds; the simulated figures of docs/design/control-law.md#findings are for this one."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""How good a run was (CONTROL, "How good is good"). Pure."""
+"""How good a run was (docs/design/control-law.md#evaluation). Pure."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

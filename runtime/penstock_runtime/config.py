@@ -44,7 +44,7 @@ class Config:
     fetched_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-model"))  # noqa: S108 - the pod's own
     """A link to a fetched model's files; below /tmp, which every pod may write."""
     placement: Placement | None = None
-    """Where the engine runs; None: by cores and devices (RUNTIME, Topology)."""
+    """Where the engine runs; None: by cores and devices (docs/design/runtime.md#topology)."""
     compile: bool = False
     """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
     settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
@@ -53,7 +53,7 @@ class Config:
     client_port: int = names.CLIENT_PORT
     cluster_port: int = names.CLUSTER_PORT
     drain_deadline_seconds: float = 120.0
-    """From SIGTERM to the last answer; DESIGN's built-in of `spec.drain.deadlineSeconds`."""
+    """From SIGTERM to the last answer; the built-in of `spec.drain.deadlineSeconds` (docs/design/design.md#precedence)."""
     accept_seconds: float = 5.0
     """How long a pod that was told to stop goes on accepting: the removal of endpoints lags."""
     max_body_bytes: int = 64 * 2**20
@@ -68,7 +68,7 @@ class Config:
     """An engine is stuck when a step has made no progress for so long and for 20 times its prediction, or when it shows
     no sign of life, or makes no step, while it idles or requests wait: the pod fails what it holds and exits."""
     connection_age_seconds: float = 20.0
-    """Mean age at which a client connection is closed, so that new replicas are found (CONTROL, Balance)."""
+    """Mean age at which a client connection is closed, so that new replicas are found (docs/design/control-law.md#connection-balance)."""
     connection_requests: int = 1000
     fast_lane: bool = True
     """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""

@@ -1,6 +1,6 @@
 """The age of client connections: closed politely after a while, so that a plain Service spreads load.
 
-A keep-alive client never meets the replicas that joined after it connected (CONTROL.md, Balance). So a
+A keep-alive client never meets the replicas that joined after it connected (docs/design/control-law.md#connection-balance). So a
 connection is closed, by `Connection: close` on an answer, at 20 s +- 50 % or after 1,000 requests, and
 with the next answer once the pod is told to stop. Jitter keeps clients from reconnecting in step.
 """

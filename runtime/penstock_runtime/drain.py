@@ -1,4 +1,4 @@
-"""SIGTERM: leave without losing a request (RUNTIME.md, Overload, drain, connections).
+"""SIGTERM: leave without losing a request (docs/design/runtime.md#drain).
 
 1. `/readyz` fails at once. Endpoints are removed late, so the pod goes on accepting for a while, and every
    answer says `Connection: close`.

@@ -29,7 +29,7 @@ FIRST_LIMITS = LimitsUpdate(
     max_queue_delay_milliseconds=5,
     discipline=Discipline.PRIORITY,
 )
-"""Obeyed until a settings file or the control API says otherwise: the built-ins of DESIGN, section 2."""
+"""Obeyed until a settings file or the control API says otherwise: the built-in values of docs/design/design.md#precedence."""
 
 ENVELOPE = Envelope(
     max_batch_size=Range(min=1, max=MAX_BATCH_SIZE),

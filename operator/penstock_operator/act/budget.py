@@ -1,6 +1,6 @@
 """How fast the operator may write: one token bucket for everything, conditions first.
 
-DESIGN, section 5, Writing: 50 writes a second. Without it, a restart over thousands of pools would be a flood
+docs/design/design.md#writing: 50 writes a second. Without it, a restart over thousands of pools would be a flood
 of writes that the API server must fend off by priority and fairness.
 """
 

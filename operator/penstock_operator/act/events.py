@@ -1,4 +1,4 @@
-"""core/v1 Events on pools: one per pool and reason a minute, whatever the plan says (DESIGN, section 5)."""
+"""core/v1 Events on pools: one per pool and reason a minute, whatever the plan says (docs/design/design.md#writing)."""
 
 import uuid
 from dataclasses import dataclass, field

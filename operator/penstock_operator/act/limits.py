@@ -1,4 +1,4 @@
-"""Bring running pods to the wanted limits, and hear what they obey (DESIGN, section 3)."""
+"""Bring running pods to the wanted limits, and hear what they obey (docs/design/design.md#live-limits)."""
 
 import asyncio
 import json

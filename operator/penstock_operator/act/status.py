@@ -1,7 +1,7 @@
 """Status: conditions and counts as soon as they change, samples only now and then.
 
 An unchanged cluster costs no write at all; a sample that wobbles inside its dead band costs none either
-(DESIGN, section 5, Writing). Statuses are applied server-side, so that other writers' conditions stay.
+(docs/design/design.md#writing). Statuses are applied server-side, so that other writers' conditions stay.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,7 +26,7 @@ GUARDS = frozenset(
         fields.STABILIZATION_SECONDS,
     }
 )
-"""What a law obeys as the user's own targets, only if set (CONTROL, "The second law")."""
+"""What a law obeys as the user's own targets, only if set (docs/design/control-law.md#capacityatobjective)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ BUILT_IN: Fields = {
     WEIGHT: 100,
     PREEMPTION: "LowerPriority",
 }
-"""DESIGN, section 2: the sample's live values, without an objective."""
+"""Values of live fields that neither a pool nor a policy sets; there is no built-in objective (docs/design/design.md#precedence)."""
 
 _MODES = ("scaling.mode", "batching.mode")
 """Never from a policy: one edit would flip every pool."""

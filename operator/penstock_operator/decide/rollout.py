@@ -27,7 +27,7 @@ from penstock_operator.decide.templates import Pinned
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 
 UNPLACED_SECONDS = 30.0
-"""A scheduler that has room binds a pod in seconds (DESIGN, section 2, Rollout)."""
+"""A scheduler that has room binds a pod in seconds (docs/design/design.md#rollout)."""
 ROOM = ("Insufficient ", "Too many pods", "ReadWriteOncePod")
 """What a scheduler says where a pod's leaving may make room for another."""
 HOPELESS = "Preemption is not helpful for scheduling"

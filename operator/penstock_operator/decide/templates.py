@@ -6,7 +6,7 @@
 - outside the bounds: nothing is rolled, running pods stay
 - revision deleted: taken back from the Deployment, which still carries it
 
-So an operator upgrade restarts nothing (DESIGN, section 2, Template and live).
+So an operator upgrade restarts nothing (docs/design/design.md#template-and-live-fields).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Is a child really absent? The store lists by label, so a foreign object under a child's name is not in it.
 
-Absence is confirmed by a GET of the name before anything is created (DESIGN, section 5, Observing). What is
+Absence is confirmed by a GET of the name before anything is created (docs/design/design.md#observing). What is
 found there is remembered for a while, so that a pool in conflict costs a few reads a minute and heals by
 itself once the name is free.
 """

@@ -1,7 +1,7 @@
 """The store of what the API server showed: slim records by UID, with the few links decisions follow.
 
 One owner, one thread (the event loop). `see` takes every event and every answer to our own writes;
-`purge` drops ghosts, that is objects deleted while a watch was down (DESIGN, section 5, Observing).
+`purge` drops ghosts, that is objects deleted while a watch was down (docs/design/design.md#observing).
 """
 
 from collections.abc import Iterable, Mapping

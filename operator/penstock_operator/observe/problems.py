@@ -2,7 +2,7 @@
 
 What shows where: the scheduler's message (also a missing PersistentVolumeClaim) in the condition
 `PodScheduled`; an image or a referenced ConfigMap or Secret in a container's `waiting`; a model that
-will not load in the termination message, as `Reason: text` (RUNTIME.md); a quota in the Deployment.
+will not load in the termination message, as `Reason: text` (docs/design/runtime.md#model-loading); a quota in the Deployment.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Is the store complete, and free of ghosts? Compared with metadata-only lists of every kind, place by place.
 
 `kopf` neither says when its first listing is over nor what vanished while a watch was down. The list answers
-both: objects that it lacks are gone; objects that the store lacks are still to come (DESIGN, section 5).
+both: objects that it lacks are gone; objects that the store lacks are still to come (docs/design/design.md#observing).
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""Who is calling: API keys, tenants, priorities and rates (RUNTIME.md, Who is calling)."""
+"""Who is calling: API keys, tenants, priorities and rates (docs/design/runtime.md#authentication)."""

@@ -1,6 +1,6 @@
 """Before the first request: how many rows fit, and how long 1, 2, 4 ... of them take.
 
-The times are published as a prior (CONTROL.md, "service curve"), so that a cap that never moves does not
+The times are published as a prior (docs/design/control-law.md#service-curve), so that a cap that never moves does not
 hide the curve's slope. They count in the same epoch as the batches that follow.
 """
 

@@ -1,4 +1,4 @@
-"""The one way the HTTP side reaches an engine, wherever that engine is placed (RUNTIME.md, Topology)."""
+"""The one way the HTTP side reaches an engine, wherever that engine is placed (docs/design/runtime.md#topology)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where the engine goes, with how many threads, on which CPUs: pure (RUNTIME.md, Topology)."""
+"""Where the engine goes, with how many threads, on which CPUs: pure (docs/design/runtime.md#topology)."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,8 +1,8 @@
 """The `process` placement: the engine in a process of its own (CUDA, two cores or more).
 
-An engine thread beside a busy event loop slows every step, and no switch interval cures it (RUNTIME.md,
-Topology). Here the two share memory and a socket: one frame a message, tensors in shared memory, the
-heartbeat readable without asking.
+An engine thread beside a busy event loop slows every step, and no switch interval cures it
+(docs/design/runtime.md#topology). Here the two share memory and a socket: one frame a message, tensors in
+shared memory, the heartbeat readable without asking.
 """
 
 import asyncio

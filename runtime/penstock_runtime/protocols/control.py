@@ -1,4 +1,4 @@
-"""The control API on the cluster port: GET the state, PATCH the limits (DESIGN, section 3)."""
+"""The control API on the cluster port: GET the state, PATCH the limits (docs/design/design.md#live-limits)."""
 
 import json
 import logging

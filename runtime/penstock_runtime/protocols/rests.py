@@ -1,7 +1,7 @@
 """Rest for connections whose clients ask too much: whoever refuses, counts here, and is told how long not to listen.
 
 A client that asks again at once can make even refusing the pod's whole work, so above so many refusals a second a
-refused connection is not read for a while (RUNTIME.md, Overload): its next request waits in the socket, where it
+refused connection is not read for a while (docs/design/runtime.md#overload): its next request waits in the socket, where it
 costs nothing, and TCP tells the client to wait.
 """
 

@@ -1,4 +1,4 @@
-"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (DESIGN, section 3).
+"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (docs/design/design.md#control-tokens).
 
 PyJWT and cryptography, 9 MiB, are imported where a pod has keys: at its start, so that no call waits for it.
 """

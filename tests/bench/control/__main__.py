@@ -1,4 +1,4 @@
-"""`make bench-control`: every law on every trace, beside its bounds and targets (CONTROL, "How good is good")."""
+"""`make bench-control`: every law on every trace, beside its bounds and targets (docs/design/control-law.md#evaluation)."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""From runs to the figures of CONTROL: the worst attainment, mean cost, the best single setting, gaps closed. Pure."""
+"""From runs to the figures of docs/design/control-law.md#evaluation: the worst attainment, mean cost, the best single setting, gaps closed. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def clairvoyant_by_trace(results: Sequence[Result]) -> dict[str, float]:
 
 
 def best_single_settings(results: Sequence[Result], laws: Sequence[str]) -> dict[str, str]:
-    """Return per trace with a target the setting tuned on the other part (CONTROL): cheapest that attains there, and
+    """Return per trace with a target the setting tuned on the other part (docs/design/control-law.md#evaluation): cheapest that attains there, and
     if it then misses on reporting, the next that attains on both; nothing where none does.
     """
     cases_of = _cases(results)
@@ -186,7 +186,7 @@ class Figure:
 
 
 def beside_targets(found: Score) -> list[Figure]:
-    """Return CONTROL's targets, each beside its figure."""
+    """Return the targets of docs/design/control-law.md#targets, each with its figure."""
     gaps = [
         Figure(f"gap closed to {name}", found.gaps_closed[name], ">=", target)
         for name, target in plan.GAP_TARGETS.items()

@@ -1,4 +1,4 @@
-"""What the bench fixes before any law runs (CONTROL, "Fixed in a file"): traces, scale, chance, grids, targets, split."""
+"""What the bench fixes before any law runs (docs/design/control-law.md#fixed-parameters): traces, scale, chance, grids, targets, split."""
 
 import json
 from dataclasses import dataclass

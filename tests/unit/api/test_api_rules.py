@@ -1,4 +1,4 @@
-"""Walks the generated CRDs for the API rules of the design, section 2."""
+"""Walks the generated CRDs for the rules of docs/design/design.md#api-rules."""
 
 import re
 from typing import Any

@@ -44,7 +44,7 @@ def test_docstrings_comments_strings_and_locals_of_python_are_checked() -> None:
 
 
 def test_a_phrase_that_spans_two_lines_is_found() -> None:
-    assert words_of("docs/a.md", BAD_PAGE) == [
+    assert words_of("pages/a.md", BAD_PAGE) == [
         (1, "lie"),
         (2, "be it"),
         (2, "beside"),
@@ -57,7 +57,7 @@ def test_only_the_comments_of_c_are_checked() -> None:
 
 
 def test_plain_english_and_code_in_backticks_pass() -> None:
-    assert words_of("docs/a.md", GOOD) == []
+    assert words_of("pages/a.md", GOOD) == []
 
 
 @pytest.mark.parametrize("word", WORDS, ids=lambda word: word.word)
@@ -82,9 +82,9 @@ def test_limits_are_lowered_and_never_raised() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with three words to replace, two in docs and one in tools."""
+    """A repository with three words to replace, two in pages and one in tools."""
     subprocess.run(("git", "init", "-q", tmp_path), check=True)
-    for name, text in (("docs/a.md", "anew, in vain"), ("tools/a.py", "held = 1\n")):
+    for name, text in (("pages/a.md", "anew, in vain"), ("tools/a.py", "held = 1\n")):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -94,19 +94,19 @@ def test_the_check_fails_over_a_limit_and_names_the_folder(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     limits = repository / "limits.json"
-    limits.write_text('{"docs": 1, "tools": 1}')
+    limits.write_text('{"pages": 1, "tools": 1}')
     assert main(["--files"], repository, limits) == 1
     printed = capsys.readouterr()
-    assert "docs: 1 words over its limit" in printed.err
+    assert "pages: 1 words over its limit" in printed.err
     assert "tools:" not in printed.err
-    assert "     2  docs/a.md" in printed.out
+    assert "     2  pages/a.md" in printed.out
 
 
 def test_the_check_passes_at_the_limit_and_lowers_a_larger_one(repository: Path) -> None:
     limits = repository / "limits.json"
-    limits.write_text('{"docs": 9, "tools": 1}')
+    limits.write_text('{"pages": 9, "tools": 1}')
     assert main(["--lower"], repository, limits) == 0
-    assert json.loads(limits.read_text()) == {"docs": 2, "tools": 1}
+    assert json.loads(limits.read_text()) == {"pages": 2, "tools": 1}
 
 
 def test_every_limit_of_the_project_is_of_a_folder_that_exists() -> None:

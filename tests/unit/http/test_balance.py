@@ -1,4 +1,4 @@
-"""Keep-alive clients behind a plain Service find replicas that joined after they connected (CONTROL, Balance)."""
+"""Keep-alive clients behind a plain Service find replicas that joined after they connected (docs/design/control-law.md#connection-balance)."""
 
 import asyncio
 import random

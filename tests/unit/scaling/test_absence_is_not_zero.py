@@ -1,4 +1,4 @@
-"""Data (CONTROL): what is absent never lowers a count, and leaves the cap where it is."""
+"""Data (docs/design/control-law.md#data): what is absent never lowers a count, and leaves the cap where it is."""
 
 from dataclasses import replace
 from math import inf, nan

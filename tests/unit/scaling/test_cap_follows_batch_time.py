@@ -66,7 +66,7 @@ def test_without_an_objective_batch_time_never_binds() -> None:
 
 
 def test_high_duty_alone_moves_no_cap() -> None:
-    """Facts, 2: under batching the device reads busy at any load."""
+    """Under batching (see docs/design/control-law.md#utilization-saturates-under-batching) the device reads busy at any load."""
     world = World(rate=1, cap=8, duty_says=1.0, settings=ONE_REPLICA).run(300)
     assert set(world.caps()) == {8}
     assert world.last.cap_term == "InBand"

@@ -1,4 +1,4 @@
-"""Facts, 2 (CONTROL): duty over 90 %, so a smaller batch, so a costlier row, so higher duty still."""
+"""docs/design/control-law.md#a-smaller-batch-at-high-utilization-is-positive-feedback: duty over 90 %, so a smaller batch, so a costlier row, so higher duty still."""
 
 from dataclasses import replace
 

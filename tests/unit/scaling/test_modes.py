@@ -1,4 +1,4 @@
-"""The modes of both valves: what is done, what is said, and what never collapses (DESIGN, section 2)."""
+"""The modes of both valves: what is done, what is said, and what never collapses (docs/design/design.md#modes)."""
 
 from dataclasses import replace
 

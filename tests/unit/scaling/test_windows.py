@@ -1,4 +1,4 @@
-"""Windows of raw counters, one per pod UID (CONTROL, Data)."""
+"""Windows of raw counters, one per pod UID (docs/design/control-law.md#data)."""
 
 from math import inf, nan
 

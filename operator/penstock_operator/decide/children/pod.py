@@ -1,6 +1,6 @@
 """The pod template: a function of template-class fields and the pinned image, and of nothing else.
 
-Not of a policy, not of the live limits, not of the operator's version (DESIGN, section 2).
+Not of a policy, not of the live limits, not of the operator's version (docs/design/design.md#template-and-live-fields).
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ USER = 65532
 DRAIN_DEADLINE_SECONDS = 120
 """Built-in `drain.deadlineSeconds`."""
 STOP_ACCEPTING_SECONDS = 5
-"""The runtime goes on accepting this long after SIGTERM (RUNTIME, Overload, drain)."""
+"""The runtime goes on accepting this long after SIGTERM (docs/design/runtime.md#drain)."""
 GRACE_MARGIN_SECONDS = 15
 """To settle, close connections and unload after the drain's own deadline."""
 

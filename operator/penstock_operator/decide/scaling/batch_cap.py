@@ -1,4 +1,4 @@
-"""The first law's first valve: the batch cap (CONTROL, `UtilizationBand`). Pure.
+"""The first law's first valve: the batch cap (docs/design/control-law.md#utilizationband). Pure.
 
 Down one step: duty above the band **and** (p99 batch time above the target, or memory pressure).
 Up one step: (duty below the band, or more than half a cap waiting per replica) **and** t(cap + 1) within

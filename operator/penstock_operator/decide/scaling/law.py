@@ -175,7 +175,7 @@ class Decision:
     message: str
     seen: Seen
     metrics_available: bool
-    """False: the pool counts as absent this tick (CONTROL, Data)."""
+    """False: the pool counts as absent this tick (docs/design/control-law.md#data)."""
     hold_until: float | None = None
     cap_why: str = ""
     """Half a sentence on the cap alone; `message` has both."""

@@ -1,4 +1,4 @@
-"""The two modes of the two valves (DESIGN, section 2), and where a count begins. Pure.
+"""The two modes of the two valves (docs/design/design.md#modes), and where a count begins. Pure.
 
 `scaling.mode`: Auto acts; Recommend and Manual leave `spec.replicas`; Hold freezes the count.
 `batching.mode`: Auto acts; Recommend freezes the cap; Fixed is size.max. A policy's bound on replicas and

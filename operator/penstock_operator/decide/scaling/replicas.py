@@ -1,4 +1,4 @@
-"""The first law's second valve: the replica count (CONTROL, `UtilizationBand`). Pure.
+"""The first law's second valve: the replica count (docs/design/control-law.md#utilizationband). Pure.
 
 Up at once to n = ceil(waiting / target), target = max(targetPerReplica, 0.35 * cap): an absolute count, so
 replicas still loading are not asked for twice; high duty alone never adds one. Down by one only if for the

@@ -1,4 +1,4 @@
-"""The first law: plain signals, made safe (CONTROL, "The first law", "Data", "Restart"). Pure.
+"""The first law: plain signals, made safe (docs/design/control-law.md#utilizationband). Pure.
 
 Each tick: keep the new samples, note what the valves did, judge whether the pool can be seen at all, then
 let each valve decide. Absent signals never lower a count, and leave the cap where it is.

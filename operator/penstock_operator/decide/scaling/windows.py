@@ -1,4 +1,4 @@
-"""Windows of samples, one per pod UID (CONTROL, Data). Pure.
+"""Windows of samples, one per pod UID (docs/design/control-law.md#data). Pure.
 
 Counters are differenced by the operator from raw values, so that no rate ever spans two pods or a restart.
 """

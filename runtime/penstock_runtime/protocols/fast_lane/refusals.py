@@ -1,6 +1,6 @@
 """Refusing fast: what is told when the queue is full, or the deadline too near, is written ahead.
 
-The first of two stages (RUNTIME.md, Overload). A refusal is one answer that was written before, so that it costs a
+The first of two stages (docs/design/runtime.md#overload). A refusal is one answer that was written before, so that it costs a
 tenth of serving; the request's body is not read. The second stage is rest: `rests.py`.
 """
 

@@ -1,4 +1,4 @@
-"""`CapacityAtObjective` in charge of a pool on fake time: the table's rows as stories (CONTROL)."""
+"""`CapacityAtObjective` in charge of a pool on fake time: the table's rows as stories (docs/design/control-law.md#capacityatobjective)."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise

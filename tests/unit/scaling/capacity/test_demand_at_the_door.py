@@ -1,4 +1,4 @@
-"""Demand (CONTROL): counted before admission, at most twice what was admitted, deleted pods included."""
+"""Demand (docs/design/control-law.md#demand): counted before admission, at most twice what was admitted, deleted pods included."""
 
 import pytest
 

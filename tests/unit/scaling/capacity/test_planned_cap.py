@@ -1,4 +1,4 @@
-"""Batch cap b* and bridge (CONTROL): two batches fit the objective, and a backlog is worth longer ones."""
+"""Batch cap b* and bridge (docs/design/control-law.md#batch-cap): two batches fit the objective, and a backlog is worth longer ones."""
 
 from dataclasses import replace
 

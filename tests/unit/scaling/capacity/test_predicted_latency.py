@@ -1,4 +1,4 @@
-"""Predicted p99 (CONTROL): the embedded chain, tabulated; any rho >= 1 is infinite."""
+"""Predicted p99 (docs/design/control-law.md#predicted-latency): the embedded chain, tabulated; any rho >= 1 is infinite."""
 
 from math import inf, isfinite
 

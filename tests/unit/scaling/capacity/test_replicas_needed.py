@@ -1,4 +1,4 @@
-"""The second law's count (CONTROL): the most that any need asks for, given back with care; the user's guards."""
+"""The second law's count (docs/design/control-law.md#replica-count): the most that any need asks for, given back with care; the user's guards."""
 
 from dataclasses import replace
 

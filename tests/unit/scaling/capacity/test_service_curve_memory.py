@@ -1,4 +1,4 @@
-"""Service curve (CONTROL): warm-up is a prior, data fades, odd intervals are dropped, nothing is stretched far."""
+"""Service curve (docs/design/control-law.md#service-curve): warm-up is a prior, data fades, odd intervals are dropped, nothing is stretched far."""
 
 import pytest
 

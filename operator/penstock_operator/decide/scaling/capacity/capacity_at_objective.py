@@ -1,4 +1,4 @@
-"""The second law: capacity at the objective, forecast to the cold start (CONTROL, "The second law"). Pure.
+"""The second law: capacity at the objective, forecast to the cold start (docs/design/control-law.md#capacityatobjective). Pure.
 
 Each tick: keep the new samples, learn each pod's curve and each start's length, judge whether the pool can be
 seen at all; then plan the largest batch of which two fit the objective, and count the replicas that demand

@@ -1,4 +1,4 @@
-"""Whether busy pods serve what their curve says (CONTROL, "Data"). Pure.
+"""Whether busy pods serve what their curve says (docs/design/control-law.md#data). Pure.
 
 A device that is busy all the time runs batch after batch, so rows come out at b / t(b). Where they do not, batches are not all
 that keeps it busy (somebody else computes on it, or the pod pauses between batches), or the curve is wrong: capacity is

@@ -1,4 +1,4 @@
-"""The second law's memory from what the store still has of the last minutes (CONTROL, "Restart"). Pure.
+"""The second law's memory from what the store still has of the last minutes (docs/design/control-law.md#state-after-a-restart). Pure.
 
 The past is lived through again, tick by tick, by the parts that only look: windows, curves, demand, its forecast and the
 shape of the traffic. Nothing is decided on the way, and holds begin now: up at once, down only after a whole one.

@@ -1,7 +1,7 @@
 """15 sums over steps of generation, and what answers needed of them. Pure.
 
 The sums are those of the products of x = (1, p, d, k, t), row by row of the upper triangle: p prefill tokens in units of
-256, d rows that decode, k tokens read from the cache in units of 4096, t seconds (RUNTIME, "Service curve for generation").
+256, d rows that decode, k tokens read from the cache in units of 4096, t seconds (docs/design/runtime.md#service-curve-of-generation).
 """
 
 from collections.abc import Iterable, Sequence
