@@ -41,6 +41,8 @@ class Word:
     pattern: re.Pattern[str] | None = None
     """None: the name of a local variable or argument."""
     allow: re.Pattern[str] | None = None
+    names: bool = False
+    """Whether it also counts as a part of a name, such as `read_anew`."""
 
     def matches(self, text: str) -> Iterator[int]:
         """Yield the offset of each match outside the exceptions."""
@@ -80,6 +82,7 @@ def read_words(path: Path = WORDS) -> tuple[Word, ...]:
             entry["say"],
             _pattern(entry.get("pattern", entry["word"])),
             _pattern(entry["allow"]) if "allow" in entry else None,
+            entry.get("names", False),
         )
         for entry in table["word"]
     )
@@ -92,14 +95,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def scan(file: str, text: str, words: Sequence[Word]) -> Iterator[Place]:
-    """Yield each match in a file: all of a text, the comments of C and Go, comments, strings and locals of Python."""
+    """Yield each match in a file: all of a text, the comments of C and Go, comments, strings and names of Python."""
     suffix = Path(file).suffix
     if suffix == ".py":
         parts = _python(text)
-        named = {word.word: word for word in words if word.pattern is None}
-        for line, name in _locals(text):
-            if name in named:
-                yield Place(file, line, f"local {name}")
+        yield from _names(file, text, words)
     elif suffix in C_SOURCES:
         parts = ((_line(text, found.start()), found[0]) for found in C_COMMENT.finditer(text))
     else:
@@ -125,12 +125,21 @@ def _python(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def _locals(text: str) -> Iterator[tuple[int, str]]:
+def _names(file: str, text: str, words: Sequence[Word]) -> Iterator[Place]:
+    banned = {word.word for word in words if word.pattern is None}
+    partly = [word for word in words if word.names]
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                if name in banned:
+                    yield Place(file, node.lineno, f"local {name}")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                pass
+            case _:
+                continue
+        phrase = name.replace("_", " ")
+        for word in partly:
+            yield from (Place(file, node.lineno, word.word) for _ in word.matches(phrase))
 
 
 def repository_files(root: Path = ROOT) -> list[str]:
@@ -199,10 +208,12 @@ def main(arguments: Sequence[str], root: Path = ROOT, limits_file: Path = LIMITS
     if options.files or excess:
         _report(places, words, files=options.files)
     for folder in sorted(counts.keys() | limits.keys()):
-        print(f"vocabulary: {folder}: {counts[folder]} of at most {limits.get(folder, 0)}")
+        limit = limits.get(folder, 0)
+        hint = "; run with --lower" if counts[folder] < limit else ""
+        print(f"vocabulary: {folder}: {counts[folder]} of at most {limit}{hint}")
     for folder, more in excess.items():
         print(
-            f"{folder}: {more} words over its limit; see tests/audit/vocabulary.toml for replacements"
+            f"{folder}: over its limit by {more}; see tests/audit/vocabulary.toml for replacements"
             " and run `python -m tests.audit.vocabulary --files`",
             file=sys.stderr,
         )

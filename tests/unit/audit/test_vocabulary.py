@@ -43,6 +43,11 @@ def test_docstrings_comments_strings_and_locals_of_python_are_checked() -> None:
     ]
 
 
+def test_parts_of_names_are_checked_where_the_table_says_so() -> None:
+    text = "def read_anew(foretold_rows: int) -> None:\n    asked_for = waits_for_ever = 1\n"
+    assert words_of("operator/a.py", text) == [(1, "anew"), (1, "foretell"), (2, "for ever")]
+
+
 def test_a_phrase_that_spans_two_lines_is_found() -> None:
     assert words_of("pages/a.md", BAD_PAGE) == [
         (1, "lie"),
@@ -97,7 +102,7 @@ def test_the_check_fails_over_a_limit_and_names_the_folder(
     limits.write_text('{"pages": 1, "tools": 1}')
     assert main(["--files"], repository, limits) == 1
     printed = capsys.readouterr()
-    assert "pages: 1 words over its limit" in printed.err
+    assert "pages: over its limit by 1" in printed.err
     assert "tools:" not in printed.err
     assert "     2  pages/a.md" in printed.out
 
