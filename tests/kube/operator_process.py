@@ -45,7 +45,7 @@ class Operator:
 
     def run_to_its_end(self) -> int:
         """Start it and return the status that it ends with of itself."""
-        return self._launch().wait(timeout=30)
+        return self._launch().wait(timeout=120)
 
     def _launch(self) -> subprocess.Popen[bytes]:
         environ = {

@@ -21,7 +21,7 @@ def pool(**spec: Any) -> Object:
     wanted = {
         "model": MODULE,
         "replicas": 2,
-        "accelerator": {"resourceName": "nvidia.com/gpu", "count": 2},
+        "accelerator": {"resourceName": "nvidia.com/gpu", "count": 1},
         "objectives": [
             {"metric": "RequestLatency", "percentile": "P99", "milliseconds": 1000},
         ],
