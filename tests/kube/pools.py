@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.kube.api import POOLS, Api, Object
+from tests.kube.api import POOLS, Api, ApiError, Object
 
 ROUTED_SECONDS = 10.0
 LABEL_POOL_UID = "penstock.dev/pool-uid"
@@ -78,9 +78,14 @@ class Pool:
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": dict(spec),
         }
-        if (held := self.api.get(self.path)) is None:
-            return self.api.create(manifest)
-        return self.api.request("PUT", self.path, {**manifest, "metadata": held["metadata"]})
+        while (held := self.api.get(self.path)) is not None:
+            try:
+                replaced = {**manifest, "metadata": held["metadata"]}
+                return self.api.request("PUT", self.path, replaced)
+            except ApiError as error:
+                if error.status != 409:  # the operator wrote its status in between
+                    raise
+        return self.api.create(manifest)
 
     def edit(self, spec: Mapping[str, Any]) -> Object:
         """Merge-patch the spec, as a user's live edit does."""
