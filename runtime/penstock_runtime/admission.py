@@ -183,6 +183,16 @@ class Admission:
         """Count `more_bytes` (or fewer, if negative) of answers that lie unread; they leave newcomers less room."""
         self._bytes += more_bytes
 
+    def hold_apart(self, size: int) -> Callable[[], None]:
+        """Count `size` bytes of work that goes on when its client has left, until what is returned is called once.
+
+        Raises:
+            MemoryFull: as `hold_bytes`.
+        """
+        worker = Ticket("", self._now())
+        self.hold_bytes(worker, size)
+        return partial(self.depart, worker)
+
     def holding(self, ticket: Ticket) -> Hold:
         """Return `hold_bytes` of `ticket`."""
         return partial(self.hold_bytes, ticket)

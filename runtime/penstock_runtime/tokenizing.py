@@ -21,6 +21,7 @@ from penstock_runtime.errors import BadInput, ContextExceeded, TooLate
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.predict import LEAST_RETRY_SECONDS
 from penstock_runtime.request import Tensor
+from penstock_runtime.text.bounds import check_text_bytes, max_text_bytes, text_bytes
 
 ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))
 """Tasks whose models read texts as rows of tokens."""
@@ -30,9 +31,6 @@ Encode = Callable[[list[str]], list[Ids]]
 
 MOST_CHARACTERS: Final = 2**18
 """Of one call, but for its last text: a tenth of a second of the thread that all texts share."""
-CHARACTERS_A_TOKEN: Final = 64
-SPARE_CHARACTERS: Final = 4096
-"""Of any text: white space, and words that are no tokens of the vocabulary, may be long."""
 
 
 class _Waiting(Struct, eq=False):
@@ -152,7 +150,7 @@ class Tokenizing:
         executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-tokenizer")
         self._whole, self._cut = Gathering(whole, executor), Gathering(cut, executor)
         self.most_tokens = most_tokens
-        self.most_characters: Final = most_tokens * CHARACTERS_A_TOKEN + SPARE_CHARACTERS
+        self.max_bytes: Final = max_text_bytes(most_tokens)
         """Of one text: what is longer would hold up the others, and is refused or cut unread."""
         self.vocabulary = vocabulary
 
@@ -171,14 +169,15 @@ class Tokenizing:
         """Return the ids of each text; those that are not begun within the seconds given never are.
 
         Raises:
-            BadInput: a text is no text, or has more tokens (or by far more characters) than the model takes and
+            BadInput: a text is no text, or has more tokens (or by far more bytes) than the model takes and
                 is not to be cut.
             TooLate: they were not done within the seconds given.
         """
         if cut:
-            texts = [text[: self.most_characters] for text in texts]
+            texts = [text[: self.max_bytes] for text in texts]
         else:
-            self._check_characters(texts, field)
+            for index, text in enumerate(texts):
+                check_text_bytes(text_bytes(text), self.most_tokens, f"{field}[{index}]")
         try:
             async with asyncio.timeout(within_seconds):
                 ids = await (self._cut if cut else self._whole).ids(texts)
@@ -193,16 +192,6 @@ class Tokenizing:
             raise BadInput(f"`{field}` cannot be tokenised: {error}", field=field) from error
         self.check(ids, field)
         return ids
-
-    def _check_characters(self, texts: Sequence[str], field: str) -> None:
-        for index, text in enumerate(texts):
-            if len(text) > self.most_characters:
-                where = f"{field}[{index}]"
-                raise ContextExceeded(
-                    f"`{where}` has {len(text)} characters, more than the {self.most_characters} that are read for a"
-                    f" model of {self.most_tokens} tokens: send less, or ask for it to be cut",
-                    field=where,
-                )
 
     def check(self, ids: Sequence[Ids], field: str) -> None:
         """Raise BadInput unless every row has 1 to `most_tokens` ids of the vocabulary."""

@@ -16,6 +16,7 @@ from penstock_api.limits import (
 )
 from penstock_runtime.config import Config
 from penstock_runtime.errors import NotServing
+from penstock_runtime.generation.bounds import longest
 from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.messages import GenerationReport, Stepped
 from penstock_runtime.grammar.source import SharedGrammars
@@ -26,6 +27,7 @@ from penstock_runtime.streams.counters import GenerationCounters
 from penstock_runtime.streams.face import Face, GenerationLink
 from penstock_runtime.streams.metrics import GenerationCollector
 from penstock_runtime.streams.serving import Serving
+from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import TokenizerRefused
 
 
@@ -73,7 +75,9 @@ class GenerationPod(Pod):
         await super()._load()
         info = self._face.info
         if info is not None:  # it is known once the engine has started
-            self.serving = Serving(info, self._grammars.tokenizer, self._grammars.of(info))
+            tokenizer = self._grammars.tokenizer
+            encoder = TextEncoder(tokenizer, longest(info), self.admission.hold_apart)
+            self.serving = Serving(info, tokenizer, self._grammars.of(info), encoder)
 
     def serving_or_refuse(self) -> Serving:
         """Return the model.

@@ -7,6 +7,7 @@ from penstock_runtime.errors import BadInput
 from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.generation.limits import GenerationInfo
 from penstock_runtime.grammar.cache import GrammarCache
+from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import Tokenizer
 
 
@@ -17,6 +18,7 @@ class Serving:
     info: GenerationInfo
     tokenizer: Tokenizer
     grammars: GrammarCache
+    encoder: TextEncoder
     _one_at_a_time: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Grammars compile in one thread: a flood of them cannot take the engine's cores."""
 

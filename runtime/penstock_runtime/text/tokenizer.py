@@ -1,15 +1,20 @@
 """A model's tokenizer, from its directory: text to ids, ids to bytes, messages to a prompt."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
 from penstock_runtime.text.vocabulary import Vocabulary, read_vocabulary
+
+# One text, one thread: the other cores are the engine's. The library reads this at every call.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token")
 
@@ -34,8 +39,12 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=add_special).ids
+        ids: list[int] = self.encode_whole(text, add_special=add_special).ids
         return ids
+
+    def encode_whole(self, text: str, *, add_special: bool) -> Encoding:
+        """Return the encoding of `text`, whose length costs nothing; releases the GIL meanwhile."""
+        return self.backend.encode_batch_fast([text], add_special_tokens=add_special)[0]
 
     def template(self, *, tools: bool) -> ChatTemplate | None:
         """Return the template of a conversation with or without tools."""
@@ -45,6 +54,10 @@ class Tokenizer:
         """Return the ids of those of `texts` that are a token each."""
         found = (self.backend.token_to_id(one) for one in texts)
         return frozenset(one for one in found if one is not None)
+
+    def spelled(self, ids: Iterable[int]) -> list[str | None]:
+        """Return each id as the vocabulary spells it."""
+        return [self.backend.id_to_token(one) for one in ids]
 
     def to_json(self) -> str:
         """Return `tokenizer.json`, with what the configuration added."""

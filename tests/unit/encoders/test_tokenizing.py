@@ -146,12 +146,11 @@ async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
 async def test_a_text_far_beyond_what_the_model_takes_is_not_tokenised() -> None:
     letters = Letters()
     texts = letters.tokenizing(most=4)
-    most = texts.most_characters
-    assert most == 64 * 4 + 4096
+    most = texts.max_bytes
     with pytest.raises(BadInput) as raised:
         await texts.encode(["ab", "a" * (most + 1)], "input")
     assert raised.value.field == "input[1]"
-    assert f"has {most + 1} characters, more than the {most}" in raised.value.message
+    assert f"has {most + 1} bytes of text, more than the {most}" in raised.value.message
     assert letters.calls == []
 
 
@@ -164,7 +163,7 @@ async def test_such_a_text_is_cut_before_it_is_tokenised_where_it_is_to_be_cut()
 
     texts = tokenizing.Tokenizing(cut, cut, 4, 26)
     await texts.encode(["a" * 10**6, "ab"], "input", cut=True)
-    assert given == [texts.most_characters, 2]
+    assert given == [texts.max_bytes, 2]
 
 
 async def test_a_text_that_is_too_long_is_named_or_cut() -> None:

@@ -141,7 +141,10 @@ def timeout_seconds(request: web.Request, body_seconds: float | None) -> float |
 
 
 def _check_ids(ids: Iterable[int], size: int, field: str) -> None:
-    odd = next((one for one in ids if not 0 <= one < size), None)
+    listed = list(ids)
+    if not listed or (min(listed) >= 0 and max(listed) < size):
+        return
+    odd = next((one for one in listed if not 0 <= one < size), None)
     if odd is not None:
         raise BadInput(
             f"`{field}` holds token {odd}, but this model's ids go from 0 to {size - 1}",

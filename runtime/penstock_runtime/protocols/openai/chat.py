@@ -164,7 +164,7 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     tokenizer = serving.tokenizer
     tools = toolbox(body, _source(tokenizer.template(tools=True)))
     text, ids = await render(
-        tokenizer,
+        serving,
         body.messages,
         tools=tools.shown,
         add_generation_prompt=body.add_generation_prompt,

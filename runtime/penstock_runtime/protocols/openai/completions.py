@@ -8,7 +8,6 @@ from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage
 from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
 from penstock_runtime.protocols.openai.formats import grammar_of
 from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
-from penstock_runtime.protocols.openai.prompts import tokenize
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
 from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
@@ -177,9 +176,10 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
     prompts = []
     for one in body.prompts:
         if isinstance(one, str):
-            ids = await tokenize(serving.tokenizer, one, add_special=body.add_special_tokens)
+            ids = await serving.encoder.encode(one, "prompt", add_special=body.add_special_tokens)
             text = one
         else:
+            serving.encoder.check_ids(len(one), "prompt")
             ids = one
             text = detokenize(vocabulary, one) if body.echo else ""
         prompts.append(make_prompt(ids, text, params, terms, asked))

@@ -2,29 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import from_json
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
 from penstock_runtime.shown import shown
+from penstock_runtime.streams.serving import Serving
 from penstock_runtime.text.chat_template import TemplateRefused
-from penstock_runtime.text.tokenizer import Tokenizer
-
-SHORT_CHARACTERS: Final = 2048
-"""A text of that length is tokenised faster than a thread is woken."""
-
-
-async def tokenize(tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
-    """Return the ids of `text`."""
-    if len(text) <= SHORT_CHARACTERS:
-        return tokenizer.encode(text, add_special=add_special)
-    return await asyncio.to_thread(tokenizer.encode, text, add_special=add_special)
 
 
 async def render(
-    tokenizer: Tokenizer,
+    serving: Serving,
     messages: Sequence[Message],
     *,
     tools: Sequence[dict[str, Any]] = (),
@@ -34,26 +24,29 @@ async def render(
     """Return a conversation as the model's template writes it, and its ids.
 
     Raises:
-        BadInput: the model has no template, it refuses the messages, or they hold more than text.
+        BadInput: the model has no template, it refuses the messages, or they hold more than text, or more than fits.
+        MemoryFull: encoding the prompt would take more memory than is free.
     """
-    template = tokenizer.template(tools=bool(tools))
+    template = serving.tokenizer.template(tools=bool(tools))
     if template is None:
         raise BadInput(
             "this model has no chat template: use /v1/completions, or save the model with one",
             field="messages",
         )
-    plain = [plain_message(one, place) for place, one in enumerate(messages)]
 
-    def work() -> tuple[str, list[int]]:
-        text = template.render(
+    def work() -> str:
+        plain = [plain_message(one, place) for place, one in enumerate(messages)]
+        said = sum(len(one["content"].encode()) for one in plain)
+        serving.encoder.check_bytes(said, "messages")
+        return template.render(
             plain, tools=tools, add_generation_prompt=add_generation_prompt, more=more
         )
-        return text, tokenizer.encode(text, add_special=False)
 
     try:
-        return await asyncio.to_thread(work)
+        text = await asyncio.to_thread(work)
     except TemplateRefused as refused:
         raise BadInput(str(refused), field="messages") from refused
+    return text, await serving.encoder.encode(text, "messages", add_special=False)
 
 
 def plain_message(message: Message, place: int) -> dict[str, Any]:

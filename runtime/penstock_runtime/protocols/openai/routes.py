@@ -1,5 +1,6 @@
 """The routes of the OpenAI API on the client port of a pod that generates."""
 
+import asyncio
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -11,7 +12,7 @@ from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
 from penstock_runtime.protocols.openai.door import Door
 from penstock_runtime.protocols.openai.models import Models
-from penstock_runtime.protocols.openai.prompts import render, tokenize
+from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from penstock_runtime.protocols.openai.wire.completion import (
@@ -76,15 +77,18 @@ class OpenAI:
             "tokens": ids,
         }
         if body.return_token_strs:
-            told["token_strs"] = [serving.tokenizer.backend.id_to_token(one) for one in ids]
+            told["token_strs"] = await asyncio.to_thread(serving.tokenizer.spelled, ids)
         return json_reply(told)
 
     async def detokenize(self, request: web.Request) -> web.Response:
         """Answer the text of tokens."""
         with self._pod.admission.hold_meanwhile() as hold:
             body = await self._plain_body(request, DetokenizeBody, hold)
-        vocabulary = self._pod.serving_or_refuse().tokenizer.vocabulary
-        return json_reply({"prompt": detokenize(vocabulary, body.tokens, skip_special=False)})
+            serving = self._pod.serving_or_refuse()
+            serving.encoder.check_ids(len(body.tokens), "tokens")
+            vocabulary = serving.tokenizer.vocabulary
+            text = await asyncio.to_thread(detokenize, vocabulary, body.tokens, skip_special=False)
+            return json_reply({"prompt": text})
 
     async def _plain_body(self, request: web.Request, kind: type[Plain], hold: Hold) -> Plain:
         """Return the body of a request that does not reach the engine."""
@@ -100,7 +104,7 @@ async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
     if body.messages is not None:
         tools = [one.model_dump(exclude_none=True) for one in body.tools or ()]
         _, ids = await render(
-            serving.tokenizer,
+            serving,
             body.messages,
             tools=tools,
             add_generation_prompt=body.add_generation_prompt,
@@ -110,4 +114,4 @@ async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
     if body.prompt is None:
         raise BadInput("`prompt` or `messages` is missing: give one of them", field="prompt")
     special = body.add_special_tokens is not False
-    return await tokenize(serving.tokenizer, body.prompt, add_special=special)
+    return await serving.encoder.encode(body.prompt, "prompt", add_special=special)

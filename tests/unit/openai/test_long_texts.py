@@ -1,0 +1,103 @@
+"""Texts that no context holds are refused before they are tokenised; what tokenising takes is counted."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from penstock_runtime.demo_model.tokenizer import make_tokenizer
+from penstock_runtime.text.bounds import max_text_bytes
+from penstock_runtime.text.encoding import MEMORY_PER_BYTE
+from penstock_runtime.text.tokenizer import Tokenizer
+from penstock_runtime.text.vocabulary import read_vocabulary
+from tests.unit.openai.served import POSITIONS, Served
+
+LONG = "a" * (max_text_bytes(POSITIONS) + 1)
+BODIES: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [
+    ("/v1/completions", lambda text: {"prompt": text}, "prompt"),
+    ("/v1/completions", lambda text: {"prompt": ["a", text]}, "prompt"),
+    ("/v1/chat/completions", lambda text: {"messages": [{"role": "user", "content": text}]}, "messages"),
+    ("/tokenize", lambda text: {"prompt": text}, "prompt"),
+    ("/tokenize", lambda text: {"messages": [{"role": "user", "content": text}]}, "messages"),
+    ("/v2/models/tiny/generate", lambda text: {"text_input": text}, "text_input"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that are tokenised."""
+    lengths: list[int] = []
+    whole = Tokenizer.encode_whole
+
+    def encode_whole(self: Tokenizer, text: str, *, add_special: bool) -> Any:
+        lengths.append(len(text))
+        return whole(self, text, add_special=add_special)
+
+    monkeypatch.setattr(Tokenizer, "encode_whole", encode_whole)
+    return lengths
+
+
+@pytest.mark.parametrize(("path", "make", "field"), BODIES)
+def test_a_text_that_cannot_fit_is_refused_by_its_bytes(
+    http: httpx2.Client,
+    seen: list[int],
+    path: str,
+    make: Callable[[str], dict[str, Any]],
+    field: str,
+) -> None:
+    answer = http.post(path, json=make(LONG))
+    told = answer.json()["error"]
+    assert (answer.status_code, told["param"], told["code"]) == (
+        400,
+        field,
+        "context_length_exceeded",
+    )
+    assert f"this model's maximum context length is {POSITIONS} tokens" in told["message"]
+    assert max(seen, default=0) < len(LONG)
+
+
+def test_a_text_of_the_most_bytes_is_tokenised(http: httpx2.Client) -> None:
+    answer = http.post("/tokenize", json={"prompt": LONG[:-1]})
+    assert answer.json()["count"] > POSITIONS
+
+
+def test_more_ids_than_any_context_has_are_refused(http: httpx2.Client) -> None:
+    answer = http.post("/detokenize", json={"tokens": [5] * (2**18 + 1)})
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert http.post("/detokenize", json={"tokens": [5] * 2**18}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
+def test_what_tokenising_takes_counts_among_the_bytes_held(
+    serve: Callable[..., Served], path: str
+) -> None:
+    served = serve(max_held_bytes=3000 * MEMORY_PER_BYTE)
+    with httpx2.Client(base_url=served.url) as http:
+        assert http.post(path, json={"prompt": "a" * 4000}).status_code == 429
+        text = "river " * 450  # longer than what is tokenised without a thread
+        assert http.post(path, json={"prompt": text, "max_tokens": 1}).status_code == 200
+    served.until(lambda: served.pod.admission._bytes == 0)
+
+
+def test_tokenising_releases_the_gil() -> None:
+    backend = make_tokenizer()
+    tokenizer = Tokenizer(backend, read_vocabulary(backend), None, None, {}, frozenset())
+    ended = threading.Event()
+
+    def work() -> None:
+        tokenizer.encode_whole("hello world " * 2**16, add_special=False)
+        ended.set()
+
+    began = last = time.perf_counter()
+    longest = 0.0
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not ended.is_set():
+        time.sleep(0.001)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    thread.join()
+    assert longest < (last - began) / 2
