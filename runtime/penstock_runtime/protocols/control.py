@@ -20,7 +20,7 @@ from penstock_runtime.shown import shown
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES: Final = 64 * 2**10
+MAX_BODY_BYTES: Final = 8 * 2**10
 BODY_SECONDS: Final = 5.0
 OBEY_SECONDS = 1.0
 """How long an accepted PATCH waits for the engine to obey before it answers with the state as it is."""

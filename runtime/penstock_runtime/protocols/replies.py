@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 
 from penstock_runtime.errors import Refusal
+from penstock_runtime.protocols.long_answers import LongBody
 
 JSON = "application/json"
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -19,7 +20,7 @@ class Reply(Struct, frozen=True):
     """An answer as both lanes write it, but for the headers that every answer has."""
 
     status: int
-    body: bytes
+    body: bytes | memoryview
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
     closes: bool = False
@@ -29,7 +30,7 @@ class Reply(Struct, frozen=True):
 def response_of(reply: Reply) -> web.Response:
     """Return `reply` for aiohttp to write."""
     response = web.Response(
-        body=reply.body,
+        body=LongBody(reply.body) if isinstance(reply.body, memoryview) else reply.body,
         status=reply.status,
         headers=reply.headers,
         content_type=reply.content_type,

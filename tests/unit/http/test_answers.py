@@ -23,7 +23,7 @@ WIDE = np.arange(12, dtype=np.float32).reshape(2, 6)
 
 def data_of(array: Tensor) -> object:
     body = render(None, {"Y": array}, (WantedOutput("Y", binary=False),), MODEL).body
-    return json.loads(body)["outputs"][0]["data"]
+    return json.loads(bytes(body))["outputs"][0]["data"]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,8 @@ def data_of(array: Tensor) -> object:
         pytest.param(WIDE, id="rows"),
         pytest.param(WIDE.T, id="turned"),
         pytest.param(np.array([[np.nan, 1, -np.inf]], np.float32), id="what JSON lacks"),
+        pytest.param(np.arange(70_000, dtype=np.float32).reshape(7, -1), id="many rows"),
+        pytest.param(np.arange(70_000.0).reshape(-1, 7).T, id="many turned"),
     ],
 )
 def test_numbers_are_written_row_by_row(array: Tensor) -> None:
@@ -51,7 +53,7 @@ def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> 
     answer = render(None, {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
     assert answer.header_length is not None
     text, data = answer.body[: answer.header_length], answer.body[answer.header_length :]
-    (output,) = json.loads(text)["outputs"]
+    (output,) = json.loads(bytes(text))["outputs"]
     assert output["shape"] == [rows, 4]
     assert (
         output["parameters"] == {"binary_data_size": 16 * rows} == {"binary_data_size": len(data)}
@@ -59,5 +61,5 @@ def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> 
     assert data == array.astype("<f4").tobytes()
     named = render("a", {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
     assert named.header_length is not None
-    assert named.body[: named.header_length].replace(b',"id":"a"', b"") == text
+    assert bytes(named.body[: named.header_length]).replace(b',"id":"a"', b"") == text
     assert named.body[named.header_length :] == data

@@ -374,7 +374,7 @@ def test_ends_that_are_no_answer_are_told_in_openais_words(
 ) -> None:
     reply = reply_to(end, Wanted(3, base64=False), "texts")
     assert reply.status == status
-    told = json.loads(reply.body)
+    told = json.loads(bytes(reply.body))
     error = told["error"]
     assert (error["type"], error["code"], told["reason"]) == (kind, None, type(end).__name__)
     assert error["message"]

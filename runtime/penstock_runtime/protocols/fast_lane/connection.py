@@ -15,6 +15,7 @@ from aiohttp import web
 from penstock_runtime.connections import Age
 from penstock_runtime.protocols.fast_lane.heads import LONGEST, Head
 from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
+from penstock_runtime.protocols.json_structure import SMALL_BYTES
 from penstock_runtime.protocols.unread import WatchedConnection
 
 PATIENCE_SECONDS: Final = 0.25
@@ -122,7 +123,8 @@ class LaneConnection(WatchedConnection):
         total = end + head.length
         plain = head.target is not None and head.length <= self._lane.most_bytes
         if len(data) < total:
-            if plain and head.length <= MOST_IN_PARTS:
+            most = MOST_IN_PARTS if head.header_length is not None else SMALL_BYTES
+            if plain and head.length <= most:
                 self._wait_for_more(data, total)
             else:
                 self._hand_over(data)

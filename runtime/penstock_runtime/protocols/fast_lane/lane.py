@@ -13,6 +13,8 @@ from penstock_runtime.protocols.fast_lane.hints import hinted_class
 from penstock_runtime.protocols.fast_lane.refusals import Refusals
 from penstock_runtime.protocols.fast_lane.ways import Later, Way, ways_of
 from penstock_runtime.protocols.fast_lane.wire import Wire
+from penstock_runtime.protocols.long_answers import is_long
+from penstock_runtime.protocols.open_inference.answers import Answer
 from penstock_runtime.protocols.replies import Reply
 from penstock_runtime.protocols.request_ids import RequestIds, trace_of
 from penstock_runtime.protocols.rests import TOO_MUCH, Rests
@@ -239,18 +241,12 @@ class Exchange:
     def _hear(self, end: End | QueueFull) -> bool:
         if self._client is None:
             return False
-        lane = self._lane
         try:
             if type(end) is Completed:
-                answer = self._way.served(self._wanted, end)
-                closes = self._last or lane.pod.health.closing
-                self._send(
-                    lane.wire.write_served(
-                        answer, end.queue_seconds, self._request_id, closes=closes
-                    ),
-                    200,
-                    closes=closes,
-                )
+                if is_long(end):
+                    self._reading = asyncio.create_task(self._serve_later(end))
+                else:
+                    self._serve(self._way.served(self._wanted, end), end)
                 return True
             if isinstance(end, QueueFull):
                 self._turn_down(end)
@@ -261,6 +257,21 @@ class Exchange:
             reply = self._way.of_refusal(Defect())
         self._answer(reply)
         return True
+
+    async def _serve_later(self, end: Completed) -> None:
+        """Answer what is too long to be written at once."""
+        try:
+            answer = await asyncio.to_thread(self._way.served, self._wanted, end)
+            self._serve(answer, end)
+        except Exception as error:
+            log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
+            self._answer(self._way.of_refusal(Defect()))
+
+    def _serve(self, answer: Answer, end: Completed) -> None:
+        lane = self._lane
+        closes = self._last or lane.pod.health.closing
+        told = lane.wire.write_served(answer, end.queue_seconds, self._request_id, closes=closes)
+        self._send(told, 200, closes=closes)
 
     def _answer(self, reply: Reply) -> None:
         lane = self._lane

@@ -14,6 +14,13 @@ from msgspec import Struct
 
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.models.datatypes import datatype_of
+from penstock_runtime.protocols.long_answers import (
+    LONG_BYTES,
+    PIECE_NUMBERS,
+    Body,
+    joined,
+    pieces_of,
+)
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput
 from penstock_runtime.request import Tensor
@@ -22,7 +29,7 @@ from penstock_runtime.request import Tensor
 class Answer(Struct, frozen=True, gc=False):
     """A body; `header_length` is that of its JSON part, None where JSON is all of it."""
 
-    body: bytes
+    body: bytes | memoryview
     header_length: int | None
 
 
@@ -40,18 +47,20 @@ def render(
         array = outputs[name]
         if wanted[0].binary:
             text = _whole_text(model.name, name, array.dtype.char, array.shape)
-            return Answer(text + _little_endian(array), len(text))
+            return Answer(joined((text, _little_endian(array))), len(text))
         start = _whole_start(model.name, name, array.dtype.char, array.shape)
-        return Answer(b"%b%b}]}" % (start, _numbers(array)), None)
-    binary: list[bytes] = []
-    rendered = [_output(one, outputs[one.name], binary) for one in wanted]
-    text = b"".join((_opening(model.name, id), b",".join(rendered), b"]}"))
+        return Answer(joined((start, *_numbers(array), b"}]}")), None)
+    binary: list[Body] = []
+    head: list[Body] = [_opening(model.name, id)]
+    for place, one in enumerate(wanted):
+        head += (b"," if place else b"", *_output(one, outputs[one.name], binary))
+    head.append(b"]}")
     if not any(one.binary for one in wanted):
-        return Answer(text, None)
-    return Answer(b"".join((text, *binary)), len(text))
+        return Answer(joined(head), None)
+    return Answer(joined((*head, *binary)), sum(map(len, head)))
 
 
-def compress(body: bytes, coding: str) -> bytes:
+def compress(body: Body, coding: str) -> bytes:
     """Return `body` in `coding`, `gzip` or `deflate` (zlib's format, as RFC 9110 has it)."""
     return (
         gzip.compress(body, compresslevel=1) if coding == "gzip" else zlib.compress(body, level=1)
@@ -71,13 +80,13 @@ def _opening_without_id(model: str) -> bytes:
     return orjson.dumps(head)[:-1] + b',"outputs":['
 
 
-def _output(wanted: WantedOutput, array: Tensor, binary: list[bytes]) -> bytes:
+def _output(wanted: WantedOutput, array: Tensor, binary: list[Body]) -> Sequence[Body]:
     described = _described(wanted.name, array.dtype, array.shape)
     if wanted.binary:
         data = _little_endian(array)
         binary.append(data)
-        return b'%b,"parameters":{"binary_data_size":%d}}' % (described, len(data))
-    return b'%b,"data":%b}' % (described, _numbers(array))
+        return (b'%b,"parameters":{"binary_data_size":%d}}' % (described, len(data)),)
+    return (described, b',"data":', *_numbers(array), b"}")
 
 
 @lru_cache(maxsize=1024)
@@ -95,9 +104,11 @@ def _whole_text(model: str, name: str, char: str, shape: tuple[int, ...]) -> byt
     return _opening_without_id(model) + sized
 
 
-def _little_endian(array: Tensor) -> bytes:
+def _little_endian(array: Tensor) -> Body:
     """Return the elements, row-major, as they lie behind the JSON."""
     if array.dtype.isnative and sys.byteorder == "little":
+        if array.nbytes > LONG_BYTES and array.flags.c_contiguous:
+            return array.reshape(-1).view(np.uint8).data
         return array.tobytes()
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
@@ -109,8 +120,18 @@ def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -
     return orjson.dumps(head)[:-1]
 
 
-def _numbers(array: Tensor) -> bytes:
-    """Return the elements, row-major, as one JSON list."""
+def _numbers(array: Tensor) -> Sequence[bytes]:
+    """Return the elements, row-major, as one JSON list, in parts."""
+    if array.size <= PIECE_NUMBERS:
+        return (_list(array),)
+    parts = [b"["]
+    for piece in pieces_of(array):
+        parts += (_list(piece)[1:-1], b",")
+    parts[-1] = b"]"
+    return parts
+
+
+def _list(array: Tensor) -> bytes:
     shape = array.shape
     try:
         if len(shape) == 2 and shape[0] == 1:  # a lone row: as it is, but for a bracket
@@ -120,7 +141,7 @@ def _numbers(array: Tensor) -> bytes:
     except TypeError:
         if array.flags.c_contiguous:
             raise
-        return _numbers(np.ascontiguousarray(array))  # orjson takes no view of every other column
+        return _list(np.ascontiguousarray(array))  # orjson takes no view of every other column
     if b"null" in text:  # how orjson writes what JSON lacks
         return json.dumps(array.reshape(-1).tolist()).encode()
     return text

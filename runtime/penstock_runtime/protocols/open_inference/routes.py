@@ -1,6 +1,7 @@
 """The routes of KServe v2 on the client port."""
 
 import asyncio
+from functools import partial
 
 from aiohttp import hdrs, web
 
@@ -9,6 +10,8 @@ from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.header_fields import header_seconds
+from penstock_runtime.protocols.json_structure import in_pieces
+from penstock_runtime.protocols.long_answers import Body, is_long, made
 from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import answers, bodies, ends, metadata
 from penstock_runtime.protocols.open_inference.calls import InferCall
@@ -20,7 +23,7 @@ from penstock_runtime.protocols.replies import (
     json_reply,
     response_of,
 )
-from penstock_runtime.request import End
+from penstock_runtime.request import Completed, End
 from penstock_runtime.shown import shown
 from penstock_runtime.sockets import lain_seconds
 from penstock_runtime.ticket import Ticket
@@ -117,7 +120,9 @@ class OpenInference:
             wanted, ending = call.wanted, self._submit(request, ticket, call)
             del call  # the engine alone keeps its tensors: in another process they would be here a second time
             end = await ending
-        reply = ends.reply_to(end, wanted, model, request[REQUEST_ID])
+        long = isinstance(end, Completed) and is_long(end)
+        work = partial(ends.reply_to, end, wanted, model, request[REQUEST_ID])
+        reply = await made(work, long=long)
         return response_of(await _in_wanted_coding(request, reply))
 
     async def _read(self, request: web.Request, model: ModelInfo, ticket: Ticket) -> InferCall:
@@ -126,7 +131,8 @@ class OpenInference:
         hold = admission.holding(ticket)
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
         admission.take_place(ticket, best_class(request))
-        call = read_call(body, request.headers.get(bodies.HEADER_LENGTH), model, self._pod.texts)
+        length = request.headers.get(bodies.HEADER_LENGTH)
+        call = await in_pieces(len(body), read_call, body, length, model, self._pod.texts)
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
             return call
@@ -177,7 +183,7 @@ async def _in_wanted_coding(request: web.Request, reply: Reply) -> Reply:
     )
 
 
-async def _compressed(body: bytes, coding: str) -> bytes:
+async def _compressed(body: Body, coding: str) -> bytes:
     if len(body) < COMPRESS_IN_THREAD_BYTES:
         return answers.compress(body, coding)
     return await asyncio.to_thread(answers.compress, body, coding)

@@ -8,6 +8,8 @@ import numpy as np
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.datatypes import numpy_dtype
+from penstock_runtime.protocols.json_structure import Numbers
+from penstock_runtime.protocols.open_inference.bodies import load_json
 from penstock_runtime.request import Tensor
 from penstock_runtime.shown import shown
 
@@ -18,21 +20,43 @@ def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> T
     Raises:
         BadInput: not a list, ragged, of another shape or length, or an element of another type or range.
     """
-    if type(data) is not list:
+    if type(data) is Numbers:
+        flat: list[Any] = [data]
+        nesting: tuple[int, ...] = (len(data),)
+    elif type(data) is list:
+        flat, nesting = _flatten(data, field)
+    else:
         raise BadInput(f"`data` must be a list, got {_kind(data)}", field=field)
-    flat, nesting = _flatten(data, field)
+    pieced = bool(flat) and type(flat[0]) in (list, Numbers)
+    size = sum(map(len, flat)) if pieced else len(flat)
     if len(nesting) > 1 and nesting != shape:
         raise BadInput(
             f"`data` is nested as {list(nesting)}, but `shape` says {list(shape)}: send one or the other",
             field=field,
         )
-    if len(flat) != prod(shape):
+    if size != prod(shape):
         raise BadInput(
-            f"`data` holds {len(flat)} elements, but shape {list(shape)} takes {prod(shape)}",
+            f"`data` holds {size} elements, but shape {list(shape)} takes {prod(shape)}",
             field=field,
         )
+    if pieced:
+        return _from_pieces(flat, datatype, shape, field)
     _check_types(flat, datatype, field)
     return _array(flat, datatype, field).reshape(shape)
+
+
+def _from_pieces(
+    rows: list[list[Any] | Numbers], datatype: str, shape: tuple[int, ...], field: str
+) -> Tensor:
+    found = np.empty(prod(shape), numpy_dtype(datatype))
+    at = 0
+    for row in rows:
+        pieces = map(load_json, row.pieces()) if isinstance(row, Numbers) else [row]
+        for flat in pieces:
+            _check_types(flat, datatype, field, at)
+            found[at : at + len(flat)] = _array(flat, datatype, field)
+            at += len(flat)
+    return found.reshape(shape)
 
 
 def from_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
@@ -55,21 +79,23 @@ def from_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], field: s
 
 def _flatten(data: list[Any], field: str) -> tuple[list[Any], tuple[int, ...]]:
     level, nesting = data, [len(data)]
-    while level and type(level[0]) is list:
-        lengths = {len(one) if type(one) is list else -1 for one in level}
+    while level and type(level[0]) in (list, Numbers):
+        lengths = {len(one) if type(one) in (list, Numbers) else -1 for one in level}
         if len(lengths) != 1 or -1 in lengths:
             raise BadInput("`data` is ragged: every row must have as many elements", field=field)
         nesting.append(lengths.pop())
+        if any(type(one) is Numbers for one in level):
+            break
         level = list(chain.from_iterable(level))
     return level, tuple(nesting)
 
 
-def _check_types(flat: list[Any], datatype: str, field: str) -> None:
+def _check_types(flat: list[Any], datatype: str, field: str, before: int = 0) -> None:
     wrong = set(map(type, flat)) - _json_types(datatype)
     if wrong:
         at, value = next((i, one) for i, one in enumerate(flat) if type(one) in wrong)
         raise BadInput(
-            f"element {at} of `data` is {_kind(value)}, which is no {datatype}: send numbers of that type",
+            f"element {before + at} of `data` is {_kind(value)}, which is no {datatype}: send numbers of that type",
             field=field,
         )
 

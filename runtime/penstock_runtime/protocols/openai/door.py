@@ -7,6 +7,7 @@ from aiohttp import web
 
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.errors import Refusal
+from penstock_runtime.protocols.json_structure import in_pieces
 from penstock_runtime.protocols.marks import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.answers import Answer
@@ -74,7 +75,7 @@ class Door:
         hold = pod.admission.holding(ticket)
         raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds, hold)
         pod.admission.take_place(ticket)
-        body = read(kind, raw)
+        body = await in_pieces(len(raw), read, kind, raw)
         pod.check_model(body.asked_model)
         self._unknown.note(request, body)
         return body

@@ -13,6 +13,8 @@ from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput, BrokenJson, NotServing
 from penstock_runtime.models.base import ModelInfo, group_of
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.json_structure import PLAIN, SMALL_BYTES, structure_of
+from penstock_runtime.protocols.long_answers import PIECE_NUMBERS, Body, joined
 from penstock_runtime.protocols.open_inference.ends import HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.openai.embedding_calls import EmbeddingCall, parse
 from penstock_runtime.protocols.openai.errors import error_reply
@@ -59,6 +61,8 @@ def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
         NotServing: there is no model yet.
     """
     model, _ = _serving(pod)
+    if len(body) > SMALL_BYTES:
+        structure_of(body, PLAIN).check(PLAIN, [])
     return parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
 
 
@@ -149,18 +153,30 @@ def reply_to(end: End, wanted: Wanted, model: str) -> Reply:
             assert_never(end)
 
 
-def rendered(end: Completed, wanted: Wanted, model: str) -> bytes:
+def rendered(end: Completed, wanted: Wanted, model: str) -> Body:
     """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
     (vectors,) = end.outputs.values()
-    rows: list[Any] = list(np.ascontiguousarray(vectors, np.dtype("<f4")))
-    if wanted.base64:
-        rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
-    data = [
-        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
-    ]
+    rows = np.ascontiguousarray(vectors, np.dtype("<f4"))
     usage = {"prompt_tokens": wanted.tokens, "total_tokens": wanted.tokens}
-    body = {"object": "list", "data": data, "model": model, "usage": usage}
-    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    end_of_it = orjson.dumps({"model": model, "usage": usage})
+    parts = [b'{"object":"list","data":[']
+    step = max(1, PIECE_NUMBERS // rows.shape[1])
+    for start in range(0, len(rows), step):
+        parts += (_embeddings(rows[start : start + step], start, wanted), b",")
+    parts[-1] = b"]," + end_of_it[1:]
+    return joined(parts)
+
+
+def _embeddings(rows: Tensor, start: int, wanted: Wanted) -> bytes:
+    """Return some rows of an answer, the first of them at `start`, without the brackets of a list."""
+    listed: list[Any] = list(rows)
+    if wanted.base64:
+        listed = [base64.b64encode(row.tobytes()).decode() for row in listed]
+    data = [
+        {"object": "embedding", "index": start + index, "embedding": row}
+        for index, row in enumerate(listed)
+    ]
+    return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 
 
 def _json(body: bytes | bytearray) -> Any:

@@ -1,12 +1,15 @@
 """`POST /v1/embeddings` on the client port of a pool whose task is Embedding, as aiohttp serves it."""
 
 import asyncio
+from functools import partial
 
 from aiohttp import web
 
 from penstock_runtime.callers.callers import ANYBODY
 from penstock_runtime.pod import Pod
 from penstock_runtime.protocols.header_fields import header_seconds
+from penstock_runtime.protocols.json_structure import in_pieces
+from penstock_runtime.protocols.long_answers import is_long, made
 from penstock_runtime.protocols.marks import CALLER, best_class
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embedding_ends import (
@@ -18,7 +21,7 @@ from penstock_runtime.protocols.openai.embedding_ends import (
 )
 from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.protocols.replies import Reply, response_of
-from penstock_runtime.request import End
+from penstock_runtime.request import Completed, End
 from penstock_runtime.sockets import lain_seconds
 from penstock_runtime.ticket import Ticket
 
@@ -49,7 +52,9 @@ class Embeddings:
         pod.admission.count_rows(ticket, asked.rows)
         wanted, ending = asked.wanted, self._submit(request, ticket, asked)
         del asked  # as in Open Inference: the engine alone keeps its tokens
-        return reply_to(await ending, wanted, pod.config.model_name)
+        end = await ending
+        long = isinstance(end, Completed) and is_long(end)
+        return await made(partial(reply_to, end, wanted, pod.config.model_name), long=long)
 
     def _submit(self, request: web.Request, ticket: Ticket, asked: Asked) -> asyncio.Future[End]:
         admission = self._pod.admission
@@ -61,6 +66,6 @@ class Embeddings:
         hold = admission.holding(ticket)
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
         admission.take_place(ticket, best_class(request))
-        call = read(body, self._pod)
+        call = await in_pieces(len(body), read, body, self._pod)
         del body
         return await tokenised(call, self._pod, hold, header_seconds(request))

@@ -7,11 +7,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.pod import Pod
+from penstock_runtime.protocols.long_answers import json_of, made
 from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, error_reply
 from penstock_runtime.protocols.openai.sse import EventStream
-from penstock_runtime.protocols.replies import REQUEST_ID, Reply, json_reply, response_of
+from penstock_runtime.protocols.replies import REQUEST_ID, Reply, response_of
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
 from penstock_runtime.streams.answering import Answering, EndedBadly
 from penstock_runtime.traffic import CLIENT_GONE
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 PING_SECONDS: Final = 10.0
 """A stream that is silent for so long says that it lives: its generation may be preempted."""
+LONG_TOKENS: Final = 512
+"""With 21 log-probabilities of each an answer takes 10 ms to write."""
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
@@ -31,7 +34,10 @@ async def reply_whole(answer: Answer, answering: Answering) -> web.StreamRespons
     except EndedBadly as bad:
         return response_of(_error(bad))
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
-    return json_reply(answer.whole(answering.cost), headers=headers)
+    cost = answering.cost
+    long = cost.prompt_tokens + cost.completion_tokens > LONG_TOKENS
+    body = await made(lambda: json_of(answer.whole(cost)), long=long)
+    return response_of(Reply(200, body, headers=tuple(headers.items())))
 
 
 async def reply_stream(

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from penstock_runtime.admission import Hold
 from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.json_structure import in_pieces
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
@@ -95,7 +96,7 @@ class OpenAI:
         config = self._pod.config
         bodies.check_head(request, config.max_body_bytes)
         raw = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
-        body = read(kind, raw)
+        body = await in_pieces(len(raw), read, kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock_runtime.errors import BadInput, BrokenJson
+from penstock_runtime.protocols.json_structure import SMALL_BYTES, TYPED, structure_of
 from penstock_runtime.shown import shown
 
 Body = TypeVar("Body", bound="WireBody")
@@ -73,8 +74,10 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
     """Return the body as `kind`.
 
     Raises:
-        BadInput: it is no JSON, a field is wrong, or a field asks for what nothing here does.
+        BadInput: it is no JSON, or too much at once, a field is wrong, or a field asks for what nothing here does.
     """
+    if len(body) > SMALL_BYTES:
+        structure_of(body, TYPED).check(TYPED, [])
     try:
         found = kind.model_validate_json(body)
     except ValidationError as error:

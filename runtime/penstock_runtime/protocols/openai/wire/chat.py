@@ -36,9 +36,9 @@ class Message(Part):
     """One message of the conversation."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
-    content: str | list[ContentPart] | None = None
+    content: str | Annotated[list[ContentPart], Field(fail_fast=True)] | None = None
     name: str | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: Annotated[list[CalledTool] | None, Field(fail_fast=True)] = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
 
@@ -91,11 +91,11 @@ class ChatBody(Options):
         "continue_final_message": (False,),
     }
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=8192)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=8192, fail_fast=True)]
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
-    tools: Annotated[list[Tool] | None, Field(max_length=MOST_TOOLS)] = None
+    tools: Annotated[list[Tool] | None, Field(max_length=MOST_TOOLS, fail_fast=True)] = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None

@@ -54,7 +54,9 @@ class TokenizeBody(WireBody):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message] | None, Field(min_length=1)] = None
+    messages: Annotated[
+        list[Message] | None, Field(min_length=1, max_length=8192, fail_fast=True)
+    ] = None
     tools: list[Tool] | None = None
     add_special_tokens: bool | None = None
     """Unset: true for a text, false for messages, whose template has its own."""

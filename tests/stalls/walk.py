@@ -1,0 +1,199 @@
+"""Every route of every kind of pod, with the largest bodies that it reads; how long `/healthz` waits meanwhile."""
+
+import http.client
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from penstock_api.model import ModelSpec
+from penstock_runtime.assembly import make_pod
+from penstock_runtime.config import Config
+from penstock_runtime.live import FIRST_LIMITS
+from penstock_runtime.metrics import Exposition
+from penstock_runtime.protocols.control import MAX_BODY_BYTES
+from penstock_runtime.server import ClientServer, ClusterServer
+from tests.encoders.directories import write
+from tests.integration.runtime.conftest import Runtime, start
+from tests.stalls import shapes
+from tests.stalls.probe import Probe
+from tests.stalls.shapes import Shape
+from tests.unit.openai.served import save_tiny_model
+
+_MODULE: Final = {
+    "name": "pod",
+    "source": {"type": "Module", "module": {"factory": "tests.stalls.wide:create"}},
+}
+SIZE: Final = Config(ModelSpec.model_validate(_MODULE)).max_body_bytes
+"""The largest body of a pod as it comes."""
+ROOT: Final = str(Path(__file__).parents[2])
+Shapes = Callable[[int], Sequence[Shape]]
+ROUTES: Final[dict[str, Shapes]] = {
+    "POST /v1/completions": shapes.completions,
+    "POST /v1/chat/completions": shapes.chats,
+    "POST /tokenize": lambda size: shapes.completions(size)[:1] + shapes.chats(size),
+    "POST /detokenize": shapes.ids,
+    "POST /v1/embeddings": shapes.embeddings,
+    "POST /v2/models/{model}/generate": shapes.generate,
+    "POST /v2/models/{model}/generate_stream": shapes.generate,
+    "POST /v2/models/{model}/versions/{version}/generate": shapes.generate,
+    "POST /v2/models/{model}/versions/{version}/generate_stream": shapes.generate,
+}
+"""What a route reads, but for `infer`, which depends on the model."""
+UNREAD: Final = frozenset(
+    {
+        "POST /v2/repository/index",
+        "POST /v2/repository/models/{model}/load",
+        "POST /v2/repository/models/{model}/unload",
+    }
+)
+"""Routes that answer without their body, as those of GET do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of pool."""
+
+    name: str
+    model: dict[str, Any]
+    infer: Shapes
+
+    def config(self) -> Config:
+        """Return how a pod of it is configured."""
+        return Config(model=ModelSpec.model_validate(self.model))
+
+    def routes(self) -> dict[str, bool]:
+        """Return each route of both ports, and whether it is the cluster's."""
+        pod = make_pod(self.config(), FIRST_LIMITS)
+        exposition = Exposition(pod)
+        apps = (
+            (ClientServer(pod, exposition).app(), False),
+            (ClusterServer(pod, exposition).app(), True),
+        )
+        found: dict[str, bool] = {}
+        for app, cluster in apps:
+            for route in app.router.routes():
+                if route.method != "HEAD" and route.resource is not None:
+                    found[f"{route.method} {route.resource.canonical}"] = cluster
+        return found
+
+    def shapes(self, route: str, size: int) -> Sequence[Shape]:
+        """Return the bodies of a route; KeyError: there is none for it."""
+        if route.startswith("GET ") or route in UNREAD:
+            return [Shape("nothing", b"")]
+        if route.startswith("PATCH "):
+            return shapes.hostile(MAX_BODY_BYTES)
+        made = self.infer if route.endswith("/infer") else ROUTES[route]
+        return [*shapes.hostile(size), *made(size)]
+
+
+def _folder(task: str) -> dict[str, Any]:
+    claim = {"claimName": "models", "path": "."}
+    source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
+    return {"name": "pod", "task": task, "source": source}
+
+
+ONE_SHOT: Final = Kind("one-shot", _MODULE, shapes.tensor)
+ENCODER: Final = Kind("encoder", _folder("Embedding"), shapes.texts)
+GENERATION: Final = Kind("generation", _folder("TextGeneration"), shapes.tensor)
+KINDS: Final = (ONE_SHOT, ENCODER, GENERATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What one request did."""
+
+    route: str
+    shape: str
+    bytes: int
+    status: int
+    seconds: float
+    """The longest wait of `/healthz`."""
+    memory: int
+    """Bytes by which the pod has grown, at its largest."""
+
+
+class Walked:
+    """A pod of a kind that serves, with a probe beside it."""
+
+    def __init__(self, kind: Kind, runtime: Runtime, probe: Probe) -> None:
+        self.kind = kind
+        self._runtime = runtime
+        self._probe = probe
+
+    def idle_seconds(self, requests: int = 20) -> float:
+        """Return the longest wait while nothing is asked but small things."""
+        self._probe.longest_wait_seconds()
+        for _ in range(requests):
+            self._send(self._runtime.client, "GET", "/v2", Shape("nothing", b""))
+        return self._probe.longest_wait_seconds()
+
+    def send(self, route: str, shape: Shape, *, cluster: bool) -> Wait:
+        """Send one request, and return what it did."""
+        method, path = route.split(" ")
+        path = path.replace("{model}", "pod").replace("{version}", "1")
+        before = self._reset_peak()
+        self._probe.longest_wait_seconds()
+        status = self._send(
+            self._runtime.cluster if cluster else self._runtime.client, method, path, shape
+        )
+        return Wait(
+            route,
+            shape.name,
+            len(shape.body),
+            status,
+            self._probe.longest_wait_seconds(),
+            max(0, self._status("VmHWM") - before),
+        )
+
+    def _send(self, url: str, method: str, path: str, shape: Shape) -> int:
+        at = urlsplit(url)
+        client = http.client.HTTPConnection(at.hostname or "", at.port, timeout=120)
+        try:
+            headers = {
+                "X-Request-Timeout-Ms": "60000",
+                **self._runtime.token(generation=1),
+                **shape.headers,
+            }
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused by its head
+                client.request(method, path, shape.body or None, headers)
+            answer = client.getresponse()
+            answer.read()
+            return answer.status
+        except ConnectionResetError:
+            return 0
+        finally:
+            client.close()
+
+    def _reset_peak(self) -> int:
+        Path(f"/proc/{self._runtime.process.pid}/clear_refs").write_text("5")
+        return self._status("VmRSS")
+
+    def _status(self, name: str) -> int:
+        text = Path(f"/proc/{self._runtime.process.pid}/status").read_text()
+        return (
+            int(next(line for line in text.splitlines() if line.startswith(name)).split()[1]) * 1024
+        )
+
+
+@contextmanager
+def walking(kind: Kind, folder: Path) -> Iterator[Walked]:
+    """Start a pod of `kind`."""
+    if kind is ENCODER:
+        write(folder)
+    if kind is GENERATION:
+        save_tiny_model(folder)
+    more: dict[str, Any] = {
+        "PENSTOCK_MODEL_FOLDER": str(folder),
+        "PENSTOCK_CACHE_BYTES": str(2**22),
+        "PENSTOCK_DTYPE": "float32",
+    }
+    runtime = start(folder, model=kind.model, PYTHONPATH=ROOT, **more)
+    try:
+        runtime.ready()
+        with Probe(int(runtime.cluster.rsplit(":", 1)[1])) as probe:
+            yield Walked(kind, runtime, probe)
+    finally:
+        runtime.kill()

@@ -1,0 +1,125 @@
+"""What decoding costs is known before, and lists of numbers are decoded in pieces, to the same values."""
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.json_structure import (
+    PLAIN,
+    SMALL_BYTES,
+    TYPED,
+    Numbers,
+    structure_of,
+)
+from penstock_runtime.protocols.open_inference.bodies import split
+from penstock_runtime.protocols.open_inference.tensors import from_json
+
+PAD = "x" * SMALL_BYTES
+
+
+def read(text: str) -> Any:
+    """Return a large body as it is read."""
+    return split(text.encode(), None)[0]
+
+
+def large(data: Any, **more: Any) -> str:
+    """Return a body with `data` that is large whatever they are."""
+    return json.dumps({"inputs": [{"name": "X", "data": data}], "id": PAD, **more})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [1, 2, {"b": "c, d: [e]"}], "f": {}}',
+        '{"a\\"[": "\\\\", "b": ["\\\\\\"{,:", 1]}',
+        "[" + ",".join(["0.5"] * 100) + "]",
+        '["' + "\\\\" * 300_000 + '", "' + '\\"' * 300_000 + '", {"a": []}]',
+        '["' + "a" * 300_000 + ',[{", [1,2,3]]',
+    ],
+)
+def test_punctuation_outside_of_texts_is_counted(text: str) -> None:
+    found = structure_of(text.encode(), PLAIN)
+    names = containers = values = 0
+    todo = [json.loads(text)]
+    while todo:
+        one = todo.pop()
+        inside = list(one.values()) if isinstance(one, dict) else one
+        if isinstance(one, dict | list):
+            containers += 1
+            names += len(one) if isinstance(one, dict) else 0
+            values += max(0, len(inside) - 1)
+            todo += inside
+    assert (found.names, found.commas) == (names, values)
+    assert abs(found.containers - containers) <= len(text) // 2**18 + 1  # pieces cut pairs
+
+
+@pytest.mark.parametrize("unit", ["[]", "{}", "1", '""', '{"a":1}', "[1,2]"])
+@pytest.mark.parametrize("prices", [PLAIN, TYPED])
+def test_what_takes_long_to_decode_is_refused(unit: str, prices: Any) -> None:
+    text = '{"x":[' + ",".join([unit] * (8 * 2**20 // len(unit))) + "]}"
+    with pytest.raises(BadInput, match="times what is decoded at once"):
+        structure_of(text.encode(), prices).check(prices, [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        list(range(100_000)),
+        [[float(one)] * 40 for one in range(9)],
+        [[[1, 2], [3, 4]]],
+        [[10**one for one in range(12)], [0] * 12, [10**11] * 12],  # some rows are long, some short
+        [],
+    ],
+)
+def test_numbers_come_back_as_they_were(data: Any) -> None:
+    wire = read(large(data))
+    wanted = np.array(data, np.float64)
+    shape = tuple(wanted.shape)
+    assert from_json(wire["inputs"][0]["data"], "FP64", shape, "f").tolist() == wanted.tolist()
+
+
+def test_a_fault_within_numbers_is_told_its_place() -> None:
+    wire = read(large([1] * 70_000 + [True]))
+    with pytest.raises(BadInput, match="element 70000 of `data` is a boolean"):
+        from_json(wire["inputs"][0]["data"], "FP32", (70_001,), "f")
+
+
+@pytest.mark.parametrize(
+    "numbers", ["1," * 60_000, "1 " * 60_000, "1," * 50_000 + ",1", "1" * 100_000, "- " * 99]
+)
+def test_what_is_no_list_of_numbers_is_no_json(numbers: str) -> None:
+    text = large("here").replace('"here"', f"[{numbers}]")
+
+    def work() -> None:
+        data = read(text)["inputs"][0]["data"]
+        from_json(data, "FP32", (len(data),), "f")
+
+    with pytest.raises(BadInput):
+        work()
+
+
+def test_numbers_that_are_no_tensor_are_decoded_with_the_rest_or_refused() -> None:
+    assert read(large([1], parameters={"a": [0] * 100}))["parameters"] == {"a": [0] * 100}
+    with pytest.raises(BadInput, match="times what is decoded at once"):
+        read(large([1], parameters={"a": [0] * 10**6}))
+    with pytest.raises(BadInput, match="not valid JSON"):
+        read(large([1]).replace("[1]", "[1]", 1)[:-1] + ', "a": [' + "1 " * 99 + "]}")
+
+
+def test_texts_are_never_taken_for_numbers() -> None:
+    random.seed(1)
+    alphabet = '[]{}",:\\ 1'
+    for _ in range(200):
+        text = "".join(random.choices(alphabet, k=200))  # noqa: S311 - no secret
+        wire = read(large([text, text]))
+        assert wire["inputs"][0]["data"] == [text, text]
+
+
+def test_a_list_of_numbers_knows_its_length() -> None:
+    data = read(large([5] * 1000))["inputs"][0]["data"]
+    assert isinstance(data, Numbers)
+    assert len(data) == 1000

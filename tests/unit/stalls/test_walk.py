@@ -1,0 +1,47 @@
+"""No request keeps `/healthz` waiting: every route of every kind of pod is sent the largest body that it reads."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.stalls.walk import KINDS, SIZE, Kind, Wait, Walked, walking
+
+MAX_SECONDS = 0.1
+BUSY_FACTOR = 20
+"""How much longer a wait may be than while the pod idles, on a machine that others share; `make bench-stalls` tells the waits."""
+ATTEMPTS = 3
+"""A stall of the pod's own comes every time, one of the machine's does not."""
+LEAST_SIZE = SIZE // 4
+"""Of the bodies sent here: what is proportional to a body's size shows."""
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=[one.name for one in KINDS])
+def walked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Walked]:
+    kind: Kind = request.param
+    with walking(kind, tmp_path_factory.mktemp("pod")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[one.name for one in KINDS])
+def test_every_route_has_its_bodies(kind: Kind) -> None:
+    for route in kind.routes():
+        assert kind.shapes(route, 2**16), route
+
+
+def test_no_request_keeps_the_probe_waiting(walked: Walked) -> None:
+    slow: list[Wait] = []
+    for route, cluster in walked.kind.routes().items():
+        if "/versions/" in route:  # the handler of the route without
+            continue
+        for shape in walked.kind.shapes(route, LEAST_SIZE):
+            for _ in range(ATTEMPTS):
+                allowed = max(MAX_SECONDS, BUSY_FACTOR * walked.idle_seconds())
+                wait = walked.send(route, shape, cluster=cluster)
+                assert wait.status not in (0, 500), wait
+                if wait.seconds <= allowed:
+                    break
+            else:
+                slow.append(wait)
+    assert not slow
