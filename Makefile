@@ -166,6 +166,10 @@ bench-scale: setup cluster ## Start-up, ticks, memory and writes of the operator
 bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
 
+.PHONY: bench-stalls
+bench-stalls: setup ## How long /healthz waits while each route reads its largest bodies: OPTIONS="--only chat"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.stalls $(OPTIONS)
+
 .PHONY: bench-encoders
 bench-encoders: setup ## Text encoders over HTTP against raw torch on the same core, ratios of medians
 	@$(BIN)/python -m tests.bench.encoders $(OPTIONS)

@@ -9,7 +9,7 @@ import mmap
 import pickle
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from penstock_runtime.link.lending import Borrower, Lender, aligned
 
 INLINE_BYTES = 4096
 """Below this a copy through the socket costs less than a block's book-keeping."""
+LARGE_BYTES = 2**20
+"""Of arrays, above which they are not copied in the event loop."""
 _HEADER = struct.Struct("<QIIIq")
 """Bytes of the whole frame, of the pickle, how many arrays, how many blocks handed back, the block or -1."""
 _INLINE = -1
@@ -39,12 +41,16 @@ class Frames:
 
     def encode(self, message: object) -> bytes:
         """Return the frame of `message`; its arrays are copied, so the caller's may change at once."""
+        return self.begin(message).finish()
+
+    def begin(self, message: object) -> "Unfinished":
+        """Return the frame of `message` but for its arrays, which another thread may copy."""
         arrays: list[memoryview] = []
         head = pickle.dumps(
             message, protocol=5, buffer_callback=lambda one: arrays.append(one.raw())
         )
         sizes = [one.nbytes for one in arrays]
-        place = self._place(arrays, sizes)
+        place, block = self._place(sizes)
         given_back = self._borrower.done()
         parts = [
             struct.pack(f"<{len(given_back)}q{len(sizes)}q", *given_back, *sizes),
@@ -53,19 +59,12 @@ class Frames:
         ]
         size = _HEADER.size + sum(len(one) for one in parts)
         header = _HEADER.pack(size, len(head), len(sizes), len(given_back), place)
-        return b"".join((header, *parts))
+        return Unfinished([header, *parts], block, arrays, sum(sizes))
 
-    def _place(self, arrays: list[memoryview], sizes: list[int]) -> int:
+    def _place(self, sizes: list[int]) -> tuple[int, memoryview | None]:
         total = sum(aligned(size) for size in sizes)
         lent = self._lender.lend(total) if total >= INLINE_BYTES else None
-        if lent is None:
-            return _INLINE
-        start, block = lent
-        at = 0
-        for one, size in zip(arrays, sizes, strict=True):
-            block[at : at + size] = one
-            at += aligned(size)
-        return start
+        return (_INLINE, None) if lent is None else lent
 
     def decode(self, data: bytes | memoryview) -> Iterator[Any]:
         """Take what was received and return the messages that are complete."""
@@ -100,6 +99,32 @@ class Frames:
             found.append(source[at : at + size])
             at += aligned(size)
         return found
+
+
+class Unfinished(NamedTuple):
+    """A frame whose arrays are not copied yet."""
+
+    parts: list[bytes | memoryview]
+    block: memoryview | None
+    """Where the arrays belong; None: behind the pickle, and so among the parts."""
+    arrays: list[memoryview]
+    copied_bytes: int
+
+    def finish(self) -> bytes:
+        """Copy the arrays, without the GIL where they are large, and return the frame."""
+        if self.block is not None:
+            at = 0
+            for one in self.arrays:
+                _copy(one, self.block[at : at + one.nbytes])
+                at += aligned(one.nbytes)
+        return b"".join(self.parts)
+
+
+def _copy(one: memoryview, place: memoryview) -> None:
+    if one.nbytes > LARGE_BYTES:
+        np.copyto(np.frombuffer(place, np.uint8), np.frombuffer(one, np.uint8))
+    else:
+        place[:] = one
 
 
 def _spread(packed: memoryview, sizes: tuple[int, ...], total: int) -> NDArray[np.uint8]:

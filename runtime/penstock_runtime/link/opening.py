@@ -10,8 +10,8 @@ from penstock_runtime.generation.stepping import Step
 from penstock_runtime.link.shared_pulse import PULSE_BYTES
 from penstock_runtime.models.base import Model, ModelInfo
 
-TO_ENGINE_BYTES = 128 * 2**20
-FROM_ENGINE_BYTES = 128 * 2**20
+TO_ENGINE_BYTES = 256 * 2**20
+FROM_ENGINE_BYTES = 256 * 2**20
 """Of address space, not of memory: only what is in flight at once is ever touched. What finds no room goes
 through the socket."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
-from penstock_runtime.link.frames import Frames
+from penstock_runtime.link.frames import LARGE_BYTES, Frames
 from penstock_runtime.link.messages import Submit
 
 RECEIVE_BYTES = 2**20
@@ -36,6 +36,8 @@ class Wire:
         self._unsent = bytearray()
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._closing = False
+        self._copying = False
+        """Whether a thread copies large arrays: what is sent meanwhile goes behind them."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self.read)
 
@@ -63,11 +65,26 @@ class Wire:
 
     def _dispatch(self) -> None:
         """Send now what the socket takes, and the rest when it takes more."""
+        if self._copying:
+            return
         queued, self._queued = self._queued, []
         if queued and self._connection.fileno() >= 0:
-            self._unsent += self._frames.encode(_together(queued))
-            if not self._flush():
-                self._loop.add_writer(self._connection, self._flush)
+            frame = self._frames.begin(_together(queued))
+            if frame.copied_bytes > LARGE_BYTES:
+                self._copying = True
+                self._loop.run_in_executor(None, frame.finish).add_done_callback(self._copied)
+            else:
+                self._send(frame.finish())
+
+    def _copied(self, frame: asyncio.Future[bytes]) -> None:
+        self._copying = False
+        self._send(frame.result())
+        self._dispatch()
+
+    def _send(self, frame: bytes) -> None:
+        self._unsent += frame
+        if not self._flush() and self._connection.fileno() >= 0:
+            self._loop.add_writer(self._connection, self._flush)
 
     def _flush(self) -> bool:
         """Return whether all is out."""
@@ -76,7 +93,7 @@ class Wire:
         try:
             while self._unsent:
                 del self._unsent[: self._connection.send(self._unsent)]
-            if self._closing:
+            if self._closing and not self._copying and not self._queued:
                 self._connection.shutdown(socket.SHUT_WR)
         except (BlockingIOError, InterruptedError):
             return False

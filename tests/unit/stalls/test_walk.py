@@ -11,8 +11,11 @@ BUSY_FACTOR = 20
 """How much longer a wait may be than while the pod idles, on a machine that others share; `make bench-stalls` tells the waits."""
 ATTEMPTS = 3
 """A stall of the pod's own comes every time, one of the machine's does not."""
-LEAST_SIZE = SIZE // 4
-"""Of the bodies sent here: what is proportional to a body's size shows."""
+SIZES = [
+    pytest.param(SIZE // 8, id="8 MiB"),
+    pytest.param(SIZE, id="largest", marks=pytest.mark.long),
+]
+"""What is proportional to a body's size shows in an eighth of the largest, too."""
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=[one.name for one in KINDS])
@@ -30,12 +33,13 @@ def test_every_route_has_its_bodies(kind: Kind) -> None:
         assert kind.shapes(route, 2**16), route
 
 
-def test_no_request_keeps_the_probe_waiting(walked: Walked) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_no_request_keeps_the_probe_waiting(walked: Walked, size: int) -> None:
     slow: list[Wait] = []
     for route, cluster in walked.kind.routes().items():
         if "/versions/" in route:  # the handler of the route without
             continue
-        for shape in walked.kind.shapes(route, LEAST_SIZE):
+        for shape in walked.kind.shapes(route, size):
             for _ in range(ATTEMPTS):
                 allowed = max(MAX_SECONDS, BUSY_FACTOR * walked.idle_seconds())
                 wait = walked.send(route, shape, cluster=cluster)
