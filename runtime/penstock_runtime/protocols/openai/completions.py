@@ -1,5 +1,6 @@
 """Plain completions: from a body to a call, and from its pieces to OpenAI's objects."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
 from penstock_runtime.errors import BadInput
@@ -175,6 +176,7 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
     vocabulary = serving.tokenizer.vocabulary
     prompts = []
     for one in body.prompts:
+        await asyncio.sleep(0)  # each takes milliseconds, and there may be 128
         if isinstance(one, str):
             ids = await serving.encoder.encode(one, "prompt", add_special=body.add_special_tokens)
             text = one
