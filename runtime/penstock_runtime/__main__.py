@@ -18,6 +18,7 @@ from penstock_runtime.assembly import make_pod
 from penstock_runtime.certificate import certificate_of, context_of, watch_certificate
 from penstock_runtime.collector import spare_the_collector
 from penstock_runtime.config import Config
+from penstock_runtime.crashes import report_crashes
 from penstock_runtime.drain import drain
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.gpu import DutyMeter, Nvml
@@ -41,6 +42,7 @@ def main() -> None:
         config = Config.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
+    report_crashes()
     configure(config.log_format, config.log_level)
     descriptors.raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -111,7 +113,7 @@ async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
         await asyncio.sleep(LAST_ANSWERS_SECONDS)
         _last_words(pod.config, "EngineDied", pod.health.death or "")
         return 1
-    await pod.link.close()
+    await pod.close()
     return 0
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import Config
 from penstock_runtime.generation.stepping import Step
-from penstock_runtime.grammar.source import SharedGrammars
 from penstock_runtime.link.generation_process import GenerationProcessLink
 from penstock_runtime.link.generation_thread import GenerationThreadLink
 from penstock_runtime.link.placement import Placement, Seat, seat, step_depth
@@ -20,17 +19,16 @@ from penstock_runtime.streams.pod import GenerationPod
 def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
     folder, limits = _folder(config), generation_limits(first)
-    grammars = SharedGrammars(folder)
     machine = this_machine()
     taken, depth = seat(machine, config.placement), step_depth(machine, config.generation.depth)
     load = partial(open_generation, config, folder, taken)
     link: GenerationLink
     if taken.placement is Placement.THREAD:
-        link = GenerationThreadLink(load, limits, grammars.of, depth=depth)
+        link = GenerationThreadLink(load, limits, depth=depth)
     else:
         keep_to(taken.http_cpus)
-        link = GenerationProcessLink(load, limits, folder, depth=depth)
-    return GenerationPod(config, link, grammars, first)
+        link = GenerationProcessLink(load, limits, depth=depth)
+    return GenerationPod(config, link, folder, first)
 
 
 def _folder(config: Config) -> Path:

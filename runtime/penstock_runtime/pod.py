@@ -103,6 +103,10 @@ class Pod:
             "the model is warm", extra={"model": self.model.name, "backend": self.model.backend}
         )
 
+    async def close(self) -> None:
+        """End the engine, which serves what it holds."""
+        await self.link.close()
+
     def deliver(self, message: FromEngine) -> None:
         """Take one message of the engine, in the event loop."""
         if isinstance(message, EngineDied):

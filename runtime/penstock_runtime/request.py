@@ -53,6 +53,10 @@ class Failed(Struct, frozen=True, gc=False):
     """Set: the client may try elsewhere (503); None: it is an error of the model (500)."""
 
 
+class Unenforceable(Failed, frozen=True, gc=False):
+    """The shape that its client asks for exceeds a limit, found while the answer was generated (400)."""
+
+
 class Expired(Struct, frozen=True, gc=False):
     """Its deadline passed before its batch began."""
 

@@ -5,16 +5,17 @@ Knows no thread, no clock of its own, no socket and no tensor: messages, results
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 from msgspec.structs import astuple
 
 from penstock_runtime.generation.book import Book
+from penstock_runtime.generation.constrained import Constrained, Outcomes, Undrawn
 from penstock_runtime.generation.curve import GenerationCurve
 from penstock_runtime.generation.draining import beyond
 from penstock_runtime.generation.drawing import sampling_inputs
-from penstock_runtime.generation.grammar import GrammarSource
+from penstock_runtime.generation.grammar import Broken, GrammarSource
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.limits import GenerationInfo
 from penstock_runtime.generation.messages import (
@@ -33,8 +34,7 @@ from penstock_runtime.generation.messages import (
 from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
 from penstock_runtime.generation.scheduling import Scheduler
 from penstock_runtime.generation.sequence import SampledToken, Sequence
-from penstock_runtime.models.base import describe
-from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
 
 
 class GenerationEngine:
@@ -45,7 +45,7 @@ class GenerationEngine:
     ) -> None:
         self._info = info
         self._scheduler = scheduler
-        self._grammars = grammars
+        self._constrained = Constrained(grammars)
         self._book = Book()
         self._curve = GenerationCurve(info.warm_up)
         self._draining: Drain | None = None
@@ -81,33 +81,26 @@ class GenerationEngine:
         if draining is not None and message.id in self._beyond(draining, sequences, now):
             self._end(message.id, self._refusal(draining))
             return
-        try:
-            self._start_grammar(message, sequences)
-        except ValueError as error:
-            self._end(message.id, Failed(f"the grammar does not compile: {error}"))
-            return
+        if message.grammar is not None:
+            self._constrained.start(message.grammar, sequences)
         for sequence in sequences:
             self._scheduler.add(sequence, now)
-
-    def _start_grammar(self, message: Generate, sequences: list[Sequence]) -> None:
-        if message.grammar is None:
-            return
-        if self._grammars is None:
-            raise ValueError("this engine has no grammars")
-        for sequence in sequences:
-            sequence.grammar = self._grammars.start(message.grammar)
 
     def _stop(self, name: str, choice: int, now: float) -> None:
         sequence = self._book.sequence(name, choice)
         if sequence is not None:
             sequence.finished = FinishReason.STOP
-            self._scheduler.remove(sequence)
+            self._leave(sequence)
             self._book.finish(sequence, now)
+
+    def _leave(self, sequence: Sequence) -> None:
+        self._scheduler.remove(sequence)
+        self._constrained.leave(sequence)
 
     def _end(self, name: str, end: Cancelled | Expired | Failed) -> None:
         """End a whole request that is still held."""
         for sequence in self._book.end(name, end):
-            self._scheduler.remove(sequence)
+            self._leave(sequence)
 
     def _shed(self, now: float) -> None:
         """While draining: what cannot finish in time and has not begun is refused; at the deadline all that is left fails."""
@@ -137,11 +130,18 @@ class GenerationEngine:
             self._end(sequence.request_id, Expired(now - sequence.arrived))
         if self._draining is not None and now >= self._draining.deadline:
             self._shed(now)
-        return self._scheduler.plan(now)
+        planned = self._scheduler.plan(now)
+        if isinstance(planned, StepPlan):
+            self._constrained.prepare(planned)
+        return planned
 
     def sampling_inputs(self, plan: StepPlan) -> SamplingInputs:
-        """Return what the sampler needs for `plan`; all plans before it must be settled."""
-        return sampling_inputs(plan)
+        """Return what the sampler needs for `plan` but for masks; all plans before it must be settled."""
+        return sampling_inputs(plan, self._constrained.states(plan))
+
+    def with_masks(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> SamplingInputs:
+        """Return `inputs` with the masks that come in time; called in the step's thread, after the forward."""
+        return self._constrained.fill(plan, inputs())
 
     def needs_settled(self, plan: StepPlan) -> bool:
         """Return whether `sampling_inputs(plan)` must wait for the plans before it."""
@@ -157,33 +157,55 @@ class GenerationEngine:
     def settle(self, result: StepResult, now: float, idle_seconds: float = 0.0) -> None:
         """Take in what became of a plan: tokens to their sequences, ends to their requests."""
         plan, ended, failed, scored = result.plan, list[Sequence](), result.failed, result.scored
+        undrawn = self._constrained.settle(plan)
         holds, accept, seconds = self._book.holds, self._accept, result.seconds
         for index, (row, token) in enumerate(zip(plan.rows, result.sampled, strict=True)):
             sequence = row.sequence
             if not holds(sequence):
                 continue
-            if failed and index in failed:
+            if failed and index in failed and index not in undrawn:
                 self._fail(sequence, failed[index])
                 continue
             sequence.run_seconds += seconds
             if scored and index in scored and sequence.score(row.start, scored[index]):
                 self._book.tell_scores(sequence)
-            if token is not None and accept(sequence, token):
+            if undrawn and index in undrawn:
+                if self._go_without(sequence, undrawn[index]):
+                    ended.append(sequence)
+            elif token is not None and accept(sequence, token):
                 ended.append(sequence)
+        self._constrained.complete(ended)
         for sequence in filter(holds, ended):  # a later choice of its request may have failed since
-            self._scheduler.remove(sequence)
+            self._leave(sequence)
             self._book.finish(sequence, now)
-        self._scheduler.settle(plan, result.failed)
+        self._settle_scheduler(result, undrawn)
         self._count(result, idle_seconds)
+
+    def _go_without(self, sequence: Sequence, why: Undrawn | Broken) -> bool:
+        """Take in that nothing was drawn; return whether the choice ends with that."""
+        match why:
+            case Broken(reason):
+                self._end(sequence.request_id, Unenforceable(reason))
+            case Undrawn.LATE:
+                sequence.draw_again()
+            case Undrawn.VOID:
+                pass
+            case Undrawn.COMPLETE:
+                sequence.finished = FinishReason.STOP
+        return why is Undrawn.COMPLETE
+
+    def _settle_scheduler(self, result: StepResult, undrawn: Outcomes) -> None:
+        if not undrawn:
+            self._scheduler.settle(result.plan, result.failed)
+            return
+        void = {row for row, why in undrawn.items() if why is Undrawn.VOID}
+        late = {row for row, why in undrawn.items() if why is Undrawn.LATE}
+        self._scheduler.settle(result.plan, void.union(result.failed), late)
 
     def _accept(self, sequence: Sequence, sampled: SampledToken) -> bool:
         """Append the token and tell it; return whether the choice has ended."""
         self._generated_tokens += 1
-        try:
-            reason = sequence.append(sampled.token)
-        except Exception as error:  # noqa: BLE001  a grammar's library may raise anything; the engine lives
-            self._fail(sequence, f"the grammar failed: {describe(error)}")
-            return False
+        reason = sequence.append(sampled.token)
         if sequence.stop_id is None:
             self._book.tell(sequence, sampled)
         return reason is not None
@@ -194,6 +216,7 @@ class GenerationEngine:
     def fail_plan(self, plan: StepPlan, reason: str, now: float) -> None:
         """Settle a plan that raised: its requests fail, everybody else goes on."""
         rows = range(len(plan.rows))
+        self._constrained.forget(plan)
         self.settle(StepResult(plan, [None for _ in rows], dict.fromkeys(rows, reason), 0.0), now)
 
     def _count(self, result: StepResult, idle_seconds: float) -> None:

@@ -1,41 +1,59 @@
-"""What a structured answer is to the engine: a state that allows some next tokens and moves on with each."""
+"""A grammar as the engine sees it: a state elsewhere that says, after each token, what may follow."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
-class GrammarKind(StrEnum):
-    """What `GrammarSpec.text` holds."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Allowed:
+    """Some tokens may follow."""
 
-    JSON_SCHEMA = "JsonSchema"
-    REGEX = "Regex"
-    LARK = "Lark"
+    mask: "NDArray[np.uint32]"
+    """ceil(vocabulary / 32) words: bit t % 32 of word t // 32 is set where token t may follow."""
 
 
 @dataclass(frozen=True, slots=True)
-class GrammarSpec:
-    """A grammar as it crosses from the HTTP side: text that already compiled there once."""
+class Complete:
+    """Nothing but a stop id may follow: the answer ends."""
 
-    kind: GrammarKind
-    text: str
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The grammar cannot be enforced any further; the reason is fit for a client."""
+
+    reason: str
+
+
+Verdict = Allowed | Complete | Broken
 
 
 class Grammar(Protocol):
-    """The state of one generation under a grammar; lives in the request, so preemption cannot lose it."""
+    """The state of one generation under a grammar; lives beside the request, so preemption cannot lose it."""
 
-    def mask(self) -> NDArray[np.uint32]:
-        """Return ceil(vocabulary / 32) words, bit t % 32 of word t // 32 set where token t may follow."""
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return what may follow; None while it is being computed."""
 
-    def accept(self, token: int) -> bool:
-        """Move on; return whether the answer is complete, so that nothing but a stop id may follow."""
+    def begin(self) -> None:
+        """Ask for the first verdict, once; later calls do nothing."""
+
+    def accept(self, token: int) -> None:
+        """Move on, and ask for the next verdict."""
+
+    def close(self) -> None:
+        """Forget the state."""
 
 
 class GrammarSource(Protocol):
-    """Where the engine gets grammars from; compiled off the loop, cached and bounded by its owner."""
+    """Where the engine gets grammars from."""
 
-    def start(self, spec: GrammarSpec) -> Grammar:
-        """Return a fresh state for `spec`; raise ValueError, in one line, if it does not compile."""
+    def start(self, address: str) -> Grammar:
+        """Return a fresh state of the grammar that is compiled at `address`; never blocks."""
+
+    def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
+        """Return when all of `grammars`, started here, have a verdict, or after `seconds`; any thread may call it."""

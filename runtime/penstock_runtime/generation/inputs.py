@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from penstock_runtime.generation.grammar import Grammar
 from penstock_runtime.generation.params import SamplingParams
 
 
@@ -36,5 +37,5 @@ class SamplingInputs:
 
     draws: tuple[Draw, ...]
     """One a sampling row, in order of rows."""
-    failed: dict[int, str] = field(default_factory=dict)
-    """Rows whose grammar broke; they are drawn for all the same, and the draw is dropped."""
+    grammars: dict[int, Grammar] = field(default_factory=dict)
+    """By row: whose masks are still to be filled in, when the forward is done."""

@@ -121,16 +121,17 @@ class Loop:
     def _launch(self, plan: StepPlan) -> None:
         if not self.flights:
             self._pulse.begin(self._engine.predicted_seconds(plan))
+        waits: Future[SamplingInputs] | None = None
+        inputs: Callable[[], SamplingInputs]
         if self.flights and self._engine.needs_settled(plan):
-            waits: Future[SamplingInputs] = Future()
-            flight = _Flight(plan, self._runner.submit(plan, waits.result), waits)
+            waits = Future()
+            inputs = waits.result
         elif not self._runner.depth:  # in this thread: made when the forward is under way
-            inputs_of = partial(self._engine.sampling_inputs, plan)
-            flight = _Flight(plan, self._runner.submit(plan, inputs_of), None)
+            inputs = partial(self._engine.sampling_inputs, plan)
         else:
-            inputs = Known(self._engine.sampling_inputs(plan))
-            flight = _Flight(plan, self._runner.submit(plan, inputs.result), None)
-        self.flights.append(flight)
+            inputs = Known(self._engine.sampling_inputs(plan)).result
+        result = self._runner.submit(plan, partial(self._engine.with_masks, plan, inputs))
+        self.flights.append(_Flight(plan, result, waits))
 
     def _settle(self) -> None:
         """Wait for the oldest plan, settle it, and give the next one what waited for that."""

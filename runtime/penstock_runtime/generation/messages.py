@@ -11,7 +11,6 @@ from enum import StrEnum
 from msgspec import Struct
 
 from penstock_runtime.generation.curve import GenerationSums
-from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.generation.limits import GenerationLimits
 from penstock_runtime.generation.params import SamplingParams
 from penstock_runtime.request import Cancelled, Expired, Failed
@@ -37,7 +36,8 @@ class Generate:
     tenant: str = ""
     salt: str = ""
     """Prefixes are shared only between equal salts: the tenant, unless the pool shares across tenants."""
-    grammar: GrammarSpec | None = None
+    grammar: str | None = None
+    """The address of the process that holds it, compiled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,13 +33,15 @@ class Scheduler(Protocol):
         A sequence `at_last_token` gets no row. The first row of a sequence sets `first_step_at`.
         """
 
-    def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
+    def settle(
+        self, plan: StepPlan, failed: Container[int] = (), late: Container[int] = ()
+    ) -> None:
         """Note that the step has run: tokens are in their sequences' `ids`, who ended has been removed.
 
         Clears `unknown` where this plan was to sample it, publishes full blocks to the prefix cache and
         frees what waited for this step. Called for every plan, in order of number, before the next is
         planned; `failed` are the rows whose keys and values must not be published, all of them where the
-        plan failed as a whole.
+        plan failed as a whole. Of the rows that are `late` the last position will be computed again.
         """
 
     def set_limits(self, limits: GenerationLimits, now: float) -> None:

@@ -45,7 +45,6 @@ class Sequence:
     tenant: str = ""
     salt: str = ""
     grammar: Grammar | None = None
-    grammar_complete: bool = False
 
     counts: Counter[int] = field(default_factory=Counter)
     """Of output ids, for penalties; kept only where `params.needs_counts`."""
@@ -115,8 +114,8 @@ class Sequence:
     def append(self, token: int) -> FinishReason | None:
         """Take in the sampled `token` and return why the choice ends with it, or None if it goes on.
 
-        A stop id is not appended. With a complete grammar the choice ends too. `unknown` is the
-        scheduler's: it may by now name a token of the step after this one.
+        A stop id is not appended. `unknown` is the scheduler's: it may by now name a token of the step
+        after this one.
         """
         params, ids = self.params, self.ids
         if token in params.stop_ids and self.output_tokens >= params.min_tokens:
@@ -126,14 +125,15 @@ class Sequence:
         if self.counted:
             self.counts[token] += 1
         if self.grammar is not None:
-            self.grammar_complete = self.grammar.accept(token)
-        if self.grammar_complete:
-            self.finished = FinishReason.STOP
-        elif len(ids) >= self.full_length or (
-            params.max_run_seconds is not None and self._overruns
-        ):
+            self.grammar.accept(token)
+        if len(ids) >= self.full_length or (params.max_run_seconds is not None and self._overruns):
             self.finished = FinishReason.LENGTH
         return self.finished
+
+    def draw_again(self) -> None:
+        """Have the last known token fed again: nothing was drawn after it."""
+        self.unknown = None
+        self.computed = min(self.computed, len(self.ids) - 1)
 
     @property
     def _overruns(self) -> bool:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock_runtime.collector import spare_the_collector
+from penstock_runtime.crashes import report_crashes
 from penstock_runtime.engine.engine import Engine
 from penstock_runtime.engine.loop import serve
 from penstock_runtime.engine.warm_up import warm_up
@@ -104,6 +105,7 @@ def _prepare(begin: Begin) -> tuple[Model, Engine]:
 
 def run_child(child: type[Child], connection: int, memory: int) -> int:
     """Serve over two inherited descriptors; return the exit code."""
+    report_crashes()
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group: the parent decides

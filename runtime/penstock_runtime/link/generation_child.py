@@ -1,20 +1,17 @@
 """The child's side of `link/generation_process`: `python -m penstock_runtime.link.generation_child SOCKET MEMORY`.
 
-Two threads: the engine's, which plans, runs and tells; and a listener, which unpacks what comes and compiles
-grammars before the engine is handed who asks for them, so that no step ever waits for either.
+Two threads: the engine's, which plans, runs and tells; and a listener, which unpacks what comes, so that no step
+waits for that.
 """
 
 import sys
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 from penstock_runtime.collector import spare_the_collector
-from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.loop import Outside, serve
-from penstock_runtime.generation.messages import Generate, Stepped
-from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.generation.messages import Stepped
 from penstock_runtime.link.engine_process import Child, run_child
 from penstock_runtime.link.generation_engine import OpenedEngine, open_engine
 from penstock_runtime.link.generation_inbox import Inbox
@@ -31,9 +28,8 @@ class GenerationChild(Child):
         begin: Any = (self.inbox.receive(None) or (None,))[0]
         if not isinstance(begin, BeginGeneration):
             return 1
-        grammars = SharedGrammars(begin.folder)
         try:
-            opened = open_engine(begin.load, begin.limits, grammars.of, begin.depth)
+            opened = open_engine(begin.load, begin.limits, begin.depth)
         except ModelLoadFailed as error:
             return self.last_word(NotLoaded(str(error)))
         except BaseException as error:  # noqa: BLE001  whatever a loader raises is a model that did not load
@@ -41,11 +37,11 @@ class GenerationChild(Child):
         spare_the_collector()
         self.post(Stepped((), None, opened.engine.report()))
         self.post(Loaded(opened.info))
-        return self._serve(opened, grammars.of(opened.info))
+        return self._serve(opened)
 
-    def _serve(self, opened: OpenedEngine, grammars: GrammarSource) -> int:
+    def _serve(self, opened: OpenedEngine) -> int:
         inbox = Inbox(time.monotonic)
-        listener = threading.Thread(target=self._listen, args=(inbox, grammars), daemon=True)
+        listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         listener.start()
         outside = Outside(self.post, self.pulse, time.monotonic)
         try:
@@ -54,13 +50,9 @@ class GenerationChild(Child):
             return self.last_word(EngineDied(describe(error)))
         return 0
 
-    def _listen(self, inbox: Inbox, grammars: GrammarSource) -> None:
+    def _listen(self, inbox: Inbox) -> None:
         try:
             while (messages := self.inbox.receive(None)) is not None:
-                for message in messages:
-                    if isinstance(message, Generate) and message.grammar is not None:
-                        with suppress(ValueError):  # the engine ends the request with the reason
-                            grammars.start(message.grammar)
                 inbox.send(*messages)
         finally:
             inbox.close()

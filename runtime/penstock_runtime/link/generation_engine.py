@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
 from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.generation.loop import Runner
 from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.generation.stepping import Step
+from penstock_runtime.grammar.client import GrammarClient
 
 S = TypeVar("S", bound=Step)
 
@@ -25,12 +25,7 @@ class OpenedEngine:
     info: GenerationInfo
 
 
-def open_engine(
-    load: Callable[[], Step],
-    limits: GenerationLimits,
-    grammars: Callable[[GenerationInfo], GrammarSource],
-    depth: int,
-) -> OpenedEngine:
+def open_engine(load: Callable[[], Step], limits: GenerationLimits, depth: int) -> OpenedEngine:
     """Load in the thread that will run the steps, for a step belongs to the thread that opened it.
 
     Raises:
@@ -38,7 +33,8 @@ def open_engine(
     """
     step, runner = open_runner(load, depth)
     scheduler = TokenScheduler(step.info, limits)
-    engine = GenerationEngine(step.info, scheduler, grammars(step.info))
+    grammars = GrammarClient(step.info.vocabulary)
+    engine = GenerationEngine(step.info, scheduler, grammars)
     return OpenedEngine(engine, runner, step.info)
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.generation.stepping import Step
@@ -13,7 +12,7 @@ from penstock_runtime.link.process import ChildLink
 class GenerationProcessLink(ChildLink[GenerationInfo]):
     """A `GenerationLink` whose engine loads and runs its model in a child process.
 
-    `load` crosses to the child, so it is picklable; the child reads the tokenizer in `folder` for its grammars.
+    `load` crosses to the child, so it is picklable.
     """
 
     child = "penstock_runtime.link.generation_child"
@@ -22,9 +21,8 @@ class GenerationProcessLink(ChildLink[GenerationInfo]):
         self,
         load: Callable[[], Step],
         limits: GenerationLimits,
-        folder: Path,
         *,
         depth: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(BeginGeneration(load, limits, folder, depth), clock)
+        super().__init__(BeginGeneration(load, limits, depth), clock)

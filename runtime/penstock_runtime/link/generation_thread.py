@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.generation.loop import Outside, serve
 from penstock_runtime.generation.messages import Stepped, ToGeneration
@@ -26,14 +25,12 @@ class GenerationThreadLink:
         self,
         load: Callable[[], Step],
         limits: GenerationLimits,
-        grammars: Callable[[GenerationInfo], GrammarSource],
         *,
         depth: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._limits = limits
-        self._grammars = grammars
         self._depth = depth
         self._clock = clock
         self._inbox = Inbox(clock)
@@ -73,7 +70,7 @@ class GenerationThreadLink:
 
     def _live(self) -> None:
         try:
-            opened = open_engine(self._load, self._limits, self._grammars, self._depth)
+            opened = open_engine(self._load, self._limits, self._depth)
         except ModelLoadFailed as error:
             self._in_loop(self._refuse, error)
             return

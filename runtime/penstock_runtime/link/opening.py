@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
@@ -30,11 +29,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class BeginGeneration:
-    """The same for an engine that generates; its grammars are of the tokenizer in `folder`."""
+    """The same for an engine that generates."""
 
     load: Callable[[], Step]
     limits: GenerationLimits
-    folder: Path
     depth: int
 
 

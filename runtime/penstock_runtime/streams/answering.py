@@ -14,7 +14,7 @@ from penstock_runtime.generation.messages import (
     PromptScored,
     TokensEmitted,
 )
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
 from penstock_runtime.streams.admission import GenerationAdmission
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Choice, Piece
@@ -26,9 +26,11 @@ from penstock_runtime.ticket import Ticket
 class EndedBadly(PenstockError):
     """The engine, the drain, a deadline or a slow reader ended the answer; `end` says which."""
 
-    def __init__(self, end: Failed | Expired | Cancelled) -> None:
+    def __init__(self, end: Failed | Expired | Cancelled, field: str | None = None) -> None:
+        """`field` is that of the body which is to blame."""
         super().__init__(type(end).__name__)
         self.end = end
+        self.field = field
 
 
 @dataclass(slots=True)
@@ -117,8 +119,10 @@ class Answering:
 
     def _end(self, event: Ended) -> None:
         if not isinstance(event.end, Generated):
-            self.outcome = Outcome(type(event.end).__name__)
-            raise EndedBadly(event.end)
+            failed = isinstance(event.end, Failed)
+            self.outcome = Outcome.FAILED if failed else Outcome(type(event.end).__name__)
+            shape = self._call.shape if isinstance(event.end, Unenforceable) else None
+            raise EndedBadly(event.end, shape.field if shape else None)
         self._open.discard(event.id)
         if self.done:
             self.outcome = Outcome.COMPLETED
@@ -142,7 +146,7 @@ def _generate(call: Call, place: int, ticket: Ticket) -> Generate:
         priority=call.priority,
         tenant=call.tenant,
         salt=call.salt,
-        grammar=call.grammar,
+        grammar=call.shape.address if call.shape else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.generation.grammar import GrammarSpec
 from penstock_runtime.generation.params import SamplingParams
 
 
@@ -18,6 +17,16 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """The grammar that an answer must follow, compiled."""
+
+    address: str
+    """Of the process that holds it."""
+    field: str
+    """Of the body, which asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One request of a client: each prompt is generated `n` times."""
 
@@ -28,7 +37,7 @@ class Call:
     skip_special: bool = True
     markers: frozenset[int] = frozenset()
     """Control tokens that are told all the same, to whoever tells the answer's parts apart by them."""
-    grammar: GrammarSpec | None = None
+    shape: Shape | None = None
     priority: int = 0
     tenant: str = ""
     salt: str = ""

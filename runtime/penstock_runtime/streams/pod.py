@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from prometheus_client.registry import Collector
 
@@ -19,7 +20,8 @@ from penstock_runtime.errors import NotServing
 from penstock_runtime.generation.bounds import longest
 from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.messages import GenerationReport, Stepped
-from penstock_runtime.grammar.source import SharedGrammars
+from penstock_runtime.grammar.server import Tokens
+from penstock_runtime.grammar.service import GrammarService
 from penstock_runtime.models.base import ModelInfo, ModelLoadFailed
 from penstock_runtime.pod import Pod
 from penstock_runtime.streams.admission import GenerationAdmission
@@ -28,7 +30,7 @@ from penstock_runtime.streams.face import Face, GenerationLink
 from penstock_runtime.streams.metrics import GenerationCollector
 from penstock_runtime.streams.serving import Serving
 from penstock_runtime.text.encoding import TextEncoder
-from penstock_runtime.text.tokenizer import TokenizerRefused
+from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
 
 
 class GenerationPod(Pod):
@@ -40,7 +42,7 @@ class GenerationPod(Pod):
         self,
         config: Config,
         link: GenerationLink,
-        grammars: SharedGrammars,
+        folder: Path,
         first_limits: LimitsUpdate,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,7 +61,8 @@ class GenerationPod(Pod):
         self.serving: Serving | None = None
         self.report: GenerationReport | None = None
         self._face = face
-        self._grammars = grammars
+        self._folder = folder
+        self._grammars = GrammarService(now)
 
     @property
     def has_plain_lane(self) -> bool:
@@ -69,15 +72,22 @@ class GenerationPod(Pod):
     async def _load(self) -> None:
         """As `Pod._load`: first the tokenizer, which is small and often what is missing."""
         try:
-            await asyncio.to_thread(lambda: self._grammars.tokenizer)
+            tokenizer = await asyncio.to_thread(load_tokenizer, self._folder)
         except TokenizerRefused as error:
             raise ModelLoadFailed(str(error)) from error
         await super()._load()
         info = self._face.info
         if info is not None:  # it is known once the engine has started
-            tokenizer = self._grammars.tokenizer
             encoder = TextEncoder(tokenizer, longest(info), self.admission.hold_apart)
-            self.serving = Serving(info, tokenizer, self._grammars.of(info), encoder)
+            serving = Serving(info, tokenizer, self._grammars, encoder)
+            ends = tuple(sorted(serving.own_ends))
+            await self._grammars.start(Tokens(tokenizer.to_json(), info.vocabulary, ends))
+            self.serving = serving
+
+    async def close(self) -> None:
+        """As `Pod.close`."""
+        await super().close()
+        await self._grammars.close()
 
     def serving_or_refuse(self) -> Serving:
         """Return the model.

@@ -1,12 +1,13 @@
 """A loaded generative model as the HTTP side knows it."""
 
-import asyncio
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 
-from penstock_runtime.errors import BadInput
-from penstock_runtime.generation.grammar import GrammarSpec
+from penstock_runtime.errors import BadInput, Refusal
 from penstock_runtime.generation.limits import GenerationInfo
-from penstock_runtime.grammar.cache import GrammarCache
+from penstock_runtime.grammar.service import GrammarService
+from penstock_runtime.grammar.spec import GrammarSpec, Unenforceable
+from penstock_runtime.streams.call import Shape
 from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import Tokenizer
 
@@ -17,27 +18,29 @@ class Serving:
 
     info: GenerationInfo
     tokenizer: Tokenizer
-    grammars: GrammarCache
+    grammars: GrammarService
     encoder: TextEncoder
-    _one_at_a_time: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    """Grammars compile in one thread: a flood of them cannot take the engine's cores."""
 
     @property
     def own_ends(self) -> frozenset[int]:
         """The ids that end an answer, by the model's own word."""
         return self.tokenizer.end_ids | frozenset(self.info.stop_ids)
 
-    async def compile(self, spec: GrammarSpec, field_name: str) -> None:
-        """Compile `spec`, off the event loop, so that the engine finds it done.
+    async def compile(self, spec: GrammarSpec, field_name: str, held: ExitStack) -> Shape:
+        """Compile `spec` in a process of its own, which lives at least until `held` is closed.
 
         Raises:
-            BadInput: it does not compile, or is too large.
+            BadInput: it does not compile, or exceeds a limit.
+            Refusal: it cannot be tried now.
         """
         try:
-            if not self.grammars.knows(spec):
-                async with self._one_at_a_time:
-                    await asyncio.to_thread(self.grammars.start, spec)
-        except ValueError as error:
+            lease = await self.grammars.lease(spec)
+        except Refusal as refused:
+            refused.field = field_name
+            raise
+        except Unenforceable as error:
             raise BadInput(
                 f"`{field_name}` cannot be enforced: {error}", field=field_name
             ) from error
+        held.callback(lease.release)
+        return Shape(lease.address, field_name)

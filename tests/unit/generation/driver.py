@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from penstock_runtime.generation.engine import GenerationEngine
+from penstock_runtime.generation.grammar import GrammarSource
 from penstock_runtime.generation.loop import Loop, Outside, Runner
 from penstock_runtime.generation.messages import (
     ChoiceFinished,
@@ -30,9 +31,15 @@ class NoPulse:
 class Driver:
     """An engine whose clock ticks once a turn."""
 
-    def __init__(self, step: Step, scheduler: Scheduler, runner: Runner | None = None) -> None:
+    def __init__(
+        self,
+        step: Step,
+        scheduler: Scheduler,
+        runner: Runner | None = None,
+        grammars: GrammarSource | None = None,
+    ) -> None:
         self.now = 0.0
-        self.engine = GenerationEngine(step.info, scheduler)
+        self.engine = GenerationEngine(step.info, scheduler, grammars)
         self.posted: list[Stepped] = []
         self.tokens: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.finished: dict[tuple[str, int], ChoiceFinished] = {}

@@ -75,7 +75,9 @@ class FifoScheduler:
             unknown=sequence.unknown if sequence.computed + 1 == sequence.length else None,
         )
 
-    def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
+    def settle(
+        self, plan: StepPlan, failed: Container[int] = (), late: Container[int] = ()
+    ) -> None:
         for row in plan.rows:
             unknown = row.sequence.unknown
             if unknown is not None and unknown.step == plan.number:

@@ -20,6 +20,7 @@ from penstock_runtime.generation.stepping import Step
 from penstock_runtime.request import Cancelled
 
 from .driver import Driver, ask
+from .late import LateGrammars
 from .models import VOCABULARY
 
 auto: Any = AutoModelForCausalLM
@@ -90,6 +91,8 @@ class Scenario:
     seed: int
     runner: Runner
     scale: int = 1
+    shaped: float = 0.0
+    """The share of requests under a grammar that allows everything, often late."""
     asked: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
 
@@ -103,7 +106,8 @@ class Scenario:
         info = replace(self.step.info, kv=few)
         costs = self.chance.choice([SWAP, RECOMPUTE])
         self.scheduler = TokenScheduler(info, self._limits(1), costs)
-        self.driver = Driver(self.step, self.scheduler, self.runner)
+        self.grammars = LateGrammars(VOCABULARY, self.seed)
+        self.driver = Driver(self.step, self.scheduler, self.runner, self.grammars)
 
     def _limits(self, generation: int) -> GenerationLimits:
         cap = self.chance.choice([1, 2, 4, 6])
@@ -146,6 +150,7 @@ class Scenario:
             priority=self.chance.randint(0, 10),
             tenant=self.chance.choice("ab"),
             salt=self.chance.choice(["", "", "other"]),
+            grammar="any" if self.shaped and self.chance.random() < self.shaped else None,
         )
         self.driver.engine.take(replace(request, arrived=self.driver.now), self.driver.now)
 

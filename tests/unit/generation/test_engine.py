@@ -1,18 +1,17 @@
 """Every request ends once and the engine outlives each: on a step that answers without a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from penstock_api.limits import Discipline
 from penstock_runtime.batching.tokens.scheduler import TokenScheduler
 from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.grammar import GrammarKind, GrammarSpec
+from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar, Verdict
 from penstock_runtime.generation.inputs import SamplingInputs
 from penstock_runtime.generation.limits import (
     GenerationInfo,
@@ -35,7 +34,7 @@ from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
 from penstock_runtime.generation.sequence import SampledToken
 from penstock_runtime.generation.step_thread import StepThread
 from penstock_runtime.models.base import DeviceLost
-from penstock_runtime.request import Cancelled, Expired, Failed
+from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
 
 from .driver import Driver, ask
 
@@ -84,7 +83,7 @@ class CountingStep:
         wanted = inputs()
         self.inputs.append(wanted)
         sampled: list[SampledToken | None] = [None] * len(plan.rows)
-        failed = dict(wanted.failed)
+        failed: dict[int, str] = {}
         drawn = {draw.position for draw in wanted.draws}
         for draw in wanted.draws:
             choice = names[draw.row], draw.choice
@@ -219,42 +218,74 @@ def test_penalties_see_every_token_before_the_draw(driver: Any) -> None:
     assert seen == [[], [2], [2, 3], [2, 3, 4]]
 
 
-class EvenOnly:
-    """Allows even tokens; is complete after two."""
+class Two:
+    """Is complete after two tokens, and breaks after token 3."""
 
     def __init__(self) -> None:
+        self.verdict: Verdict | None = None
         self.accepted: list[int] = []
+        self.closed = False
 
-    def mask(self) -> NDArray[np.uint32]:
-        if self.accepted and self.accepted[0] == 3:
-            raise RuntimeError("bad state")
-        return np.full(32, 0x55555555, np.uint32)
+    def begin(self) -> None:
+        self.verdict = self.verdict or Allowed(EVERYTHING)
 
-    def accept(self, token: int) -> bool:
+    def accept(self, token: int) -> None:
         self.accepted.append(token)
-        return len(self.accepted) == 2
+        self.verdict = Complete() if len(self.accepted) == 2 else Allowed(EVERYTHING)
+        if self.accepted[0] == 3:
+            self.verdict = Broken("too large")
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Grammars:
-    def start(self, spec: GrammarSpec) -> EvenOnly:
-        if spec.text == "(":
-            raise ValueError("unclosed group")
-        return EvenOnly()
+    def __init__(self) -> None:
+        self.started: list[Two] = []
+
+    def start(self, address: str) -> Two:
+        assert address == "address"
+        self.started.append(Two())
+        return self.started[-1]
+
+    def wait(self, grammars: Iterable[Grammar], seconds: float) -> None: ...
 
 
 def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone(driver: Any) -> None:
+    source = Grammars()
     driver.loop._engine = driver.engine = GenerationEngine(
-        INFO, TokenScheduler(INFO, LIMITS), Grammars()
+        INFO, TokenScheduler(INFO, LIMITS), source
     )
-    grammar = GrammarSpec(GrammarKind.REGEX, "a+")
-    driver.engine.take(ask("whole", [1, 2], tokens=50, grammar=grammar), 0.0)
-    driver.engine.take(ask("breaks", [1, 2, 3], tokens=50, grammar=grammar), 0.0)
-    driver.engine.take(ask("never", [1], grammar=GrammarSpec(GrammarKind.REGEX, "(")), 0.0)
+    driver.engine.take(ask("whole", [1, 2], tokens=50, grammar="address"), 0.0)
+    driver.engine.take(ask("breaks", [1, 2, 3], tokens=50, grammar="address"), 0.0)
+    driver.engine.take(ask("cut", [1] * 5, tokens=1, grammar="address"), 0.0)
+    driver.engine.take(ask("exact", [1] * 7, tokens=2, grammar="address"), 0.0)
     driver.run()
     assert driver.tokens["whole", 0] == [2, 3]
     assert driver.finished["whole", 0].reason is FinishReason.STOP
-    assert driver.ends["breaks"] == Failed("the grammar failed: RuntimeError: bad state")
-    assert driver.ends["never"] == Failed("the grammar does not compile: unclosed group")
+    assert driver.ends["breaks"] == Unenforceable("too large")
+    assert driver.finished["cut", 0].reason is FinishReason.LENGTH
+    assert driver.finished["exact", 0].reason is FinishReason.STOP, "complete with its last token"
+    assert all(one.closed for one in source.started)
+
+
+def test_a_grammar_that_leaves_nothing_but_stop_ids_ends_the_answer_below_min_tokens(
+    driver: Any,
+) -> None:
+    params = SamplingParams(max_tokens=9, min_tokens=5, stop_ids=frozenset({2, 40}))
+    only_stops = np.zeros(32, np.uint32)
+    only_stops[40 // 32] = 1 << 40 % 32
+    grammar = Two()
+    grammar.begin = lambda: setattr(grammar, "verdict", Allowed(only_stops))  # type: ignore[method-assign]
+    source = Grammars()
+    source.start = lambda _: grammar  # type: ignore[method-assign,assignment]
+    driver.loop._engine = driver.engine = GenerationEngine(
+        INFO, TokenScheduler(INFO, LIMITS), source
+    )
+    driver.engine.take(ask("a", [1, 2, 3], params=params, grammar="address"), 0.0)
+    driver.run()
+    assert driver.tokens["a", 0] == []
+    assert driver.finished["a", 0].reason is FinishReason.STOP
 
 
 def test_a_drain_refuses_what_cannot_finish_and_fails_what_is_left(driver: Any) -> None:
@@ -270,6 +301,7 @@ def test_a_drain_refuses_what_cannot_finish_and_fails_what_is_left(driver: Any) 
     assert driver.ends["late"] == Failed("draining", 2.0)
 
 
+EVERYTHING = np.full(32, 0xFFFFFFFF, np.uint32)
 STOPS_SOON = SamplingParams(max_tokens=240, stop_ids=frozenset({25}))
 """May take 60 s, at 0.25 s a step, and ends after 24 tokens."""
 

@@ -53,13 +53,16 @@ def summed(tallies: list[Tally]) -> Tally:
     return Tally(*(sum(column) for column in zip(*map(astuple, tallies), strict=True)))
 
 
-def check(step: TorchStep, thread: StepThread, folder: Path, seed: int) -> Tally:
+def check(
+    step: TorchStep, thread: StepThread, folder: Path, seed: int, shaped: float = 0.0
+) -> Tally:
     runner = ThreadRunner(step, thread)
     runner.depth = seed % 2
     scale = step.info.kv.block_tokens // 8
-    scenario = Scenario(step, seed, runner, scale)
+    scenario = Scenario(step, seed, runner, scale, shaped)
     scenario.live()
     scenario.check_ends()
+    assert bool(scenario.grammars.late) == bool(shaped)
     expected = references(folder, torch.float64, scale)
     for which, tokens, ids in scenario.answers():
         assert ids == list(expected[which][:tokens]), f"seed {seed}, prompt {which}"
@@ -76,12 +79,20 @@ def test_every_id_is_the_references_under_any_schedule(
     assert sum(one.prefix_hit_tokens for one in tallies) > 0
 
 
+def test_every_id_is_the_references_where_masks_are_late(
+    step: TorchStep, thread: StepThread, folder: Path
+) -> None:
+    tallies = [check(step, thread, folder, seed, shaped=0.7) for seed in range(QUICK)]
+    assert sum(one.preemptions for one in tallies) > 0
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_id_is_the_references_in_two_hundred_more_scenarios(
     step: TorchStep, thread: StepThread, folder: Path
 ) -> None:
-    tallies = [check(step, thread, folder, seed) for seed in range(QUICK, QUICK + LONG)]
+    seeds = range(QUICK, QUICK + LONG)
+    tallies = [check(step, thread, folder, seed, seed % 3 / 2) for seed in seeds]
     print(folder.name, summed(tallies))
     for field in ("preemptions", "swapped_blocks", "recomputed_tokens", "prefix_hit_tokens"):
         assert sum(getattr(one, field) for one in tallies) > LONG, field

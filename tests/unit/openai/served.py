@@ -22,7 +22,6 @@ from penstock_runtime.generation.plan import Row, StepPlan, StepResult
 from penstock_runtime.generation.sequence import SampledToken
 from penstock_runtime.generation.step.open import open_step
 from penstock_runtime.generation.stepping import Step
-from penstock_runtime.grammar.source import SharedGrammars
 from penstock_runtime.link.generation_thread import GenerationThreadLink
 from penstock_runtime.metrics import Exposition
 from penstock_runtime.server import ClientServer, ClusterServer
@@ -171,11 +170,9 @@ class Served:
         self.loop.close()
 
     async def _start(self) -> tuple[str, str]:
-        grammars = SharedGrammars(self._folder)
-        link = GenerationThreadLink(
-            self._open, generation_limits(self._limits), grammars.of, depth=self._depth
-        )
-        self.pod = GenerationPod(self.config, link, grammars, self._limits)
+        limits = generation_limits(self._limits)
+        link = GenerationThreadLink(self._open, limits, depth=self._depth)
+        self.pod = GenerationPod(self.config, link, self._folder, self._limits)
         exposition = Exposition(self.pod)
         self.clients, self._cluster = (
             ClientServer(self.pod, exposition),
@@ -192,7 +189,7 @@ class Served:
     async def _stop(self) -> None:
         await self.clients.stop()
         await self._cluster.stop()
-        await self.pod.link.close()
+        await self.pod.close()
 
 
 def a_config(folder: Path) -> Config:

@@ -167,8 +167,11 @@ class KvMemory:
 
     # -- flights
 
-    def settle(self, plan: StepPlan, failed: Container[int]) -> None:
-        """Publish what `plan` computed, except its `failed` rows, and release what waited for it."""
+    def settle(self, plan: StepPlan, failed: Container[int], late: Container[int] = ()) -> None:
+        """Publish what `plan` computed, except its `failed` rows, and release what waited for it.
+
+        The last position of a `late` row is not published: it is written again, and a shared block never is.
+        """
         flight = self.flights.popleft()
         if flight.plan is not plan:
             raise ValueError(f"plan {plan.number} settles before plan {flight.plan.number}")
@@ -177,7 +180,7 @@ class KvMemory:
             if index in failed:
                 continue
             start, blocks = row.start, row.blocks
-            end = min(start + row.count, len(slot.sequence.ids))
+            end = min(start + row.count, len(slot.sequence.ids)) - (index in late)
             if slot.blocks is blocks:
                 slot.settled = end
             if start // size < end // size:

@@ -82,9 +82,11 @@ class TokenScheduler:
         for follower in self._families.leave(slot):
             self._line.add(follower)
 
-    def settle(self, plan: StepPlan, failed: Container[int] = ()) -> None:
+    def settle(
+        self, plan: StepPlan, failed: Container[int] = (), late: Container[int] = ()
+    ) -> None:
         """As `Scheduler.settle`; nothing that the rows with indices `failed` computed is published."""
-        self.memory.settle(plan, failed)
+        self.memory.settle(plan, failed, late)
         number = plan.number
         for row in plan.rows:
             unknown = row.sequence.unknown

@@ -33,10 +33,7 @@ def _takes_the_largest(draw: Draw) -> bool:
 
 
 def _failed(inputs: SamplingInputs, broken: list[int]) -> dict[int, str]:
-    failed = dict(inputs.failed)
-    for index in broken:
-        failed.setdefault(inputs.draws[index].row, NOT_A_NUMBER)
-    return failed
+    return {inputs.draws[index].row: NOT_A_NUMBER for index in broken}
 
 
 @torch.inference_mode()

@@ -1,7 +1,8 @@
 """From a body's options to sampling parameters, judged against the model and the caller's key."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiohttp import web
@@ -28,6 +29,8 @@ class Terms:
     timeout_seconds: float | None = None
     max_run_seconds: float | None = None
     """The pod's bound of one answer."""
+    held: ExitStack = field(default_factory=ExitStack)
+    """Closed when the request is answered: what it holds until then."""
 
 
 @dataclass(frozen=True, slots=True)

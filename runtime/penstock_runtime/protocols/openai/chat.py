@@ -16,7 +16,6 @@ from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from penstock_runtime.streams.answering import Cost
 from penstock_runtime.streams.call import Call
 from penstock_runtime.streams.choice import Piece
-from penstock_runtime.streams.serving import Serving
 from penstock_runtime.text.chat_template import ChatTemplate
 from penstock_runtime.text.reasoning import CLOSES, OPENS, ReasoningSplitter, opens_thought
 from penstock_runtime.text.vocabulary import Vocabulary
@@ -172,9 +171,9 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     )
     prompt = make_prompt(ids, text, params, terms, asked)
     call = make_call(body, (prompt,), terms)
-    call = await _with_grammar(call, body, tools, serving)
+    call = await _with_grammar(call, body, tools, terms)
     source = _source(tokenizer.template(tools=bool(tools.shown)))
-    thinks = OPENS in source and call.grammar is None
+    thinks = OPENS in source and call.shape is None
     markers = tokenizer.ids_of((*tools.markers, *((OPENS, CLOSES) if thinks else ())))
     call = replace(call, markers=markers)
     speakers = [
@@ -209,7 +208,7 @@ def _template_arguments(body: ChatBody) -> dict[str, Any]:
     return {**effort, **(body.chat_template_kwargs or {})}
 
 
-async def _with_grammar(call: Call, body: ChatBody, tools: Toolbox, serving: Serving) -> Call:
+async def _with_grammar(call: Call, body: ChatBody, tools: Toolbox, terms: Terms) -> Call:
     asked = grammar_of(body)
     if tools.grammar is not None:
         if asked is not None:
@@ -220,5 +219,4 @@ async def _with_grammar(call: Call, body: ChatBody, tools: Toolbox, serving: Ser
         asked = (tools.grammar, "tools")
     if asked is None:
         return call
-    await serving.compile(*asked)
-    return replace(call, grammar=asked[0])
+    return replace(call, shape=await terms.serving.compile(*asked, terms.held))

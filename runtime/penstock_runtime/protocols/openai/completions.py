@@ -188,6 +188,5 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
     call = make_call(body, tuple(prompts), terms)
     grammar = grammar_of(body)
     if grammar is not None:
-        await serving.compile(*grammar)
-        call = replace(call, grammar=grammar[0])
+        call = replace(call, shape=await serving.compile(*grammar, terms.held))
     return CompletionAnswer(body, call, model, vocabulary)

@@ -1,6 +1,7 @@
 """The way of every generation through this pod: door, body, judgement, engine, answer."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
 from aiohttp import web
@@ -36,14 +37,13 @@ class Door:
     ) -> web.StreamResponse:
         """Answer one generation."""
         try:
-            with self._pod.admission.receive() as ticket:
+            with self._pod.admission.receive() as ticket, ExitStack() as held:
                 body = await self._body(request, ticket, kind)
                 serving = self._pod.serving_or_refuse()
                 seconds = timeout_seconds(request, body.asked_seconds)
                 config = self._pod.config
-                terms = Terms(
-                    serving, request.get(CALLER, ANYBODY), seconds, config.max_run_seconds
-                )
+                caller = request.get(CALLER, ANYBODY)
+                terms = Terms(serving, caller, seconds, config.max_run_seconds, held)
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except Refusal as refusal:

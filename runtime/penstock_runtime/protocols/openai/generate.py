@@ -1,5 +1,6 @@
 """Triton's generate extension of KServe v2: one text in, one text out, whole or in pieces."""
 
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -62,7 +63,7 @@ class GenerateExtension:
                     field="version",
                 )
             plain = await _completion(body, model, terms)
-            return GenerateAnswer(plain.call, body.id, model)
+            return GenerateAnswer(_named(plain.call), body.id, model)
 
         return prepare
 
@@ -74,6 +75,14 @@ async def _completion(body: GenerateBody, model: str, terms: Terms) -> Completio
         named = refused.field or ""
         refused.field = "text_input" if named == "prompt" else parameter(named)
         raise
+
+
+def _named(call: Call) -> Call:
+    """Return `call` with its shape's field as this protocol spells it."""
+    shape = call.shape
+    return (
+        call if shape is None else replace(call, shape=replace(shape, field=parameter(shape.field)))
+    )
 
 
 class GenerateAnswer:

@@ -13,7 +13,7 @@ from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, error_reply
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.protocols.replies import REQUEST_ID, Reply, response_of
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
 from penstock_runtime.streams.answering import Answering, EndedBadly
 from penstock_runtime.traffic import CLIENT_GONE
 
@@ -69,7 +69,8 @@ async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> w
         if not stream.begun:
             return response_of(_error(bad))
         status, message, _ = told(bad)
-        await stream.send([error_body(status, message, reason=type(bad.end).__name__)])
+        reason = type(bad.end).__name__
+        await stream.send([error_body(status, message, param=bad.field, reason=reason)])
     await stream.finish(done=answer.ends_with_done)
     return stream.response
 
@@ -77,12 +78,14 @@ async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> w
 def _error(bad: EndedBadly) -> Reply:
     status, message, retry = told(bad)
     reason = type(bad.end).__name__
-    return error_reply(status, message, reason=reason, retry_after_seconds=retry)
+    return error_reply(status, message, param=bad.field, reason=reason, retry_after_seconds=retry)
 
 
 def told(bad: EndedBadly) -> tuple[int, str, float | None]:
     """Return status, message and when to come again for an answer that ended badly."""
     match bad.end:
+        case Unenforceable(reason=reason):
+            return 400, f"`{bad.field}` cannot be enforced: {reason}", None
         case Failed(reason=reason, retry_after_seconds=None):
             return 500, reason, None
         case Failed(reason=reason, retry_after_seconds=seconds):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.generation.grammar import GrammarSpec
+from penstock_runtime.grammar.spec import GrammarSpec
 from penstock_runtime.protocols.openai.formats import ANY_OBJECT, schema_grammar
 from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
 from penstock_runtime.shown import shown

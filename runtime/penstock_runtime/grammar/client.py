@@ -1,0 +1,197 @@
+"""The engine's side of grammars: states that live in the workers, one socket a worker, never waited for while a step runs."""
+
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Final
+
+import numpy as np
+
+from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar, Verdict
+from penstock_runtime.grammar import worker
+from penstock_runtime.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
+
+ENDED: Final = Broken(
+    f"a token takes more than {worker.MASK_SECONDS:.0f} s of CPU time, {worker.MEMORY_BYTES >> 20} MiB of memory or"
+    f" {worker.STACK_BYTES >> 20} MiB of stack: make it smaller, or nest and repeat less"
+)
+_MAX_REASON_BYTES: Final = 2048
+_LOOK_SECONDS: Final = 0.002
+"""How often a waiter looks whether a state was closed meanwhile."""
+
+
+class GrammarClient:
+    """A `GrammarSource`: states are started and closed by one thread, and waited for by any."""
+
+    def __init__(self, vocabulary: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bytes = REPLY.size + max((vocabulary + 31) // 32 * 4, _MAX_REASON_BYTES)
+        self._clock = clock
+        self._channels: dict[str, _Channel] = {}
+        self._names = count()
+        self._lock = threading.Lock()
+        """Held by who reads; a socket is closed under it."""
+
+    def start(self, address: str) -> "RemoteGrammar":
+        """As `GrammarSource.start`: the connection is made with the first verdict that is asked for."""
+        return RemoteGrammar(self, address, next(self._names))
+
+    def wait(self, grammars: Iterable[Grammar], seconds: float) -> None:
+        """As `GrammarSource.wait`."""
+        waiting = [
+            one for one in grammars if one.verdict is None and isinstance(one, RemoteGrammar)
+        ]
+        deadline = self._clock() + seconds
+        with self._lock:
+            while waiting:
+                channels = {one.channel for one in waiting if one.channel is not None}
+                for channel in channels:
+                    channel.read()
+                waiting = [one for one in waiting if one.verdict is None]
+                left = deadline - self._clock()
+                if not waiting or left <= 0.0:
+                    return
+                _poll(channels, min(left, _LOOK_SECONDS))
+
+    def join(self, grammar: "RemoteGrammar", address: str) -> "_Channel":
+        """Return the channel to `address`, opened now if it is the first."""
+        channel = self._channels.get(address)
+        if channel is None or channel.dead:
+            channel = self._channels[address] = _Channel(address, self._bytes)
+        channel.states[grammar.name] = grammar
+        return channel
+
+    def leave(self, grammar: "RemoteGrammar", channel: "_Channel") -> None:
+        """Forget a state; with the last one its channel is closed."""
+        channel.states.pop(grammar.name, None)
+        if channel.states:
+            channel.send(REQUEST.pack(CLOSE, grammar.name, 0))
+            return
+        with self._lock:
+            channel.close()
+        if self._channels.get(channel.address) is channel:
+            del self._channels[channel.address]
+
+
+class RemoteGrammar:
+    """A `Grammar` whose state a worker holds."""
+
+    __slots__ = ("_address", "_client", "channel", "name", "verdict")
+
+    def __init__(self, client: GrammarClient, address: str, name: int) -> None:
+        self.name = name
+        self.verdict: Verdict | None = None
+        self.channel: _Channel | None = None
+        self._client = client
+        self._address = address
+
+    def begin(self) -> None:
+        """As `Grammar.begin`."""
+        if self.channel is None and self.verdict is None:
+            self.channel = self._client.join(self, self._address)
+            self.channel.send(REQUEST.pack(OPEN, self.name, 0))
+
+    def accept(self, token: int) -> None:
+        """As `Grammar.accept`."""
+        if self.channel is None or isinstance(self.verdict, Broken):
+            return
+        self.verdict = None
+        if self.channel.dead:
+            self.verdict = ENDED
+        else:
+            self.channel.send(REQUEST.pack(ACCEPT, self.name, token))
+
+    def close(self) -> None:
+        """As `Grammar.close`."""
+        channel, self.channel = self.channel, None
+        self.verdict = ENDED
+        if channel is not None:
+            self._client.leave(self, channel)
+
+
+class _Channel:
+    """The socket to one worker."""
+
+    def __init__(self, address: str, bytes_: int) -> None:
+        self.address = address
+        self.states: dict[int, RemoteGrammar] = {}
+        self.dead = False
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._bytes = bytes_
+        self._unsent: deque[bytes] = deque()
+        """What the worker had no room for; sent by whoever waits."""
+        self.socket.setblocking(False)  # noqa: FBT003 - socket's own signature
+        try:
+            self.socket.connect(address)
+        except OSError:
+            self.dead = True
+
+    def send(self, message: bytes) -> None:
+        """Send `message`, or keep it until the worker takes more."""
+        if self.dead:
+            self._end()
+        elif self._unsent or not self._sent(message):
+            self._unsent.append(message)
+
+    def read(self) -> None:
+        """Take every verdict that has come; must be called under the client's lock."""
+        while self._unsent and self._sent(self._unsent[0]):
+            self._unsent.popleft()
+        while not self.dead:
+            reply = bytearray(self._bytes)
+            try:
+                size = self.socket.recv_into(reply)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                size = 0
+            if not size:
+                self.dead = True
+                break
+            self._take(reply, size)
+        self._end()
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self.dead = True
+        self.socket.close()
+
+    def _take(self, reply: bytearray, size: int) -> None:
+        name, kind = REPLY.unpack_from(reply)
+        state = self.states.get(name)
+        if state is None:
+            return
+        if kind == worker.ALLOWED:
+            words = (size - REPLY.size) // 4
+            state.verdict = Allowed(np.frombuffer(reply, np.uint32, words, REPLY.size))
+        elif kind == worker.COMPLETE:
+            state.verdict = Complete()
+        else:
+            state.verdict = Broken(reply[REPLY.size : size].decode(errors="replace"))
+
+    def _sent(self, message: bytes) -> bool:
+        """Return whether nothing is left to send of `message`."""
+        try:
+            self.socket.send(message)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self.dead = True
+        return True
+
+    def _end(self) -> None:
+        """The worker has ended, so no verdict will come any more."""
+        for state in list(self.states.values()):
+            if state.verdict is None:
+                state.verdict = ENDED
+
+
+def _poll(channels: Iterable[_Channel], seconds: float) -> None:
+    poll = select.poll()
+    for channel in channels:
+        if not channel.dead:
+            poll.register(channel.socket, select.POLLIN)
+    poll.poll(max(1.0, seconds * 1000))

@@ -1,0 +1,56 @@
+"""What shape a client asks for, and the bounds that are checked before anything is compiled."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MAX_CHARACTERS: Final = 64 * 2**10
+"""Of a grammar's text."""
+MAX_DEPTH: Final = 128
+"""Nested objects and arrays of a JSON schema, or groups of a regular expression or a rule."""
+_STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\\.', re.DOTALL)
+_BRACKETS: Final = re.compile(r"[][{}()]")
+
+
+class GrammarKind(StrEnum):
+    """What `GrammarSpec.text` holds."""
+
+    JSON_SCHEMA = "JsonSchema"
+    REGEX = "Regex"
+    LARK = "Lark"
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarSpec:
+    """A grammar as the client wrote it; equal specs are compiled once."""
+
+    kind: GrammarKind
+    text: str
+
+
+class Unenforceable(Exception):
+    """The grammar does not compile or exceeds a limit; the message is one line that names the limit and the remedy."""
+
+
+def check_size(spec: GrammarSpec) -> None:
+    """Return if `spec` is small enough to be tried.
+
+    Raises:
+        Unenforceable: its text is too long, or nested too deeply.
+    """
+    size = len(spec.text)
+    if size > MAX_CHARACTERS:
+        raise Unenforceable(f"the grammar has {size} characters, more than {MAX_CHARACTERS}")
+    depth = _depth(spec.text)
+    if depth > MAX_DEPTH:
+        raise Unenforceable(f"the grammar is nested {depth} levels deep, more than {MAX_DEPTH}")
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets nest, those in strings and behind a backslash left out."""
+    deepest = depth = 0
+    for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
+        depth = depth + 1 if bracket in "[{(" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest

@@ -1,0 +1,21 @@
+"""What a process takes of memory for itself alone."""
+
+import re
+import resource
+from pathlib import Path
+from typing import Final
+
+_PRIVATE: Final = re.compile(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", re.MULTILINE)
+
+
+def private_bytes(process: int) -> int:
+    """Return the bytes that no other process shares; 0 of a process that has ended."""
+    folder = Path("/proc") / str(process)
+    try:
+        found = _PRIVATE.findall((folder / "smaps_rollup").read_text(encoding="ascii"))
+        if found:
+            return sum(map(int, found)) * 1024
+        _, resident, shared, *_ = (folder / "statm").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * resource.getpagesize()
