@@ -57,7 +57,10 @@ class ForkServer:
 
     def _obey(self) -> bool:
         """Take one order; return False when there will be no more."""
-        message, descriptors, _, _ = socket.recv_fds(self._control, FORK.size, 1)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, FORK.size, 1)
+        except OSError:  # the service is gone
+            return False
         if not message:
             return False
         (number,) = FORK.unpack(message)

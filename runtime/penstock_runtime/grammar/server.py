@@ -104,7 +104,7 @@ class ForkServerHandle:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [FORK.pack(number)], [theirs.fileno()])
-        self._codes[number] = self._loop.create_future()
+        ended = self._codes[number] = self._loop.create_future()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self._lines[number] = writer
         asked = {"kind": spec.kind, "text": spec.text}
@@ -114,8 +114,7 @@ class ForkServerHandle:
         while True:
             line = await _line(reader)
             if not line:
-                code = await self._codes[number]
-                _refuse(code, compiled=compiled)
+                _refuse(await ended, compiled=compiled)
             told = json.loads(line)
             if "refused" in told:
                 raise Unenforceable(told["refused"])

@@ -28,7 +28,7 @@ MAX_BYTES: Final = 384 * 2**20
 MAX_COMPILING: Final = 2
 MAX_WAITING: Final = 64
 """Grammars that wait to be compiled."""
-WALL_SECONDS: Final = 20.0
+WALL_SECONDS: Final = 60.0
 """From its turn to the compiled grammar, however busy the machine is."""
 MEASURE_SECONDS: Final = 1.0
 

@@ -32,6 +32,9 @@ COMPILE_SECONDS: Final = 3.0
 """CPU time of a compilation."""
 MASK_SECONDS: Final = 1.0
 """CPU time of one mask."""
+BRIEF_SECONDS: Final = 0.05
+"""A compilation that takes longer goes on at a lower priority."""
+LATER_NICENESS: Final = 10
 OUT_OF_MEMORY: Final = 3
 """Exit code."""
 LIMITS: Final = LLParserLimits(
@@ -198,13 +201,12 @@ def _tell(lines: Any, **message: object) -> None:
 def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher | str:
     """Return the compiled grammar, or why it does not compile.
 
-    In a thread of the lowest priority, so that a flood of grammars takes no core from the engine; masks, which a
-    generation waits for, are computed at the usual one.
+    In a thread, whose priority falls if it takes long: a flood of grammars takes no core from the engine, and masks,
+    which a generation waits for, are computed at the usual one.
     """
     made: list[LLMatcher | str] = []
 
     def compile_() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
             matcher = LLMatcher(tokenizer, _source(kind, text), log_level=0, limits=LIMITS)
             made.append(first_line(matcher.get_error()) if matcher.is_error() else matcher)
@@ -217,6 +219,10 @@ def _compile(tokenizer: LLTokenizer, kind: GrammarKind, text: str) -> LLMatcher 
     with _CpuTime(COMPILE_SECONDS):
         thread = threading.Thread(target=compile_)
         thread.start()
+        thread.join(BRIEF_SECONDS)
+        if thread.is_alive() and thread.native_id is not None:
+            with suppress(OSError):  # it has just ended
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, LATER_NICENESS)
         thread.join()
     return made[0]
 

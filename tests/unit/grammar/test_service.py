@@ -1,0 +1,194 @@
+"""The book of grammars: shared, bounded, and outliving its fork server; the processes are real."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from penstock_runtime.demo_model.tokenizer import make_tokenizer
+from penstock_runtime.errors import MemoryFull, NotServing
+from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar
+from penstock_runtime.grammar import service as module
+from penstock_runtime.grammar.client import GrammarClient
+from penstock_runtime.grammar.server import Tokens
+from penstock_runtime.grammar.service import GrammarService
+from penstock_runtime.grammar.spec import GrammarKind, GrammarSpec, Unenforceable
+from tests.unit.grammar.hostile import repeated
+
+VOCABULARY = 1024
+SECONDS = 60.0
+
+
+def regex(text: str) -> GrammarSpec:
+    return GrammarSpec(GrammarKind.REGEX, text)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[GrammarService]:
+    made = GrammarService()
+    await made.start(Tokens(make_tokenizer().to_str(), VOCABULARY, (0,)))
+    yield made
+    await made.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - what is waited for has many owners
+            await asyncio.sleep(0.01)
+
+
+def next_verdict(client: GrammarClient, grammar: Grammar) -> object:
+    client.wait([grammar], SECONDS)
+    return grammar.verdict
+
+
+async def test_states_of_one_grammar_move_each_by_itself(service: GrammarService) -> None:
+    lease = await service.lease(regex("a[bc]"))
+    client, ids = GrammarClient(VOCABULARY), make_tokenizer().encode("abc").ids
+    one, other = client.start(lease.address), client.start(lease.address)
+    for grammar in (one, other):
+        grammar.begin()
+    assert isinstance(next_verdict(client, one), Allowed)
+    one.accept(ids[0])
+    assert isinstance(next_verdict(client, one), Allowed)
+    one.accept(ids[1])
+    assert isinstance(next_verdict(client, one), Complete)
+    first = next_verdict(client, other)
+    assert isinstance(first, Allowed)
+    assert first.mask[ids[0] // 32] >> ids[0] % 32 & 1
+    for grammar in (one, other):
+        grammar.close()
+    assert not client._channels
+    lease.release()
+
+
+async def test_a_token_that_the_mask_forbids_breaks_its_state_alone(
+    service: GrammarService,
+) -> None:
+    lease = await service.lease(regex("ab"))
+    client, wrong = GrammarClient(VOCABULARY), make_tokenizer().encode("z").ids[0]
+    one, other = client.start(lease.address), client.start(lease.address)
+    for grammar in (one, other):
+        grammar.begin()
+        next_verdict(client, grammar)
+    one.accept(wrong)
+    assert isinstance(next_verdict(client, one), Broken)
+    assert isinstance(next_verdict(client, other), Allowed)
+    one.close()
+    other.close()
+
+
+async def test_a_process_that_ends_breaks_all_its_states_and_is_compiled_again(
+    service: GrammarService,
+) -> None:
+    lease = await service.lease(regex("ab"))
+    client = GrammarClient(VOCABULARY)
+    grammar = client.start(lease.address)
+    grammar.begin()
+    next_verdict(client, grammar)
+    (worker,) = service._numbers.values()
+    assert worker.process is not None
+    os.kill(worker.process, signal.SIGSEGV)
+    await until(lambda: not service._numbers)
+    grammar.accept(make_tokenizer().encode("a").ids[0])
+    broken = next_verdict(client, grammar)
+    assert isinstance(broken, Broken)
+    assert "192 MiB" in broken.reason
+    grammar.close()
+    assert (await service.lease(regex("ab"))).address != lease.address
+
+
+async def test_equal_grammars_share_a_process_and_different_ones_do_not(
+    service: GrammarService,
+) -> None:
+    leases = await asyncio.gather(*(service.lease(regex(one)) for one in ("a", "a", "b")))
+    assert leases[0].address == leases[1].address != leases[2].address
+
+
+async def test_idle_grammars_give_way_the_least_recently_used_first(
+    service: GrammarService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_WORKERS", 2)
+    for text in ("a", "b", "a"):
+        (await service.lease(regex(text))).release()
+    (await service.lease(regex("c"))).release()
+    assert {spec.text for spec in service._workers} == {"a", "c"}
+
+
+async def test_grammars_in_use_do_not_give_way(
+    service: GrammarService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_WORKERS", 1)
+    held = await service.lease(regex("a"))
+    with pytest.raises(MemoryFull):
+        await service.lease(regex("b"))
+    held.release()
+    await service.lease(regex("b"))
+
+
+async def test_memory_that_grammars_take_is_measured_and_bounded(
+    service: GrammarService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (await service.lease(regex("a+"))).release()
+    own = service._bytes()
+    assert 0 < own < 32 * 2**20, "what a process takes whose trie is shared"
+    monkeypatch.setattr(module, "MAX_BYTES", own + 1)
+    (await service.lease(regex("b+"))).release()
+    assert {spec.text for spec in service._workers} == {"b+"}
+    monkeypatch.setattr(module, "MAX_BYTES", 1)
+    await until(lambda: not service._workers)
+
+
+async def test_a_compilation_that_nobody_waits_for_any_more_is_ended(
+    service: GrammarService,
+) -> None:
+    asking = asyncio.create_task(service.lease(regex(repeated("d"))))
+    await until(lambda: any(one.process for one in service._numbers.values()))
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert not service._numbers
+    await service.lease(regex("a"))
+
+
+async def test_a_flood_of_grammars_waits_within_bounds(
+    service: GrammarService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    texts = [repeated("d", 9000 + n) for n in range(6)]
+    asking = [asyncio.create_task(service.lease(regex(text))) for text in texts]
+    await until(lambda: service._waiting == 2)
+    with pytest.raises(MemoryFull):
+        await service.lease(regex("a"))
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+
+
+async def test_a_fork_server_that_is_killed_is_started_again(service: GrammarService) -> None:
+    assert service._server is not None
+    before = service._server._process.pid
+    await service.lease(regex("a"))
+    os.kill(before, signal.SIGKILL)
+    await until(lambda: service._server is not None and service._server._process.pid != before)
+    await service.lease(regex("a"))
+
+
+async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_again(
+    service: GrammarService,
+) -> None:
+    assert service._server is not None
+    asking = asyncio.create_task(service.lease(regex(repeated("d"))))
+    await until(lambda: any(one.process for one in service._numbers.values()))
+    os.kill(service._server._process.pid, signal.SIGKILL)
+    with pytest.raises((NotServing, Unenforceable)):
+        await asking
+
+
+async def test_a_tokenizer_that_cannot_be_used_refuses_every_grammar() -> None:
+    service = GrammarService()
+    await service.start(Tokens("{}", VOCABULARY, (0,)))
+    with pytest.raises(Unenforceable, match="tokenizer"):
+        await service.lease(regex("a"))
+    await service.close()
