@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_generation_placements import generating
-from tests.integration.runtime.test_placements import BODY, QUICK, alive, ask, children
+from tests.integration.runtime.test_placements import BODY, QUICK, alive, ask, engines
 from tests.unit.openai.served import save_tiny_model
 
 SOON = "3"
@@ -21,7 +21,7 @@ SOON = "3"
 
 async def frozen(pod: Any) -> int:
     """Stop the engine process of a ready pod; return its id."""
-    (engine,) = children(pod.process.pid)
+    (engine,) = engines(pod.process.pid)
     os.kill(engine, signal.SIGSTOP)
     return engine
 

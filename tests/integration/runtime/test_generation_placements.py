@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_generation_loses_nobody import SOURCE
-from tests.integration.runtime.test_placements import alive, children
+from tests.integration.runtime.test_placements import alive, children, engines
 from tests.unit.openai.served import save_tiny_model
 
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
@@ -50,8 +50,8 @@ async def test_both_placements_say_the_same_and_leave_nothing_behind(
     for placement, processes in (("Thread", 0), ("Process", 1)):
         pod = generating(launch, folder, placement, PENSTOCK_STEP_DEPTH=depth)
         await asyncio.to_thread(pod.ready)
-        engines = children(pod.process.pid)
-        assert len(engines) == processes
+        assert len(engines(pod.process.pid)) == processes
+        started = children(pod.process.pid)
         async with aiohttp.ClientSession() as session:
             plain = [complete(pod, session, seed=n, temperature=1) for n in range(8)]
             shaped = complete(
@@ -62,7 +62,7 @@ async def test_both_placements_say_the_same_and_leave_nothing_behind(
         assert pod.metric('penstock_requests_total{outcome="Completed"}') == 9
         pod.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(pod.stopped, 60) == 0
-        assert not any(alive(one) for one in engines)
+        assert not any(alive(one) for one in started)
     assert said[0] == said[1]
     assert said[0][-1][0]["text"].strip().startswith("{")
 
@@ -72,7 +72,7 @@ async def test_an_engines_process_that_is_killed_ends_every_stream_and_the_pod(
 ) -> None:
     pod = generating(launch, folder, "Process")
     await asyncio.to_thread(pod.ready)
-    (engine,) = children(pod.process.pid)
+    (engine,) = engines(pod.process.pid)
     body = {"prompt": "A gate", "max_tokens": 900, "ignore_eos": True, "stream": True}
     lines: list[bytes] = []
     async with (

@@ -19,6 +19,15 @@ def children(pid: int) -> list[int]:
     return [int(one) for file in found for one in file.read_text().split()]
 
 
+def engines(pid: int) -> list[int]:
+    """Return those that hold an engine: no fork server of grammars is among them."""
+    return [
+        one
+        for one in children(pid)
+        if b"penstock_runtime.link." in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]
+
+
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
