@@ -100,6 +100,12 @@ class GrammarService:
         held.users += 1
         try:
             address = await asyncio.shield(held.ready)
+        except asyncio.CancelledError:
+            ended, task = held.ready.cancelled(), asyncio.current_task()
+            self._release(held)
+            if ended and task is not None and not task.cancelling():
+                raise NotServing("GrammarsClosed", "this pod is stopping: try again") from None
+            raise
         except BaseException:
             self._release(held)
             raise
@@ -202,9 +208,12 @@ class GrammarService:
                 self._numbers[number].bytes = size
         while self._bytes() > MAX_BYTES:
             last = max(
-                (one for one in self._numbers.values() if one.bytes),
+                (one for one in self._numbers.values() if one.bytes and one.ready.done()),
                 key=lambda one: (not one.users, -one.last_used if not one.users else one.bytes),
+                default=None,
             )
+            if last is None:
+                return  # what is being compiled comes on top
             if last.users:
                 log.warning("a grammar in use took %d MiB and was ended", last.bytes >> 20)
             self._drop(last)

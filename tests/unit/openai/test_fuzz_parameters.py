@@ -5,6 +5,8 @@ The bulk is read and judged as the routes do it, without an engine; a share cros
 
 import json
 from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
 from random import Random
 from types import UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
@@ -171,13 +173,15 @@ class Judge:
     async def _judge(self, kind: type[WireBody], raw: bytes) -> None:
         body = read(kind, raw)
         self._pod.check_model(getattr(body, "asked_model", getattr(body, "model", None)))
-        match body:
-            case ChatBody():
-                await chat_answer(body, NAME, self._terms)
-            case CompletionBody():
-                await completion_answer(body, NAME, self._terms)
-            case GenerateBody():
-                await _completion(body, NAME, self._terms)
+        with ExitStack() as held:
+            terms = replace(self._terms, held=held)
+            match body:
+                case ChatBody():
+                    await chat_answer(body, NAME, terms)
+                case CompletionBody():
+                    await completion_answer(body, NAME, terms)
+                case GenerateBody():
+                    await _completion(body, NAME, terms)
 
 
 async def every_field_is_judged(served: Served, fuzz: Fuzz) -> None:
