@@ -71,10 +71,13 @@ class GrammarService:
         self._refusal: str | None = None
         """Why no grammar can be enforced with this tokenizer."""
         self._living: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        """Set once the first start has come to its end: who asks before waits for it."""
 
     async def start(self, tokens: Tokens) -> None:
         """Start the fork server, and start it again whenever it ends."""
         await self._launch(tokens)
+        self._up.set()
         self._living = asyncio.create_task(self._live(tokens))
 
     async def close(self) -> None:
@@ -96,6 +99,7 @@ class GrammarService:
             NotServing: it could not be tried.
         """
         check_size(spec)
+        await self._up.wait()
         held = self._workers.get(spec) or self._admit(spec)
         held.users += 1
         try:

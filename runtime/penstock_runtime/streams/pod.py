@@ -80,9 +80,9 @@ class GenerationPod(Pod):
         if info is not None:  # it is known once the engine has started
             encoder = TextEncoder(tokenizer, longest(info), self.admission.hold_apart)
             serving = Serving(info, tokenizer, self._grammars, encoder)
+            self.serving = serving  # before anything is awaited
             ends = tuple(sorted(serving.own_ends))
             await self._grammars.start(Tokens(tokenizer.to_json(), info.vocabulary, ends))
-            self.serving = serving
 
     async def close(self) -> None:
         """As `Pod.close`."""
