@@ -7,9 +7,10 @@ In a pod the operator sets the names of `penstock_api.names`; the others are for
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -20,6 +21,8 @@ from penstock_runtime.callers.callers import Network
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.link.placement import Placement
+
+E = TypeVar("E", bound=StrEnum)
 
 _SERVICE_LINK: Final = re.compile(
     r"^PENSTOCK(_.*)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
@@ -193,6 +196,11 @@ def _one_of(*known: str) -> Callable[[str], str]:
     return parse
 
 
+def _member(kind: type[E]) -> Callable[[str], E]:
+    parse = _one_of(*kind)
+    return lambda value: kind(parse(value))
+
+
 def _placement(value: str) -> Placement | None:
     found = _one_of("Auto", *Placement)(value)
     return None if found == "Auto" else Placement(found)
@@ -210,7 +218,6 @@ _STEP_OPTIONS: Final = frozenset(
         "host_cache_bytes",
         "max_model_len",
         "max_running",
-        "attention",
         "batch_invariant",
         "depth",
     }
@@ -246,13 +253,12 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
     names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
     "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
-    "PENSTOCK_STEP": ("compute", Compute),
-    "PENSTOCK_DTYPE": ("dtype", DType),
+    "PENSTOCK_STEP": ("compute", _member(Compute)),
+    "PENSTOCK_DTYPE": ("dtype", _member(DType)),
     "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
     "PENSTOCK_HOST_CACHE_BYTES": ("host_cache_bytes", _whole(0, 2**50)),
     "PENSTOCK_MAX_MODEL_LEN": ("max_model_len", _whole(2, 2**31)),
     "PENSTOCK_MAX_RUNNING": ("max_running", _whole(1, MAX_BATCH_SIZE)),
-    "PENSTOCK_ATTENTION": ("attention", str),
     "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
     "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
     "PENSTOCK_MAX_RUN_SECONDS": ("max_run_seconds", _at_least(0.001)),

@@ -62,7 +62,7 @@ class GenerationInfo:
     backend: str
     """What computes: `cpu`, `cuda:NVIDIA H200`."""
     attention: str
-    """The attention backend that the start-up probe chose."""
+    """The attention of the compute backend that was selected at load: `openvino`, or `gather-sdpa` on torch."""
     dtype: str
     vocabulary: int
     max_model_len: int

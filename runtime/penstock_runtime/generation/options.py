@@ -16,22 +16,24 @@ class DType(StrEnum):
 
 
 class Compute(StrEnum):
-    """What runs a model's forward."""
+    """The compute backend: what runs a model's forward."""
 
-    OWN = "Own"
-    """The C file for float32 on CPUs, else transformers' modules over the first attention that works."""
+    AUTO = "Auto"
+    """On a CPU the backend that is measured to be faster for the model, elsewhere torch."""
     OPENVINO = "OpenVINO"
-    """OpenVINO's CPU plugin, an optional extra: in blocks of its own size."""
+    """OpenVINO's CPU plugin: float32 and bfloat16, for the families that can be taken apart."""
+    TORCH = "Torch"
+    """transformers' modules over paged attention, for every model, type and device."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """Settings of the step and its cache."""
 
-    compute: Compute = Compute.OWN
+    compute: Compute = Compute.AUTO
     dtype: DType = DType.AUTO
     block_tokens: int = 16
-    """16: a prefix is shared in units small against a system prompt, a table stays short. OpenVINO has its own."""
+    """16: a prefix is shared in units small against a system prompt, a table stays short. OpenVINO has its own size."""
     cache_bytes: int | None = None
     """Of the paged cache; None: a share of the memory that is free after loading."""
     host_cache_bytes: int = 0
@@ -40,14 +42,11 @@ class StepOptions:
     """Positions a sequence may have; None: the model's own bound."""
     max_running: int = 256
     """The most sequences that any live limit may allow."""
-    attention: str | None = None
-    """A backend by name; None: the first whose probe is right."""
-    surgery: bool = True
-    """Whether known families run on merged and packed weights."""
     graphs: bool = True
     """Whether steps of one token a row are recorded and replayed where launches cost as much as kernels: on CUDA."""
     batch_invariant: bool = False
-    """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption; on the native decoder only."""
+    """Bits of an answer do not depend on batch mates, chunks, prefix hits or preemption: each token has a forward of
+    its own. On CPUs only."""
     depth: int | None = None
     """Steps planned ahead of the one that runs: 1 hides planning behind the device, 0 is the plain loop; None: by
     cores and devices (`link.placement.step_depth`)."""

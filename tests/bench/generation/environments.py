@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cluster.images.wheels import SHARED_WHEELS
 
-OURS = ("penstock", "penstock_openvino", "transformers_batch", "transformers_generate")
+OURS = ("penstock", "penstock_torch", "transformers_batch", "transformers_generate")
 FOREIGN: dict[str, tuple[str, ...]] = {
     "openvino_genai": (
         "openvino-genai==2026.4.1.0",

@@ -7,7 +7,7 @@ from tests.bench.generation.planning import PlanningTime
 from tests.bench.generation.runs import Outcome
 from tests.bench.generation.workload import CONCURRENCY, LINES
 
-OWN, OPENVINO = "penstock", "penstock_openvino"
+OWN, ON_TORCH = "penstock", "penstock_torch"
 PLANNING_MICROSECONDS = 300.0
 IDLE_SHARE = 0.05
 HTTP_SHARE = 0.95
@@ -18,7 +18,6 @@ STREAMS = 32
 class Peer:
     """How many times a peer's tokens a second are asked for."""
 
-    ours: str
     peer: str
     least: dict[str, float]
     """By model."""
@@ -26,11 +25,11 @@ class Peer:
 
 
 PEERS = (
-    Peer(OWN, "transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
-    Peer(OWN, "transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
-    Peer(OWN, "vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
-    Peer(OWN, "vllm_cpu_eager", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
-    Peer(OPENVINO, "openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
+    Peer("transformers_batch", {"llama-7M": 2.0, "llama-61M": 2.0}, (8, 32)),
+    Peer("transformers_generate", {"llama-7M": 1.0, "llama-61M": 1.0}, (1,)),
+    Peer("vllm_cpu", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    Peer("vllm_cpu_eager", {"llama-7M": 1.0, "llama-61M": 0.9}, CONCURRENCY),
+    Peer("openvino_genai", {"llama-7M": 0.9, "llama-61M": 0.95}, CONCURRENCY),
 )
 
 
@@ -70,7 +69,7 @@ def _planning(times: Sequence[PlanningTime]) -> Iterator[Target]:
 def _idle(outcomes: Sequence[Outcome]) -> Iterator[Target]:
     """A device with room for more does not idle for want of planning: at most so much where 32 rows decode."""
     for one in outcomes:
-        figure = one.figure("decode", STREAMS) if one.peer in {OWN, OPENVINO} else None
+        figure = one.figure("decode", STREAMS) if one.peer in {OWN, ON_TORCH} else None
         if figure is not None:
             name = f"{one.peer} {one.model} {one.dtype}: idle between steps, decode {STREAMS}"
             yield Target(name, figure.idle_share, IDLE_SHARE, at_most=True)
@@ -79,9 +78,9 @@ def _idle(outcomes: Sequence[Outcome]) -> Iterator[Target]:
 def _beside(outcomes: Sequence[Outcome]) -> Iterator[Target]:
     by_name = {(one.peer, one.model, one.dtype): one for one in outcomes}
     for (name, model, dtype), ours in by_name.items():
-        for asked in PEERS:
+        for asked in PEERS if name == OWN else ():
             theirs = by_name.get((asked.peer, model, dtype))
-            if asked.ours != name or theirs is None or model not in asked.least:
+            if theirs is None or model not in asked.least:
                 continue
             for line in LINES:
                 for concurrency in asked.concurrency:

@@ -26,7 +26,7 @@ def named(found: list[Target], part: str) -> list[Target]:
 
 @pytest.mark.parametrize(("rate", "met"), [(96.0, True), (94.0, False)])
 def test_a_peer_is_judged_on_every_line_by_the_models_own_factor(rate: float, met: bool) -> None:
-    ours, theirs = outcome("penstock_openvino", rate), outcome("openvino_genai", 100.0)
+    ours, theirs = outcome("penstock", rate), outcome("openvino_genai", 100.0)
     found = named(targets([ours, theirs], [], []), "openvino_genai")
     assert len(found) == 9
     assert {one.met for one in found} == {met}
@@ -55,7 +55,7 @@ def test_a_peer_without_figures_is_not_measured() -> None:
 
 def test_another_model_is_no_peer() -> None:
     other = outcome("openvino_genai", 1.0, model="llama-7M")
-    found = targets([outcome("penstock_openvino", 9.0), other], [], [])
+    found = targets([outcome("penstock", 9.0), other], [], [])
     assert not named(found, "openvino_genai")
 
 

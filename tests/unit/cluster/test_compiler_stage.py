@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.generation.step.native import build
 from penstock_runtime.scan import library
 from tests.cluster.places import CHECKOUT
 
 LIBRARIES = {
     "penstock_runtime.scan.library": library.built_ahead(),
-    "penstock_runtime.generation.step.native.build": build.built_ahead(),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.generation.step import computing, graphed, warm_up
 from penstock_runtime.generation.step import open as opening
 from penstock_runtime.generation.step.check import difference, tolerance
@@ -35,7 +35,7 @@ OPTIONS = StepOptions(
     cache_bytes=1 << 20,
     host_cache_bytes=1 << 20,
     block_tokens=BLOCK_TOKENS,
-    attention="gather-sdpa",
+    compute=Compute.TORCH,
     max_running=20,
 )
 

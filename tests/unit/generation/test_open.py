@@ -11,21 +11,17 @@ import torch
 from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 
 from penstock_runtime.generation.curve import GenerationCurve, GenerationSums
-from penstock_runtime.generation.options import DType, StepOptions
-from penstock_runtime.generation.step.attention.base import Geometry, Heads
-from penstock_runtime.generation.step.attention.gather import GatherAttention
+from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.generation.step.generic import GenericDecoder
 from penstock_runtime.generation.step.length import longest_of
 from penstock_runtime.generation.step.load import refuse_other_layers
-from penstock_runtime.generation.step.native.decoder import NativeDecoder
 from penstock_runtime.generation.step.open import open_step
-from penstock_runtime.generation.step.probe import choose
 from penstock_runtime.generation.step.warm_up import timed_steps
 from penstock_runtime.models.base import ModelLoadFailed
 
 from .models import save
 
-SMALL = StepOptions(dtype=DType.FLOAT32, cache_bytes=1 << 18, block_tokens=8)
+SMALL = StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=1 << 18, block_tokens=8)
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +36,14 @@ def edited(folder: Path, target: Path, **fields: Any) -> Path:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
-def test_a_known_family_runs_natively_and_says_what_it_holds(folder: Path, dtype: DType) -> None:
+def test_a_model_on_torch_says_what_it_holds(folder: Path, dtype: DType) -> None:
     step = open_step(folder, replace(SMALL, dtype=dtype), "tiny")
-    assert isinstance(step._decoder, NativeDecoder)
+    assert isinstance(step._decoder, GenericDecoder)
     said = (step.info.attention, step.info.backend, step.info.dtype)
-    assert said == ("native", "cpu", dtype.value)
+    assert said == ("gather-sdpa", "cpu", dtype.value)
     assert step.info.kv.blocks * step.info.kv.block_bytes <= 1 << 18
     assert step.info.max_model_len == 256
     assert step.info.prefill_token_seconds > 0
-
-
-@pytest.mark.parametrize("attention", ["native", "gather-sdpa"])
-def test_without_surgery_the_models_own_modules_run(folder: Path, attention: str) -> None:
-    options = StepOptions(
-        dtype=DType.BFLOAT16, cache_bytes=1 << 18, surgery=False, attention=attention
-    )
-    step = open_step(folder, options, "tiny")
-    assert isinstance(step._decoder, GenericDecoder)
-    assert step.info.dtype == "bfloat16"
 
 
 def test_another_kind_of_model_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
@@ -103,32 +89,12 @@ def test_a_folder_without_a_model_is_refused(folder: Path, tmp_path: Path) -> No
 
 def test_a_cache_without_room_is_refused_with_the_number(folder: Path) -> None:
     with pytest.raises(ModelLoadFailed, match="at least 8192 bytes, 5000"):
-        open_step(folder, StepOptions(dtype=DType.FLOAT32, cache_bytes=5000), "tiny")
+        open_step(folder, StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=5000), "tiny")
 
 
-def test_invariance_is_not_promised_where_it_does_not_hold(folder: Path) -> None:
-    options = StepOptions(dtype=DType.FLOAT64, cache_bytes=1 << 18, batch_invariant=True)
-    with pytest.raises(ModelLoadFailed, match="batchInvariant"):
-        open_step(folder, options, "tiny")
-
-
-class Off(GatherAttention):
-    """Answers a little too much."""
-
-    name = "off"
-
-    def attend(self, *given: Any) -> torch.Tensor:
-        return super().attend(*given) + 0.01
-
-
-def test_a_backend_that_answers_wrongly_is_not_chosen() -> None:
-    geometry = Geometry(Heads(4, 2, 8), 8, torch.float32, torch.device("cpu"))
-    makers = {"off": Off, "gather-sdpa": GatherAttention}
-    assert choose(makers, None, geometry).name == "gather-sdpa"
-    with pytest.raises(ModelLoadFailed, match=r"off: wrong by 0\.01"):
-        choose(makers, "off", geometry)
-    with pytest.raises(ModelLoadFailed, match="unknown name"):
-        choose(makers, "nobody", geometry)
+def test_invariance_is_not_promised_on_a_gpu(folder: Path) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"PENSTOCK_BATCH_INVARIANT .* on cuda: unset it"):
+        open_step(folder, replace(SMALL, batch_invariant=True), "tiny", torch.device("cuda"))
 
 
 def test_steps_of_many_shapes_are_timed_at_load_and_told_as_an_epoch_of_their_own(

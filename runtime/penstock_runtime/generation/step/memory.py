@@ -9,8 +9,8 @@ from penstock_runtime.models.cgroup import free_memory_bytes
 
 CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
 """Of the memory that is free after loading: a CPU's is shared with the HTTP side and the page cache."""
-WEIGHT_COPIES = 2
-"""Of the weights at the peak of a load on a CPU: transformers' modules, and the decoder's packed panels."""
+WEIGHT_COPIES = 3
+"""Of the weights at the peak of a load on a CPU: transformers' modules, OpenVINO's constants, and what it packs of them."""
 
 
 def free_bytes(device: torch.device) -> int:

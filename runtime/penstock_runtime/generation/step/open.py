@@ -1,5 +1,7 @@
-"""From a folder to a step that runs: load, measure, lay out the cache, choose what computes, check."""
+"""From a folder to a step that runs: select, load, lay out the cache, check, measure."""
 
+import logging
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -7,16 +9,17 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.generation.limits import GenerationInfo, KVSpec
-from penstock_runtime.generation.options import StepOptions
+from penstock_runtime.generation.options import Compute, StepOptions
 from penstock_runtime.generation.step import load
-from penstock_runtime.generation.step.check import reference
-from penstock_runtime.generation.step.computing import Computing, checked, choose
-from penstock_runtime.generation.step.dtype import Measure, choose_dtype
-from penstock_runtime.generation.step.dtype_times import measure_types
+from penstock_runtime.generation.step.check import Expected, reference
+from penstock_runtime.generation.step.computing import ComputeBackend, backend_for, checked
+from penstock_runtime.generation.step.generic import Decoder
 from penstock_runtime.generation.step.length import longest_of
 from penstock_runtime.generation.step.measure import measure
 from penstock_runtime.generation.step.memory import CACHE_SHARE, free_bytes, holds_float32
-from penstock_runtime.generation.step.native.decoder import NativeDecoder
+from penstock_runtime.generation.step.one_token import OneTokenDecoder
+from penstock_runtime.generation.step.selection import Measure, select
+from penstock_runtime.generation.step.step_times import measure_steps
 from penstock_runtime.generation.step.store import Store
 from penstock_runtime.generation.step.torch_step import TorchStep
 from penstock_runtime.generation.step.warm_up import timed_steps
@@ -26,55 +29,45 @@ from penstock_runtime.models.device import backend_of, choose_device, pin_thread
 MOST_CACHE_TOKENS = 1 << 22
 """More positions than any pod serves; keeps a tiny model on a large machine from claiming a quarter of it."""
 
+_log = logging.getLogger(__name__)
+
 
 def open_step(
     folder: Path,
     options: StepOptions,
     name: str,
     device: torch.device | None = None,
-    measure_dtypes: Measure = measure_types,
+    measure_candidates: Measure = measure_steps,
 ) -> TorchStep:
     """Return the step for the model in `folder`, checked against the untouched model.
 
-    To be called in the thread that will run it. `measure_dtypes` is asked only where no setting names a type.
+    To be called in the thread that will run it. `measure_candidates` is called only where the settings leave a choice.
 
     Raises:
         ModelLoadFailed: with one line that says what does not fit and the remedy.
     """
     pin_threads()
     device = device or choose_device()
+    if options.batch_invariant and device.type != "cpu":
+        raise ModelLoadFailed(
+            f"PENSTOCK_BATCH_INVARIANT holds on CPUs only, and this pod computes on {device.type}: unset it"
+        )
     config = load.read_config(folder)
     bound = longest_of(config, options.max_model_len)
-    dtype = choose_dtype(
-        config,
-        options,
-        device,
-        partial(holds_float32, folder, options, free_bytes(device)),
-        measure_dtypes,
-    )
-    model = load.load_model(folder, config, dtype, device)
-    computing = choose(model, options, device)
-    kv = _layout(model, computing, options, device)
-    longest = min(bound, kv.tokens)
-    layers = model.config.get_text_config().num_hidden_layers
-    store = Store(layers, kv.blocks + computing.spare_blocks, kv.host_blocks, computing.allocate)
-    expected = reference(model)
-    made = computing.decoders(model, store.layers, longest)
-    decoder = checked(made, expected, kv.block_tokens, model.dtype)
-    if options.batch_invariant and not isinstance(decoder, NativeDecoder):
-        raise ModelLoadFailed(
-            "batchInvariant holds only for known families in float32 or bfloat16 on a CPU, on the native decoder:"
-            f" here {type(decoder).__name__} runs on {computing.name}; unset it, or see the log for why"
-        )
-    costs = measure(decoder, store, kv, longest)
-    timed = timed_steps(decoder, kv, longest, options.max_running)
+    has_room = partial(holds_float32, folder, options, free_bytes(device))
+    selected = select(config, options, device, has_room, measure_candidates)
+    model = load.load_model(folder, config, selected.dtype, device)
+    served = _assembled_or_torch(_Source(model, options, device, bound), selected.compute)
+    kv, decoder = served.kv, served.decoder
+    costs = measure(decoder, served.store, kv, served.longest)
+    timed = timed_steps(decoder, kv, served.longest, options.max_running)
     info = GenerationInfo(
         name=name,
         backend=backend_of(device),
-        attention=computing.name,
+        attention=served.backend.name,
         dtype=str(model.dtype).removeprefix("torch."),
         vocabulary=model.config.get_text_config().vocab_size,
-        max_model_len=longest,
+        max_model_len=served.longest,
         kv=kv,
         stop_ids=load.stop_ids(model),
         max_running=options.max_running,
@@ -83,30 +76,79 @@ def open_step(
         copied_block_seconds=costs.copied_block,
         warm_up=timed,
     )
-    return TorchStep(info, decoder, store)
+    return TorchStep(info, decoder, served.store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a decoder is made from."""
+
+    model: PreTrainedModel
+    options: StepOptions
+    device: torch.device
+    bound: int
+    """Positions that the model and the settings allow a sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembled:
+    """A backend with its cache, and a decoder over it that passed the check."""
+
+    backend: ComputeBackend
+    kv: KVSpec
+    store: Store
+    decoder: Decoder
+    longest: int
+    """Positions that a sequence may have in this cache."""
+
+
+def _assembled_or_torch(source: _Source, compute: Compute) -> _Assembled:
+    """Assemble `compute`, else torch, unless the settings name a backend."""
+    expected = reference(source.model)
+    try:
+        return _assemble(source, compute, expected)
+    except ModelLoadFailed as error:
+        if compute is Compute.TORCH or source.options.compute is not Compute.AUTO:
+            raise
+        _log.warning("the torch backend serves, for %s does not: %s", compute, error)
+    return _assemble(source, Compute.TORCH, expected)
+
+
+def _assemble(source: _Source, compute: Compute, expected: Expected) -> _Assembled:
+    model, options = source.model, source.options
+    backend = backend_for(compute, model, options, source.device)
+    kv = _layout(model, backend, options, source.device)
+    longest = min(source.bound, kv.tokens)
+    layers = model.config.get_text_config().num_hidden_layers
+    store = Store(layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate)
+    decoders = backend.decoders(model, store.layers, longest)
+    decoder = checked(decoders, expected, kv.block_tokens, model.dtype)
+    if options.batch_invariant:
+        decoder = OneTokenDecoder(decoder)
+    return _Assembled(backend, kv, store, decoder, longest)
 
 
 def _layout(
-    model: PreTrainedModel, computing: Computing, options: StepOptions, device: torch.device
+    model: PreTrainedModel, backend: ComputeBackend, options: StepOptions, device: torch.device
 ) -> KVSpec:
     """Return the cache's layout."""
     config = model.config.get_text_config()
-    layer_bytes = computing.allocate(1).nbytes
+    layer_bytes = backend.allocate(1).nbytes
     block_bytes = layer_bytes * config.num_hidden_layers
     wanted = options.cache_bytes
     if wanted is None:
-        most = MOST_CACHE_TOKENS // computing.block_tokens * block_bytes
-        with_copies = block_bytes + layer_bytes * computing.gathered_layers
+        most = MOST_CACHE_TOKENS // backend.block_tokens * block_bytes
+        with_copies = block_bytes + layer_bytes * backend.gathered_layers
         free = int(free_bytes(device) * CACHE_SHARE[device.type])
         wanted = min(free * block_bytes // with_copies, most)
-    blocks = wanted // block_bytes - computing.spare_blocks
+    blocks = wanted // block_bytes - backend.spare_blocks
     if blocks < 2:  # one for a prompt, one for its answer
         raise ModelLoadFailed(
-            f"the KV cache needs at least {(2 + computing.spare_blocks) * block_bytes} bytes, {wanted} are set apart or free:"
+            f"the KV cache needs at least {(2 + backend.spare_blocks) * block_bytes} bytes, {wanted} are set apart or free:"
             " give the pod more memory"
         )
     return KVSpec(
-        block_tokens=computing.block_tokens,
+        block_tokens=backend.block_tokens,
         blocks=blocks,
         host_blocks=options.host_cache_bytes // block_bytes,
         block_bytes=block_bytes,

@@ -40,10 +40,10 @@ class _NoPulse:
 
 
 class Peer:
-    """One loaded model, at the depth that a pod would have here; each work gets a fresh scheduler, so that no prefix of
+    """One loaded model, on the backend and at the depth that a pod would have here; each work gets a fresh scheduler, so that no prefix of
     an earlier one is found."""
 
-    compute = Compute.OWN
+    compute = Compute.AUTO
 
     def __init__(self, folder: Path, dtype: str, device: torch.device | None = None) -> None:
         options = StepOptions(self.compute, DType(dtype), cache_bytes=CACHE_BYTES)

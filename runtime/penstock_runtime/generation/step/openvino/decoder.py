@@ -19,6 +19,7 @@ class OpenVinoDecoder:
 
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
         precision = PRECISIONS[caches[0].dtype]
+        # Pinned, the first thread of every pod on a node would compute on the same core.
         compiled = ov.Core().compile_model(
             model,
             "CPU",
@@ -27,6 +28,7 @@ class OpenVinoDecoder:
                 "KV_CACHE_PRECISION": precision,
                 "INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
                 "NUM_STREAMS": "1",
+                "ENABLE_CPU_PINNING": "NO",
             },
         )
         self._request: Any = compiled.create_infer_request()

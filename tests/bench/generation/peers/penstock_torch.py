@@ -1,4 +1,4 @@
-"""This project's engine as in `penstock.py`, with OpenVINO's CPU plugin for the forward."""
+"""This project's engine as in `penstock.py`, with the torch backend for the forward."""
 
 from penstock_runtime.generation.options import Compute
 from tests.bench.generation.peers import penstock
@@ -7,4 +7,4 @@ from tests.bench.generation.peers import penstock
 class Peer(penstock.Peer):
     """One loaded model."""
 
-    compute = Compute.OPENVINO
+    compute = Compute.TORCH

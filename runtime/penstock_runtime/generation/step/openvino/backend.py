@@ -1,4 +1,4 @@
-"""OpenVINO as what computes: float32 or bfloat16 on a CPU, for the families that can be taken apart."""
+"""The OpenVINO compute backend: float32 or bfloat16 on a CPU, for the families that can be taken apart."""
 
 from collections.abc import Iterator
 
@@ -14,23 +14,27 @@ from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, PRECIS
 from penstock_runtime.models.base import ModelLoadFailed, describe
 
 
+def computes_bfloat16() -> bool:
+    """Return whether OpenVINO computes bfloat16 on this processor."""
+    return "BF16" in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
 def _refuse_others(geometry: Geometry) -> None:
     if geometry.dtype not in PRECISIONS or geometry.device.type != "cpu":
         dtype = str(geometry.dtype).removeprefix("torch.")
         raise ModelLoadFailed(
-            f"PENSTOCK_STEP=OpenVINO computes float32 and bfloat16 on a CPU, not {dtype} on"
-            f" {geometry.device.type}: set PENSTOCK_DTYPE=float32, or unset it"
+            f"OpenVINO computes float32 and bfloat16 on a CPU, not {dtype} on {geometry.device.type}:"
+            " unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
         )
-    able = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    if geometry.dtype == torch.bfloat16 and "BF16" not in able:
+    if geometry.dtype == torch.bfloat16 and not computes_bfloat16():
         raise ModelLoadFailed(
-            "PENSTOCK_STEP=OpenVINO computes bfloat16 on processors with instructions for it, and"
-            " this one has none: set PENSTOCK_DTYPE=float32, or unset it"
+            "OpenVINO computes bfloat16 on processors with instructions for it, and this one has none:"
+            " unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
         )
 
 
-class OpenVinoComputing:
-    """A `Computing`."""
+class OpenVinoBackend:
+    """A `ComputeBackend`."""
 
     name = "openvino"
     block_tokens = BLOCK_TOKENS
@@ -42,14 +46,14 @@ class OpenVinoComputing:
         self._heads, self._dtype = geometry.heads, geometry.dtype
 
     def allocate(self, blocks: int) -> torch.Tensor:
-        """As `Computing.allocate`; a block is [kv, block_tokens, size]."""
+        """As `ComputeBackend.allocate`; a block is [kv, block_tokens, size]."""
         shape = (2 * blocks, self._heads.kv, self.block_tokens, self._heads.size)
         return torch.zeros(shape, dtype=self._dtype)
 
     def decoders(
         self, model: PreTrainedModel, caches: list[torch.Tensor], longest: int
     ) -> Iterator[Decoder]:
-        """As `Computing.decoders`: one, or ModelLoadFailed."""
+        """As `ComputeBackend.decoders`: one, or ModelLoadFailed."""
         try:
             graph = build(take_apart(model, longest), self._heads)
             decoder = OpenVinoDecoder(graph, caches)

@@ -1,6 +1,6 @@
-"""Times of a prompt and of decode steps in several types, on one layer of a model's own shapes.
+"""Times of a prompt and of decode steps on several backends and in several types, on one layer of a model's own shapes.
 
-The layer has constant weights and a small vocabulary, so nothing is read from disk. The types take turns, so that a
+The layer has constant weights and a small vocabulary, so nothing is read from disk. The candidates take turns, so that a
 busy moment of the machine falls on all of them.
 """
 
@@ -17,8 +17,8 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from penstock_runtime.generation.limits import KVSpec
-from penstock_runtime.generation.options import StepOptions
-from penstock_runtime.generation.step.computing import choose
+from penstock_runtime.generation.options import Compute, StepOptions
+from penstock_runtime.generation.step.computing import backend_for
 from penstock_runtime.generation.step.generic import Decoder
 from penstock_runtime.generation.step.packed import Packed
 from penstock_runtime.generation.step.warm_up import fed, run
@@ -27,7 +27,7 @@ from penstock_runtime.models.base import describe
 PROMPT_TOKENS = 32
 DECODE_ROWS = 4
 ANSWER_TOKENS = 64
-"""Of the request that types are compared by: its prompt has twice as many, each step is shared by DECODE_ROWS."""
+"""Of the request that candidates are compared by: its prompt has twice as many, each step is shared by DECODE_ROWS."""
 MAX_SECONDS = 1.0
 """No round of runs begins later."""
 MAX_ROUNDS = 4
@@ -39,7 +39,19 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTimes:
+class Candidate:
+    """A backend, and the type of weights, keys and values."""
+
+    compute: Compute
+    """OPENVINO or TORCH."""
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{self.compute} in {str(self.dtype).removeprefix('torch.')}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
     """Medians in seconds, of one layer."""
 
     prompt: float
@@ -68,23 +80,23 @@ class _Probe:
     prompt_seconds: list[float] = field(default_factory=list)
     decode_seconds: list[float] = field(default_factory=list)
 
-    def times(self) -> TypeTimes:
-        return TypeTimes(_median(self.prompt_seconds), _median(self.decode_seconds))
+    def times(self) -> StepTimes:
+        return StepTimes(_median(self.prompt_seconds), _median(self.decode_seconds))
 
 
-def measure_types(
+def measure_steps(
     config: PreTrainedConfig,
     options: StepOptions,
-    dtypes: Sequence[torch.dtype],
+    candidates: Sequence[Candidate],
     clock: Callable[[], float] = time.perf_counter,
-) -> Mapping[torch.dtype, TypeTimes]:
-    """Return the times of those of `dtypes` that run here."""
-    probes: dict[torch.dtype, _Probe] = {}
-    for dtype in dtypes:
+) -> Mapping[Candidate, StepTimes]:
+    """Return the times of those of `candidates` that run here."""
+    probes: dict[Candidate, _Probe] = {}
+    for candidate in candidates:
         try:
-            probes[dtype] = _probe(config, options, dtype)
+            probes[candidate] = _probe(config, options, candidate)
         except Exception as error:  # noqa: BLE001  whatever a library raises for a type that it does not know
-            _log.info("%s was not measured: %s", dtype, describe(error))
+            _log.info("%s was not measured: %s", candidate, describe(error))
     began = clock()
     for done in range(MAX_ROUNDS):
         if done and clock() - began > MAX_SECONDS:
@@ -92,17 +104,17 @@ def measure_types(
         for probe in probes.values():
             probe.prompt_seconds.append(_timed(probe.decoder, probe.prompt, clock))
             probe.decode_seconds.append(_timed(probe.decoder, probe.decode, clock))
-    return {dtype: probe.times() for dtype, probe in probes.items()}
+    return {candidate: probe.times() for candidate, probe in probes.items()}
 
 
-def _probe(config: PreTrainedConfig, options: StepOptions, dtype: torch.dtype) -> _Probe:
-    model = _one_layer(config, dtype)
-    computing = choose(model, options, torch.device("cpu"))
+def _probe(config: PreTrainedConfig, options: StepOptions, candidate: Candidate) -> _Probe:
+    model = _one_layer(config, candidate.dtype)
+    backend = backend_for(candidate.compute, model, options, torch.device("cpu"))
     longest = PROMPT_TOKENS + 1
-    each = -(-longest // computing.block_tokens)
-    kv = KVSpec(computing.block_tokens, DECODE_ROWS * each, 0, 0)
-    cache = computing.allocate(kv.blocks + computing.spare_blocks)
-    decoder = next(computing.decoders(model, [cache], longest))
+    each = -(-longest // backend.block_tokens)
+    kv = KVSpec(backend.block_tokens, DECODE_ROWS * each, 0, 0)
+    cache = backend.allocate(kv.blocks + backend.spare_blocks)
+    decoder = next(backend.decoders(model, [cache], longest))
     prompt, decode = fed(1, PROMPT_TOKENS, 0, kv), fed(DECODE_ROWS, 1, PROMPT_TOKENS, kv)
     probe = _Probe(decoder, prompt, decode)
     run(decoder, decode)
