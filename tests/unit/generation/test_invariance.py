@@ -40,8 +40,7 @@ LIMITS = GenerationLimits(
 
 
 BACKENDS = [
-    (Compute.TORCH, DType.FLOAT32, "llama"),
-    (Compute.TORCH, DType.BFLOAT16, "gemma2"),
+    (Compute.TORCH, DType.FLOAT32, "gemma2"),
     (Compute.OPENVINO, DType.FLOAT32, "gemma3"),
     (Compute.OPENVINO, DType.BFLOAT16, "llama"),
 ]

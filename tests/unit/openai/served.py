@@ -17,7 +17,7 @@ from penstock_api.model import ModelSpec
 from penstock_runtime.config import Config
 from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
 from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.options import DType, StepOptions
+from penstock_runtime.generation.options import Compute, DType, StepOptions
 from penstock_runtime.generation.plan import Row, StepPlan, StepResult
 from penstock_runtime.generation.sequence import SampledToken
 from penstock_runtime.generation.step.open import open_step
@@ -205,6 +205,6 @@ def a_config(folder: Path) -> Config:
         cluster_port=0,
         model_folder=folder,
         insecure_control=True,
-        generation=StepOptions(dtype=DType.FLOAT32, cache_bytes=2**22),
+        generation=StepOptions(Compute.OPENVINO, DType.FLOAT32, cache_bytes=2**22),
         termination_log=folder / "termination-log",
     )
