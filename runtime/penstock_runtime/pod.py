@@ -21,7 +21,6 @@ from penstock_runtime.link.messages import EngineDied, FromEngine
 from penstock_runtime.live import ENVELOPE, LiveLimits
 from penstock_runtime.models.base import ModelInfo
 from penstock_runtime.request import Failed
-from penstock_runtime.scan.library import Scan, scanner
 from penstock_runtime.shown import shown
 from penstock_runtime.sources.fetch import fetched
 from penstock_runtime.sources.meter import Meter
@@ -69,8 +68,6 @@ class Pod:
         """Of a pool whose model reads texts."""
         self.meter = Meter()
         """How far the load has come."""
-        self.scan: Scan | None = None
-        """Reads plain bodies' numbers natively, where there is a library for it."""
         self.died = asyncio.Event()
 
     @property
@@ -94,7 +91,6 @@ class Pod:
             self.texts = await asyncio.to_thread(tokenizing, self.config)
             if self.texts is not None:
                 self.link.expect(self.texts.busy)
-            self.scan = await asyncio.to_thread(scanner) if self.has_plain_lane else None
         finally:
             self.model = await loading
         if self.health.stage is Stage.LOADING:

@@ -9,7 +9,7 @@ from tests.cluster.places import Places
 from tests.cluster.progress import say
 
 OWN = (
-    "audit*", "bench-*", "bin", "containerd", "contexts", "images", "mypy", "native", "setup.log", "tools",
+    "audit*", "bench-*", "bin", "containerd", "contexts", "images", "mypy", "setup.log", "tools",
 )  # fmt: skip
 """What the project puts into its cache. PENSTOCK_CACHE may name a folder that holds other things too."""
 GO_REMEDY = "Go's own caches stay: `go clean -cache -modcache` empties them"

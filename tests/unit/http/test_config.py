@@ -52,7 +52,11 @@ def test_what_the_operator_sets_is_read() -> None:
         ("PENSTOCK_PLACEMENT", "Cloud", "must be one of Auto, Thread, Process"),
         ("PENSTOCK_STEP", "Own", "PENSTOCK_STEP='Own': must be one of Auto, OpenVINO, Torch"),
         ("PENSTOCK_DTYPE", "int8", "must be one of auto, float32"),
-        ("PENSTOCK_ATTENTION", "native", "PENSTOCK_ATTENTION is not known to this version: unset it"),
+        (
+            "PENSTOCK_ATTENTION",
+            "native",
+            "PENSTOCK_ATTENTION is not known to this version: unset it",
+        ),
     ],
 )
 def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:

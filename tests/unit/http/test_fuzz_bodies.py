@@ -27,7 +27,7 @@ from tests.encoders.directories import write
 from tests.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.fuzz.budget import Fuzz
 from tests.unit.http.test_lanes import VARYING, one_answer
-from tests.unit.http.test_quick import MODELS, native
+from tests.unit.http.test_quick import MODELS
 from tests.unit.http.test_texts import Texts, serve
 from tests.unit.http.wire_cases import PATH, post
 
@@ -53,10 +53,7 @@ class Lanes:
 
     def __init__(self, model: ModelInfo) -> None:
         self.model = model
-        self.fast = [
-            QuickReader(model, MAX_BATCH_SIZE).read,
-            QuickReader(model, MAX_BATCH_SIZE, native()).read,
-        ]
+        self.fast = [QuickReader(model, MAX_BATCH_SIZE).read]
 
     def slow(self, body: bytes, header_length: str | None) -> Any:
         return read_call(bytearray(body), header_length, self.model, None)

@@ -1,9 +1,7 @@
 """The quick reader and the careful one are of one mind about every body."""
 
-import functools
 import json
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,9 @@ from hypothesis import strategies as st
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.models.base import ModelInfo, TensorSpec
-from penstock_runtime.native import NoNativeCode
 from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall
 from penstock_runtime.protocols.open_inference.quick import QuickReader
-from penstock_runtime.scan import library
-from penstock_runtime.scan.library import Scan, scanner
 
 FLOATS = TensorSpec("X", "FP32", (-1, 2))
 MODELS = [
@@ -112,11 +107,7 @@ def outcome(read: Any) -> Any:
 @settings(max_examples=400)
 def test_both_readers_make_the_same_of_any_body(drawn: tuple[ModelInfo, bytes]) -> None:
     model, body = drawn
-    scanning = QuickReader(model, 4, native())
-    careful = as_read_carefully(model, body)
-    assert as_read(QuickReader(model, 4), body) == careful
-    assert as_read(scanning, body) == careful
-    assert as_read(scanning, body) == careful  # now that its envelope is known
+    assert as_read(QuickReader(model, 4), body) == as_read_carefully(model, body)
 
 
 def as_read(reader: QuickReader, body: bytes) -> Any:
@@ -125,14 +116,6 @@ def as_read(reader: QuickReader, body: bytes) -> Any:
 
 def as_read_carefully(model: ModelInfo, body: bytes) -> Any:
     return outcome(lambda: calls.parse(*bodies.split(bytearray(body), None), model, 4))
-
-
-@functools.cache
-def native() -> Scan:
-    """The native reader, as a developer's machine compiles it."""
-    found = scanner()
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT32", "INT64"])
@@ -148,11 +131,9 @@ def test_numbers_are_read_bit_for_bit_alike(number: str, datatype: str) -> None:
     model = ModelInfo(
         "m", "p", "cpu", (TensorSpec("X", datatype, (-1, 2)),), (TensorSpec("Y", "FP32", (-1,)),), 8
     )
-    scanning = QuickReader(model, 4, native())
+    reader = QuickReader(model, 4)
     for text in (body_of(datatype, "1"), body_of(datatype, number)):
-        careful = as_read_carefully(model, text)
-        assert as_read(QuickReader(model, 4), text) == careful
-        assert as_read(scanning, text) == careful
+        assert as_read(reader, text) == as_read_carefully(model, text)
 
 
 def body_of(datatype: str, number: str, more: str = "") -> bytes:
@@ -164,48 +145,12 @@ def body_of(datatype: str, number: str, more: str = "") -> bytes:
     "more", [',"id":"data"', ',"parameters":{"data":[5,6]}', ',"parameters":{"d\\u0061ta":[5,6]}']
 )
 def test_a_list_that_is_not_the_tensors_own_is_never_taken_for_it(more: str) -> None:
-    scanning = QuickReader(MODELS[0], 4, native())
+    reader = QuickReader(MODELS[0], 4)
     for number in ("5", "7"):
         text = body_of("FP32", number, more)
         behind = text.replace(b'"inputs"', b'"parameters":{"data":[5,6]},"inputs"')
         for body in (text, behind):
-            assert as_read(scanning, body) == as_read_carefully(MODELS[0], body)
-
-
-def test_an_envelope_seen_before_is_read_without_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    scanning = QuickReader(MODELS[0], 4, native())
-    scanning.read(body_of("FP32", "1"), None)
-    monkeypatch.setattr(QuickReader, "_read_json", None)
-    assert scanning.read(body_of("FP32", "2.5"), None).inputs["X"].tolist() == [[2.5, 1]]
-
-
-@pytest.mark.parametrize("more", ["", ',"parameters":{"timeout":5}'])
-def test_what_is_remembered_of_an_envelope_keeps_no_numbers(more: str) -> None:
-    scanning = QuickReader(MODELS[0], 4, native())
-    for number in ("1", "2"):
-        assert_dies_with_its_call(scanning.read(body_of("FP32", number, more), None))
-
-
-def test_a_list_of_another_length_under_a_known_envelope_is_a_fault() -> None:
-    scanning = QuickReader(MODELS[0], 4, native())
-    scanning.read(body_of("FP32", "1"), None)
-    with pytest.raises(BadInput):
-        scanning.read(body_of("FP32", "1,2"), None)
-
-
-def test_without_a_compiler_there_is_no_native_reader(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(library, "built_ahead", lambda: tmp_path / "none.so")
-    assert scanner() is None
-
-
-def test_a_library_that_does_not_load_is_said_so(tmp_path: Path) -> None:
-    (tmp_path / "broken.so").write_bytes(b"no library")
-    with pytest.raises(NoNativeCode, match="does not load"):
-        library.load(tmp_path / "broken.so")
+            assert as_read(reader, body) == as_read_carefully(MODELS[0], body)
 
 
 def test_plain_bodies_are_read_without_the_careful_reader(monkeypatch: pytest.MonkeyPatch) -> None:

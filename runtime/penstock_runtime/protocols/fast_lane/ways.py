@@ -76,7 +76,7 @@ class InferWay:
     def _new_reader(self) -> QuickReader:
         if self._pod.model is None:
             raise NotServing("Loading", "the model is being loaded: try again soon")
-        return QuickReader(self._pod.model, MAX_BATCH_SIZE, self._pod.scan)
+        return QuickReader(self._pod.model, MAX_BATCH_SIZE)
 
     def to_request(self, ticket: Ticket, call: InferCall, head: Head) -> Request:
         """As `Way.to_request`."""

@@ -4,8 +4,7 @@ What is not plain, and whatever is wrong, is None here and left to `bodies.split
 alone judge and word a fault. So this reader may accept less than they do, never more, and never otherwise
 (a test feeds both). A plain body has flat `data` for every input, or is binary throughout.
 
-What repeats from body to body is judged once: the JSON of binary bodies, and, where native code reads the
-numbers of a model's only input (`scan/`), the envelope around them.
+The JSON of binary bodies, which repeats from body to body, is judged once.
 """
 
 import struct
@@ -26,7 +25,6 @@ from penstock_runtime.protocols.open_inference import bodies, calls
 from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
-from penstock_runtime.scan.library import Scan
 
 _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
 """Datatypes read here, as `struct` packs them; it refuses what is out of range."""
@@ -41,7 +39,7 @@ _COPIED_SIZE: Final = 2**16
 
 
 class _Known(Struct, frozen=True):
-    """What a body means but for its data: the JSON of a binary body, or a JSON body without its numbers."""
+    """What the JSON of a binary body means."""
 
     call: InferCall
     """The call of the body that it came with; its inputs lend name, dtype and shape, and hold no data."""
@@ -71,11 +69,9 @@ class _Form(Struct, frozen=True):
 class QuickReader:
     """Reads plain bodies for one model."""
 
-    def __init__(self, model: ModelInfo, most_rows: int, scan: Scan | None = None) -> None:
+    def __init__(self, model: ModelInfo, most_rows: int) -> None:
         self._model = model
         self._is_particular = is_particular(model)
-        self._scan = scan if len(model.inputs) == 1 else None
-        self._code = _CODES.get(model.inputs[0].datatype, "")
         self._only = model.inputs[0].name
         """The model's input, where it has one."""
         self._most_rows = most_rows
@@ -85,7 +81,6 @@ class QuickReader:
         self._heads: dict[bytes, _Known] = {}
         self._last: _Repeated | None = None
         """Of a model with one input."""
-        self._envelopes: dict[bytes, _Known] = {}
         self._every_output = Wanted(None, wanted_outputs({}, {}, model))
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
@@ -103,24 +98,8 @@ class QuickReader:
         """As `read`, but what the tensors hold may be a fault still."""
         if header_length is not None:
             return self._read_binary(body, header_length)
-        if self._scan is not None and self._code:
-            found = self._scan(body, self._code)
-            if found is not None:
-                return self._read_scanned(body, *found)
         call = self._read_json(body)
         return call if call is not None else self._read_carefully(body, None)
-
-    def _read_scanned(self, body: bytes, envelope: bytes, data: bytes) -> InferCall:
-        """As `read`; what an envelope means is asked once, of the other readers, and then remembered."""
-        known = self._envelopes.get(envelope)
-        if known is not None and len(data) == known.size:
-            return self._with_numbers(known.call, data)
-        call = self._read_json(body)
-        if call is None:
-            return self._read_carefully(body, None)
-        if call.wanted.id is None and len(envelope) <= _LONGEST_HEAD:
-            _remember(self._envelopes, envelope, _Known(_without_data(call), len(data)))
-        return call
 
     def _with_numbers(self, like: InferCall, data: bytes) -> InferCall:
         """As `_with_data`, of a model with one input: its bytes are all there is, and begin aligned."""
