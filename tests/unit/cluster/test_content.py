@@ -86,9 +86,10 @@ def test_an_image_installs_the_projects_requirements_and_its_extras_alone(checko
     assert "c==3" not in project_file(OPERATOR, checkout)
 
 
-def test_the_operators_image_has_no_torch() -> None:
-    assert not [line for line in requirements(OPERATOR) if line.startswith("torch")]
-    assert [line for line in requirements(RUNTIME) if line.startswith("torch")]
+@pytest.mark.parametrize("package", ["torch", "openvino"])
+def test_the_runtimes_image_alone_has_what_computes(package: str) -> None:
+    assert not [line for line in requirements(OPERATOR) if line.startswith(package)]
+    assert [line for line in requirements(RUNTIME) if line.startswith(package)]
 
 
 def test_a_tool_is_built_anew_for_other_sources_flags_or_compilers(tmp_path: Path) -> None:
