@@ -53,7 +53,7 @@ TAG ?= 0.1.0
 .PHONY: docker-images
 docker-images: ## Build both images with Docker, without a cluster: make docker-images TAG=0.1.0
 	docker build -f operator/Dockerfile -t penstock-operator:$(TAG) .
-	docker build -f runtime/Dockerfile --build-arg COMPILER=python:3.11 -t penstock-runtime:$(TAG) .
+	docker build -f runtime/Dockerfile -t penstock-runtime:$(TAG) .
 
 .PHONY: demo
 demo: setup cluster tools images ## Watch it all at work, from an empty cluster to a drained pool
