@@ -78,18 +78,16 @@ class ForkServerHandle:
         Raises:
             ServerFailed: it ended, or the tokenizer cannot be used.
         """
-        process, control = await asyncio.to_thread(_spawn, tokens)
-        control.setblocking(False)  # noqa: FBT003 - socket's own signature
+        spawned = asyncio.create_task(asyncio.to_thread(_spawn, tokens))
         try:
-            async with asyncio.timeout(START_SECONDS):
-                said = await asyncio.get_running_loop().sock_recv(control, 1024)
-        except (TimeoutError, OSError):
-            said = b""
+            process, control = await asyncio.shield(spawned)
+            said = await _first_message(control)
+        except asyncio.CancelledError:
+            await _discard(spawned)
+            raise
         if said == READY:
             return cls(process, control, changed)
-        process.kill()
-        control.close()
-        await asyncio.to_thread(process.wait)
+        await _discard(spawned)
         if said:
             raise TokenizerUnusable(said.decode(errors="replace"))
         raise ServerFailed
@@ -198,6 +196,24 @@ def _refuse(code: int, *, compiled: bool) -> Never:
         log.error("the process of a grammar ended with code %d", code)
         limit = f"{_MEMORY} or {_STACK}"
     raise Unenforceable(f"{doing} takes more than {limit}: {_REMEDY}")
+
+
+async def _first_message(control: socket.socket) -> bytes:
+    """Return what the process sends when it is ready or refuses; empty where it ended or took too long."""
+    control.setblocking(False)  # noqa: FBT003 - socket's own signature
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            return await asyncio.get_running_loop().sock_recv(control, 1024)
+    except (TimeoutError, OSError):
+        return b""
+
+
+async def _discard(spawned: "asyncio.Task[tuple[subprocess.Popen[bytes], socket.socket]]") -> None:
+    """Kill a process that does not serve, and wait for its end."""
+    process, control = await spawned
+    process.kill()
+    control.close()
+    await asyncio.to_thread(process.wait)
 
 
 def _spawn(tokens: Tokens) -> tuple["subprocess.Popen[bytes]", socket.socket]:

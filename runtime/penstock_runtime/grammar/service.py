@@ -84,6 +84,7 @@ class GrammarService:
         """End the fork server and all workers."""
         if self._living is not None:
             self._living.cancel()
+            await asyncio.wait([self._living])
         for held in list(self._workers.values()):
             self._drop(held)
         if self._server is not None:

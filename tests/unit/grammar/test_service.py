@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from penstock_runtime.demo_model.tokenizer import make_tokenizer
 from penstock_runtime.errors import MemoryFull, NotServing
 from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar
+from penstock_runtime.grammar import server
 from penstock_runtime.grammar import service as module
 from penstock_runtime.grammar.client import GrammarClient
 from penstock_runtime.grammar.server import Tokens
@@ -18,6 +21,7 @@ from penstock_runtime.grammar.spec import GrammarKind, GrammarSpec, Unenforceabl
 from tests.unit.grammar.hostile import repeated
 
 VOCABULARY = 1024
+TOKENS = Tokens(make_tokenizer().to_str(), VOCABULARY, (0,))
 SECONDS = 60.0
 
 
@@ -28,7 +32,7 @@ def regex(text: str) -> GrammarSpec:
 @pytest.fixture
 async def service() -> AsyncIterator[GrammarService]:
     made = GrammarService()
-    await made.start(Tokens(make_tokenizer().to_str(), VOCABULARY, (0,)))
+    await made.start(TOKENS)
     yield made
     await made.close()
 
@@ -184,6 +188,26 @@ async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_a
     os.kill(service._server._process.pid, signal.SIGKILL)
     with pytest.raises((NotServing, Unenforceable)):
         await asking
+
+
+async def test_a_start_that_is_cancelled_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spawned: list[subprocess.Popen[bytes]] = []
+
+    def spawn(tokens: Tokens) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        process, control = original(tokens)
+        spawned.append(process)
+        return process, control
+
+    original = server._spawn
+    monkeypatch.setattr(server, "_spawn", spawn)
+    starting = asyncio.create_task(GrammarService().start(TOKENS))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert [process.returncode for process in spawned] == [-signal.SIGKILL]
 
 
 async def test_a_tokenizer_that_cannot_be_used_refuses_every_grammar() -> None:
