@@ -94,13 +94,16 @@ def embeddings(size: int) -> list[Shape]:
 def completions(size: int) -> list[Shape]:
     """Return completions."""
     text = size - 20
+    echoed = {"echo": True, "logprobs": 20, "max_tokens": 1}
     return [
         Shape("a text", b'{"prompt":"%b"}' % (b"a" * text)),
         Shape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (size // 256 - 2))] * 128)),
         filled("short texts", size, '{"max_tokens":1,"prompt":[', '"' + "q" * 900 + '"', "]}", 60),
         filled("ids", size, '{"prompt":[', "1", "]}"),
         filled("lists of ids", size, '{"prompt":[', "[" + ",".join("1" * 900) + "]", "]}", 64),
-        Shape("ids echoed", json.dumps({"prompt": [[5] * 900] * 2, "echo": True, "logprobs": 20, "max_tokens": 1}).encode()),
+        Shape("most ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 32}).encode()),
+        Shape("the same, streamed", json.dumps({**echoed, "prompt": [[5] * 900] * 32, "stream": True}).encode()),
+        Shape("more ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 128}).encode()),
     ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from penstock_runtime.generation.messages import (
     TokensEmitted,
     Usage,
 )
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.generation.sequence import SampledToken, Sequence
 from penstock_runtime.request import Cancelled, Expired, Failed
 
@@ -88,7 +89,7 @@ class Book:
 
     def tell_scores(self, sequence: Sequence) -> None:
         """Note the prompt's log-probabilities for the client."""
-        self._events.append(PromptScored(sequence.request_id, tuple(sequence.scores)))
+        self._events.append(PromptScored(sequence.request_id, PromptScores.joined(sequence.scores)))
 
     def finish(self, sequence: Sequence, now: float) -> None:
         """Note that a choice has all its tokens; with the last choice its request ends."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 from penstock_runtime.generation.curve import GenerationSums
 from penstock_runtime.generation.limits import GenerationLimits
 from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 # -- in
@@ -99,20 +100,11 @@ class TokensEmitted(Struct, frozen=True, gc=False):
     """As many as tokens, or none."""
 
 
-class PromptLogprob(Struct, frozen=True):
-    """What the model thought of one token of the prompt."""
-
-    chosen: float
-    rank: int
-    """1: no token was likelier."""
-    top: tuple[tuple[int, float], ...]
-
-
 class PromptScored(Struct, frozen=True):
     """Once, before a request's first token, where it wants `prompt_logprobs`."""
 
     id: str
-    logprobs: tuple[PromptLogprob, ...]
+    logprobs: PromptScores
     """Of every token of the prompt but the first."""
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from penstock_runtime.generation.messages import PromptLogprob
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
 
 
@@ -83,5 +83,5 @@ class StepResult:
     """Of the monotonic clock."""
     recorded: bool = False
     """Whether the step was also recorded, so that its time says nothing of the next."""
-    scored: dict[int, tuple[PromptLogprob, ...]] = field(default_factory=dict)
+    scored: dict[int, PromptScores] = field(default_factory=dict)
     """By row, as many as its `scores`; rows without any are left out."""

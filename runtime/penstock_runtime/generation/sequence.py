@@ -5,15 +5,14 @@ and only the position after the last known id is ever sampled.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
 from msgspec import Struct
 
 from penstock_runtime.generation.grammar import Grammar
-from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLogprob
+from penstock_runtime.generation.messages import FinishReason, Logprob
 from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.prompt_scores import PromptScores
 
 
 class TokenRef(Struct, frozen=True, gc=False):
@@ -58,7 +57,9 @@ class Sequence:
     preemptions: int = 0
     run_seconds: float = 0.0
     """Of the steps that it took part in."""
-    scores: list[PromptLogprob] = field(default_factory=list)
+    scored: int = 0
+    """How many `scores` have."""
+    scores: list[PromptScores] = field(default_factory=list)
     """Of the prompt's tokens from the second on, as far as they are known; only where they are wanted."""
     finished: FinishReason | None = None
     stop_id: int | None = None
@@ -90,20 +91,22 @@ class Sequence:
     def unscored(self) -> int:
         """Return how many tokens of the prompt still lack a log-probability that is wanted."""
         wanted = self.params.prompt_logprobs is not None and self.choice == 0
-        return self.prompt_tokens - 1 - len(self.scores) if wanted else 0
+        return self.prompt_tokens - 1 - self.scored if wanted else 0
 
     @property
     def reusable(self) -> int:
         """Return how many leading positions need not be fed if a cache has them: logits are in no cache."""
-        return len(self.scores) if self.unscored else self.length
+        return self.scored if self.unscored else self.length
 
     def scored_within(self, start: int, count: int) -> int:
         """Return how many of `count` positions from `start` on foretell a token that lacks its score."""
         return max(0, min(count, self.prompt_tokens - 1 - start)) if self.unscored else 0
 
-    def score(self, start: int, scores: Iterable[PromptLogprob]) -> bool:
+    def score(self, start: int, scores: PromptScores) -> bool:
         """Take in what positions from `start` on foretold, some of it perhaps again; return whether all is known."""
-        self.scores += islice(scores, len(self.scores) - start, None)
+        new = scores.part(self.scored - start)
+        self.scores.append(new)
+        self.scored += len(new)
         return not self.unscored
 
     @property

@@ -6,9 +6,9 @@ from penstock_runtime.generation.messages import (
     ChoiceFinished,
     FinishReason,
     Logprob,
-    PromptLogprob,
     TokensEmitted,
 )
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.streams.call import Call, Prompt
 from penstock_runtime.text.detokenizer import Detokenizer
 from penstock_runtime.text.stop_strings import StopMatcher
@@ -27,7 +27,7 @@ class Piece:
     finish: FinishReason | None = None
     stop: str | int | None = None
     """The stop string or the stop id that ended it; None: its grammar, the model's own end, or its length."""
-    scored: tuple[PromptLogprob, ...] = ()
+    scored: PromptScores | None = None
     """Its prompt's log-probabilities: with nothing else, before all else, for a prompt's first choice."""
 
 

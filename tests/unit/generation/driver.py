@@ -10,12 +10,12 @@ from penstock_runtime.generation.messages import (
     Ended,
     Generate,
     GenerationEnd,
-    PromptLogprob,
     PromptScored,
     Stepped,
     TokensEmitted,
 )
 from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.generation.runner import InlineRunner
 from penstock_runtime.generation.scheduling import Scheduler
 from penstock_runtime.generation.stepping import Step
@@ -44,7 +44,7 @@ class Driver:
         self.tokens: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.finished: dict[tuple[str, int], ChoiceFinished] = {}
         self.ends: dict[str, GenerationEnd] = {}
-        self.scores: dict[str, tuple[PromptLogprob, ...]] = {}
+        self.scores: dict[str, PromptScores] = {}
         runner = runner or InlineRunner(step)
         self.loop = Loop(self.engine, runner, Outside(self._post, NoPulse(), lambda: self.now))
 

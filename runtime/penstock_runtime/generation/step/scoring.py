@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
-from penstock_runtime.generation.messages import PromptLogprob
 from penstock_runtime.generation.plan import Row, StepPlan
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.generation.step.generic import Logits
 
 _AT_ONCE = 64
@@ -13,17 +13,18 @@ _AT_ONCE = 64
 
 
 @torch.inference_mode()
-def score(logits: Logits, plan: StepPlan) -> dict[int, tuple[PromptLogprob, ...]]:
+def score(logits: Logits, plan: StepPlan) -> dict[int, PromptScores]:
     """Return the scores of each row that wants some; `logits` ([sum of rows' scores, vocabulary]) are in their order."""
     logits, scored, at = torch.as_tensor(logits), {}, 0
     for index, row in enumerate(plan.rows):
         if row.scores:
-            scored[index] = tuple(_of_row(logits[at : at + row.scores], row))
+            parts = list(_of_row(logits[at : at + row.scores], row))
+            scored[index] = PromptScores.joined(parts)
             at += row.scores
     return scored
 
 
-def _of_row(logits: torch.Tensor, row: Row) -> Iterator[PromptLogprob]:
+def _of_row(logits: torch.Tensor, row: Row) -> Iterator[PromptScores]:
     sequence, first = row.sequence, row.start + 1
     alternatives = min(sequence.params.prompt_logprobs or 0, logits.shape[1])
     for at in range(0, row.scores, _AT_ONCE):
@@ -33,7 +34,5 @@ def _of_row(logits: torch.Tensor, row: Row) -> Iterator[PromptLogprob]:
         told = part.gather(1, torch.tensor(following, device=part.device)[:, None])
         ranks = (part > told).sum(-1) + 1
         values, ids = part.topk(alternatives)
-        for chosen, rank, *top in zip(
-            told.flatten().tolist(), ranks.tolist(), ids.tolist(), values.tolist(), strict=True
-        ):
-            yield PromptLogprob(chosen, rank, tuple(zip(*top, strict=True)))
+        columns = (told.flatten(), ranks, ids, values)
+        yield PromptScores(*(one.cpu().numpy() for one in columns))

@@ -17,6 +17,8 @@ from penstock_runtime.streams.answering import draw_seed
 from penstock_runtime.streams.call import Call, Prompt
 from penstock_runtime.streams.serving import Serving
 
+MOST_TOLD: Final = 2**20
+"""Tokens and log-probabilities of prompts in one answer: up to 80 bytes of JSON each, and written in a second."""
 _SEEDS: Final = 2**63
 
 
@@ -130,6 +132,22 @@ def make_call(body: Options, prompts: tuple[Prompt, ...], terms: Terms) -> Call:
         if caller.tenant or body.cache_salt
         else "",
         timeout_seconds=terms.timeout_seconds,
+    )
+
+
+def check_told(tokens: int, told_of_each: int, field: str) -> None:
+    """Check that the answer tells no more of the prompts than is held and written while others are served.
+
+    Raises:
+        BadInput: it would.
+    """
+    if tokens * told_of_each <= MOST_TOLD:
+        return
+    raise BadInput(
+        f"`{field}` asks for {told_of_each} values of each of {tokens} tokens of prompts (of each of `n` choices):"
+        f" {tokens * told_of_each} in all, but at most {MOST_TOLD} are told: send fewer prompts, or ask for fewer"
+        " alternatives or choices",
+        field=field,
     )
 
 

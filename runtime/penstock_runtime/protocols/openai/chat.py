@@ -3,10 +3,19 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from orjson import Fragment
+
 from penstock_runtime.errors import BadInput
-from penstock_runtime.generation.messages import PromptLogprob
+from penstock_runtime.generation.prompt_scores import PromptScores
 from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage_so_far
-from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
+from penstock_runtime.protocols.openai.calls import (
+    Asked,
+    Terms,
+    check_told,
+    make_call,
+    make_prompt,
+    sampling,
+)
 from penstock_runtime.protocols.openai.formats import grammar_of
 from penstock_runtime.protocols.openai.logprobs import chat_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.prompts import render
@@ -30,7 +39,7 @@ class _Choice:
     speaker: Speaker
     opened: bool = False
     message: Message = field(default_factory=Message)
-    logprobs: list[Object] = field(default_factory=list)
+    logprobs: list[Fragment] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     ended: Piece | None = None
 
@@ -39,6 +48,7 @@ class ChatAnswer:
     """`chat.completion` and its chunks."""
 
     ends_with_done = True
+    tells_prompts = False
 
     def __init__(
         self,
@@ -54,7 +64,7 @@ class ChatAnswer:
         self._choices = [_Choice(one) for one in speakers]
         self._head = Head("chatcmpl", _CHUNK if body.stream else "chat.completion", model)
         self._told_prompt = False
-        self._scored: tuple[PromptLogprob, ...] = ()
+        self._scored: PromptScores | None = None
 
     def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
         """As `Answer.chunks`."""
@@ -98,7 +108,9 @@ class ChatAnswer:
         most = self._body.prompt_logprobs
         if most is not None:
             ids = self.call.prompts[0].ids
-            whole["prompt_logprobs"] = prompt_logprobs(ids, self._scored, self._vocabulary, most)
+            whole["prompt_logprobs"] = prompt_logprobs(
+                ids, self._scored or (), self._vocabulary, most
+            )
         return whole
 
     def _choice_chunks(self, piece: Piece) -> list[Object]:
@@ -129,7 +141,7 @@ class ChatAnswer:
             said = [one for one in said if "reasoning_content" not in one]
         return said
 
-    def _logprobs(self, piece: Piece) -> list[Object] | None:
+    def _logprobs(self, piece: Piece) -> list[Fragment] | None:
         if not self._body.logprobs or not piece.tokens:
             return None
         return chat_logprobs(piece.tokens, piece.logprobs, self._vocabulary)
@@ -170,6 +182,8 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
         more=_template_arguments(body),
     )
     prompt = make_prompt(ids, text, params, terms, asked)
+    if body.prompt_logprobs is not None:
+        check_told(len(ids), 1 + body.prompt_logprobs, "prompt_logprobs")
     call = make_call(body, (prompt,), terms)
     call = await _with_grammar(call, body, tools, terms)
     source = _source(tokenizer.template(tools=bool(tools.shown)))

@@ -1,12 +1,22 @@
 """Plain completions: from a body to a call, and from its pieces to OpenAI's objects."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.generation.messages import FinishReason, Logprob, PromptLogprob
+from penstock_runtime.generation.messages import FinishReason
+from penstock_runtime.generation.prompt_scores import PromptLogprob, PromptScores
 from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage_so_far
-from penstock_runtime.protocols.openai.calls import Asked, Terms, make_call, make_prompt, sampling
+from penstock_runtime.protocols.openai.calls import (
+    Asked,
+    Terms,
+    check_told,
+    make_call,
+    make_prompt,
+    sampling,
+)
 from penstock_runtime.protocols.openai.formats import grammar_of
 from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
@@ -44,11 +54,12 @@ class CompletionAnswer:
         self._body = body
         self._vocabulary = vocabulary
         self._choices = [_Choice() for _ in range(call.choices)]
-        self._scored: dict[int, tuple[PromptLogprob, ...]] = {}
+        self._scored: dict[int, PromptScores] = {}
         """By prompt."""
         self._silent = body.max_tokens == 0
         """Nothing but the prompt comes back; the one token that the engine drew after it is nobody's."""
         self._head = Head("cmpl", "text_completion", model)
+        self.tells_prompts = body.echo or body.return_token_ids
 
     def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
         """As `Answer.chunks`."""
@@ -137,16 +148,14 @@ class CompletionAnswer:
             return None
         choice, held = self._choices[index], [piece for piece in pieces if piece.logprobs]
         tokens = self._prompt_ids(index) if echo else []
-        logprobs: list[Logprob | PromptLogprob | None] = []
-        if echo:
-            logprobs += [None, *self._prompt_scores(index)]
+        echoed = chain((None,), self._prompt_scores(index)) if echo else ()
         tokens += [token for piece in held for token in piece.tokens]
-        logprobs += [one for piece in held for one in piece.logprobs]
+        logprobs = chain(echoed, (one for piece in held for one in piece.logprobs))
         made = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset, most)
         choice.offset += sum(len(one) for one in made["tokens"])
         return made
 
-    def _prompt_scores(self, index: int) -> tuple[PromptLogprob, ...]:
+    def _prompt_scores(self, index: int) -> Iterable[PromptLogprob]:
         return self._scored.get(index // self.call.n, ())
 
     def _prompt_text(self, index: int) -> str:
@@ -186,6 +195,8 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
             text = detokenize(vocabulary, one) if body.echo else ""
         prompts.append(make_prompt(ids, text, params, terms, asked))
     call = make_call(body, tuple(prompts), terms)
+    tokens = call.n * sum(len(one.ids) for one in prompts)
+    check_told(tokens, *body.told_of_each)
     grammar = grammar_of(body)
     if grammar is not None:
         call = replace(call, shape=await serving.compile(*grammar, terms.held))

@@ -1,21 +1,30 @@
-"""Log-probabilities in OpenAI's two shapes."""
+"""Log-probabilities in OpenAI's two shapes.
 
-from collections.abc import Sequence
+What is told of one token is written as JSON at once: an object for each of a million alternatives takes half a second
+to collect and to free.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock_runtime.generation.messages import Logprob, PromptLogprob
+import orjson
+
+from penstock_runtime.generation.messages import Logprob
+from penstock_runtime.generation.prompt_scores import PromptLogprob
 from penstock_runtime.text.vocabulary import Vocabulary
 
 
 def chat_logprobs(
     tokens: Sequence[int], logprobs: Sequence[Logprob], vocabulary: Vocabulary
-) -> list[dict[str, Any]]:
+) -> list[orjson.Fragment]:
     """Return one object a token, as chat completions have them."""
     return [
-        {
-            **_entry(token, one.chosen, vocabulary),
-            "top_logprobs": [_entry(other, value, vocabulary) for other, value in one.top],
-        }
+        _written(
+            {
+                **_entry(token, one.chosen, vocabulary),
+                "top_logprobs": [_entry(other, value, vocabulary) for other, value in one.top],
+            }
+        )
         for token, one in zip(tokens, logprobs, strict=True)
     ]
 
@@ -26,18 +35,20 @@ def _entry(token: int, value: float, vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def prompt_logprobs(
-    tokens: Sequence[int], scored: Sequence[PromptLogprob], vocabulary: Vocabulary, most: int
-) -> list[dict[str, Any] | None]:
+    tokens: Sequence[int], scored: Iterable[PromptLogprob], vocabulary: Vocabulary, most: int
+) -> list[orjson.Fragment | None]:
     """Return what vLLM tells of a prompt: of its first token nothing, of each other the likeliest and its own."""
     return [None] + [
-        {
-            str(other): {
-                "logprob": _finite(value),
-                "rank": rank,
-                "decoded_token": _text(vocabulary.bytes_of(other)),
+        _written(
+            {
+                str(other): {
+                    "logprob": _finite(value),
+                    "rank": rank,
+                    "decoded_token": _text(vocabulary.bytes_of(other)),
+                }
+                for rank, other, value in _ranked(token, one, most)
             }
-            for rank, other, value in _ranked(token, one, most)
-        }
+        )
         for token, one in zip(tokens[1:], scored, strict=True)
     ]
 
@@ -50,7 +61,7 @@ def _ranked(token: int, one: PromptLogprob, most: int) -> list[tuple[int, int, f
 
 def completion_logprobs(
     tokens: Sequence[int],
-    logprobs: Sequence[Logprob | PromptLogprob | None],
+    logprobs: Iterable[Logprob | PromptLogprob | None],
     vocabulary: Vocabulary,
     offset: int,
     most: int,
@@ -66,13 +77,16 @@ def completion_logprobs(
     for text in texts:
         offsets.append(offset)
         offset += len(text)
+    chosen: list[float | None] = []
+    likeliest: list[orjson.Fragment | None] = []
+    for token, one in zip(tokens, logprobs, strict=True):
+        chosen.append(None if one is None else _finite(one.chosen))
+        told = None if one is None else _written(_likeliest(token, one, most, vocabulary))
+        likeliest.append(told)
     return {
         "tokens": texts,
-        "token_logprobs": [None if one is None else _finite(one.chosen) for one in logprobs],
-        "top_logprobs": [
-            None if one is None else _likeliest(token, one, most, vocabulary)
-            for token, one in zip(tokens, logprobs, strict=True)
-        ],
+        "token_logprobs": chosen,
+        "top_logprobs": likeliest,
         "text_offset": offsets,
     }
 
@@ -85,6 +99,10 @@ def _likeliest(
         (token, one.chosen),
     )  # last: of two that are spelt alike it is the one told
     return {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in told}
+
+
+def _written(told: dict[str, Any]) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(told))
 
 
 def _text(spelt: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,10 +12,11 @@ from penstock_runtime.protocols.long_answers import json_of, made
 from penstock_runtime.protocols.marks import LAST, LOGGED
 from penstock_runtime.protocols.openai.answers import Answer
 from penstock_runtime.protocols.openai.errors import error_body, error_reply
-from penstock_runtime.protocols.openai.sse import EventStream
+from penstock_runtime.protocols.openai.sse import EventStream, written
 from penstock_runtime.protocols.replies import REQUEST_ID, Reply, response_of
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
-from penstock_runtime.streams.answering import Answering, EndedBadly
+from penstock_runtime.streams.answering import Answering, Cost, EndedBadly
+from penstock_runtime.streams.choice import Piece
 from penstock_runtime.traffic import CLIENT_GONE
 
 log = logging.getLogger(__name__)
@@ -57,22 +59,28 @@ async def reply_stream(
 
 
 async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> web.StreamResponse:
+    long = answer.tells_prompts and answering.cost.prompt_tokens > LONG_TOKENS
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)
             if pieces:
-                await stream.send(answer.chunks(pieces, answering.cost))
+                events = partial(_events, answer, pieces, answering.cost)
+                await stream.send(await made(events, long=long))
             elif not answering.done:
                 await stream.ping()
-        await stream.send(answer.closing(answering.cost))
+        await stream.send(written(answer.closing(answering.cost)))
     except EndedBadly as bad:
         if not stream.begun:
             return response_of(_error(bad))
         status, message, _ = told(bad)
         reason = type(bad.end).__name__
-        await stream.send([error_body(status, message, param=bad.field, reason=reason)])
+        await stream.send(written([error_body(status, message, param=bad.field, reason=reason)]))
     await stream.finish(done=answer.ends_with_done)
     return stream.response
+
+
+def _events(answer: Answer, pieces: list[Piece], cost: Cost) -> bytes:
+    return written(answer.chunks(pieces, cost))
 
 
 def _error(bad: EndedBadly) -> Reply:

@@ -14,6 +14,11 @@ WRITE_SECONDS: Final = 60.0
 DONE: Final = b"data: [DONE]\n\n"
 
 
+def written(objects: list[dict[str, Any]]) -> bytes:
+    """Return one event each."""
+    return b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in objects)
+
+
 class EventStream:
     """One answer on its way; nothing is sent before there is something to say, so that a refusal can still be one."""
 
@@ -37,14 +42,14 @@ class EventStream:
         """Whether the status line is sent: from now on only events can tell anything."""
         return self.response.prepared
 
-    async def send(self, objects: list[dict[str, Any]]) -> None:
-        """Send one event each, in one write.
+    async def send(self, events: bytes) -> None:
+        """Send events, in one write; nothing, if there are none.
 
         Raises:
             ConnectionError: the client is gone, or takes nothing.
         """
-        if objects:
-            await self._write(b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in objects))
+        if events:
+            await self._write(events)
 
     async def ping(self) -> None:
         """Send a comment: the answer goes on, only slowly."""

@@ -39,6 +39,16 @@ class CompletionBody(Options):
         return max(asked, default=None)
 
     @property
+    def told_of_each(self) -> tuple[int, str]:
+        """How many things each choice tells of each token of its prompt, and the field that asks for most of them."""
+        echoed = self.logprobs if self.echo else None
+        scores = sum(1 + one for one in (echoed, self.prompt_logprobs) if one is not None)
+        field = "echo" if self.echo else "return_token_ids"
+        return scores + self.echo + self.return_token_ids, (
+            field if self.prompt_logprobs is None else "prompt_logprobs"
+        )
+
+    @property
     def prompts(self) -> list[str] | list[list[int]]:
         """The prompts, each text or token ids."""
         given: Any = self.prompt
