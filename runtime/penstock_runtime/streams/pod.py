@@ -78,7 +78,8 @@ class GenerationPod(Pod):
         await super()._load()
         info = self._face.info
         if info is not None:  # it is known once the engine has started
-            encoder = TextEncoder(tokenizer, longest(info), self.admission.hold_apart)
+            hold, max_held_bytes = self.admission.hold_apart, self.config.max_held_bytes
+            encoder = TextEncoder(tokenizer, longest(info), hold, max_held_bytes)
             serving = Serving(info, tokenizer, self._grammars, encoder)
             self.serving = serving  # before anything is awaited
             ends = tuple(sorted(serving.own_ends))

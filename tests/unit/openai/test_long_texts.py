@@ -74,12 +74,27 @@ def test_more_ids_than_any_context_has_are_refused(http: httpx2.Client) -> None:
 def test_what_tokenising_takes_counts_among_the_bytes_held(
     serve: Callable[..., Served], path: str
 ) -> None:
-    served = serve(max_held_bytes=3000 * MEMORY_PER_BYTE)
+    served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)
+    text = "river " * 450  # longer than what is tokenised without a thread
+    asked = {"prompt": text, "max_tokens": 1}
     with httpx2.Client(base_url=served.url) as http:
-        assert http.post(path, json={"prompt": "a" * 4000}).status_code == 429
-        text = "river " * 450  # longer than what is tokenised without a thread
-        assert http.post(path, json={"prompt": text, "max_tokens": 1}).status_code == 200
+        give_back = served.ask(lambda: served.pod.admission.hold_apart(2000 * MEMORY_PER_BYTE))
+        assert http.post(path, json=asked).status_code == 429
+        served.ask(give_back)
+        assert http.post(path, json=asked).status_code == 200
     served.until(lambda: served.pod.admission._bytes == 0)
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
+def test_a_text_that_this_pod_never_has_the_memory_for_is_a_400_that_names_the_setting(
+    serve: Callable[..., Served], path: str
+) -> None:
+    served = serve(max_held_bytes=4000 * MEMORY_PER_BYTE)
+    answer = httpx2.post(served.url + path, json={"prompt": "a" * 3501})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "prompt")
+    assert "3501 bytes of text, more than the 3500" in error["message"]
+    assert "PENSTOCK_MAX_HELD_BYTES" in error["message"]
 
 
 def test_tokenising_releases_the_gil() -> None:
