@@ -40,13 +40,13 @@ class PromptScores:
     def joined(cls, parts: "Sequence[PromptScores]") -> Self:
         """Return those of all parts in their order."""
         return cls(
-            np.concatenate([one.chosen for one in parts]),
-            np.concatenate([one.ranks for one in parts]),
-            np.concatenate([one.ids for one in parts]),
-            np.concatenate([one.values for one in parts]),
+            np.concatenate([part.chosen for part in parts]),
+            np.concatenate([part.ranks for part in parts]),
+            np.concatenate([part.ids for part in parts]),
+            np.concatenate([part.values for part in parts]),
         )
 
-    def part(self, start: int, stop: int | None = None) -> "PromptScores":
+    def between(self, start: int, stop: int | None = None) -> "PromptScores":
         """Return those from `start` to `stop`."""
         at = slice(start, stop)
         return PromptScores(self.chosen[at], self.ranks[at], self.ids[at], self.values[at])
@@ -56,9 +56,9 @@ class PromptScores:
 
     def __iter__(self) -> Iterator[PromptLogprob]:
         for start in range(0, len(self), _AT_ONCE):
-            yield from self.part(start, start + _AT_ONCE)._objects()
+            yield from self.between(start, start + _AT_ONCE)._objects()
 
     def _objects(self) -> Iterator[PromptLogprob]:
         columns = (self.chosen, self.ranks, self.ids, self.values)
-        for chosen, rank, *top in zip(*(one.tolist() for one in columns), strict=True):
+        for chosen, rank, *top in zip(*(column.tolist() for column in columns), strict=True):
             yield PromptLogprob(chosen, rank, tuple(zip(*top, strict=True)))

@@ -104,7 +104,7 @@ class Sequence:
 
     def score(self, start: int, scores: PromptScores) -> bool:
         """Take in what positions from `start` on foretold, some of it perhaps again; return whether all is known."""
-        new = scores.part(self.scored - start)
+        new = scores.between(self.scored - start)
         self.scores.append(new)
         self.scored += len(new)
         return not self.unscored

@@ -119,15 +119,15 @@ def test_a_prompt_that_is_cached_is_scored_all_the_same(client: openai.OpenAI) -
     assert first == again
 
 
-def test_a_long_prompt_is_streamed_as_it_is_told_whole(client: openai.OpenAI) -> None:
+def test_a_long_prompt_has_the_same_log_probabilities_in_a_stream(client: openai.OpenAI) -> None:
     asked: dict[str, Any] = {**GIVEN, "prompt": [5] * 900, "max_tokens": 1, "echo": True}
     whole = client.completions.create(**asked, logprobs=20).choices[0].logprobs
     first, *_ = client.completions.create(**asked, logprobs=20, stream=True)
-    told = first.choices[0].logprobs
+    streamed = first.choices[0].logprobs
     assert whole is not None
-    assert told is not None
-    assert len(told.top_logprobs or ()) == 901
-    assert told.top_logprobs == whole.top_logprobs
+    assert streamed is not None
+    assert len(streamed.top_logprobs or ()) == 901
+    assert streamed.top_logprobs == whole.top_logprobs
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_a_long_prompt_is_streamed_as_it_is_told_whole(client: openai.OpenAI) ->
         ({"return_token_ids": True, "n": 11}, "return_token_ids"),
     ],
 )
-def test_no_more_is_told_of_prompts_than_is_written_beside_others(
+def test_more_values_of_prompts_than_an_answer_may_have_are_a_400(
     client: openai.OpenAI, more: dict[str, Any], named: str
 ) -> None:
     asked = {"prompt": [[5] * 900] * 128, "max_tokens": 1, **more}
-    with pytest.raises(openai.BadRequestError, match="but at most 1048576 are told") as refused:
+    with pytest.raises(openai.BadRequestError, match="but at most 1048576 are returned") as refused:
         client.completions.create(model="tiny", extra_body=asked, prompt="")
     assert refused.value.param == named

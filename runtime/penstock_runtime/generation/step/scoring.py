@@ -34,5 +34,5 @@ def _of_row(logits: torch.Tensor, row: Row) -> Iterator[PromptScores]:
         told = part.gather(1, torch.tensor(following, device=part.device)[:, None])
         ranks = (part > told).sum(-1) + 1
         values, ids = part.topk(alternatives)
-        columns = (told.flatten(), ranks, ids, values)
-        yield PromptScores(*(one.cpu().numpy() for one in columns))
+        columns = (told[:, 0], ranks, ids, values)
+        yield PromptScores(*(column.cpu().numpy() for column in columns))

@@ -18,7 +18,7 @@ class Answer(Protocol):
     call: Call
     ends_with_done: bool
     """Whether its stream ends with `[DONE]`."""
-    tells_prompts: bool
+    returns_prompts: bool
     """Whether its stream begins with the prompts, which may be long."""
 
     def chunks(self, pieces: list[Piece], cost: Cost, /) -> list[Object]:

@@ -17,7 +17,7 @@ from penstock_runtime.streams.answering import draw_seed
 from penstock_runtime.streams.call import Call, Prompt
 from penstock_runtime.streams.serving import Serving
 
-MOST_TOLD: Final = 2**20
+MAX_RETURNED: Final = 2**20
 """Tokens and log-probabilities of prompts in one answer: up to 80 bytes of JSON each, and written in a second."""
 _SEEDS: Final = 2**63
 
@@ -135,17 +135,17 @@ def make_call(body: Options, prompts: tuple[Prompt, ...], terms: Terms) -> Call:
     )
 
 
-def check_told(tokens: int, told_of_each: int, field: str) -> None:
-    """Check that the answer tells no more of the prompts than is held and written while others are served.
+def check_returned(tokens: int, values: int, field: str) -> None:
+    """Check that the answer returns no more values of prompts than are written while others are served.
 
     Raises:
         BadInput: it would.
     """
-    if tokens * told_of_each <= MOST_TOLD:
+    if tokens * values <= MAX_RETURNED:
         return
     raise BadInput(
-        f"`{field}` asks for {told_of_each} values of each of {tokens} tokens of prompts (of each of `n` choices):"
-        f" {tokens * told_of_each} in all, but at most {MOST_TOLD} are told: send fewer prompts, or ask for fewer"
+        f"`{field}` means {values} values of each of {tokens} tokens of prompts (for each of `n` choices):"
+        f" {tokens * values} in all, but at most {MAX_RETURNED} are returned: send fewer prompts, or want fewer"
         " alternatives or choices",
         field=field,
     )

@@ -11,7 +11,7 @@ from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage
 from penstock_runtime.protocols.openai.calls import (
     Asked,
     Terms,
-    check_told,
+    check_returned,
     make_call,
     make_prompt,
     sampling,
@@ -48,7 +48,7 @@ class ChatAnswer:
     """`chat.completion` and its chunks."""
 
     ends_with_done = True
-    tells_prompts = False
+    returns_prompts = False
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     )
     prompt = make_prompt(ids, text, params, terms, asked)
     if body.prompt_logprobs is not None:
-        check_told(len(ids), 1 + body.prompt_logprobs, "prompt_logprobs")
+        check_returned(len(ids), 1 + body.prompt_logprobs, "prompt_logprobs")
     call = make_call(body, (prompt,), terms)
     call = await _with_grammar(call, body, tools, terms)
     source = _source(tokenizer.template(tools=bool(tools.shown)))

@@ -12,7 +12,7 @@ from penstock_runtime.protocols.openai.answers import Head, Object, usage, usage
 from penstock_runtime.protocols.openai.calls import (
     Asked,
     Terms,
-    check_told,
+    check_returned,
     make_call,
     make_prompt,
     sampling,
@@ -59,7 +59,7 @@ class CompletionAnswer:
         self._silent = body.max_tokens == 0
         """Nothing but the prompt comes back; the one token that the engine drew after it is nobody's."""
         self._head = Head("cmpl", "text_completion", model)
-        self.tells_prompts = body.echo or body.return_token_ids
+        self.returns_prompts = body.echo or body.return_token_ids
 
     def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
         """As `Answer.chunks`."""
@@ -196,7 +196,7 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
         prompts.append(make_prompt(ids, text, params, terms, asked))
     call = make_call(body, tuple(prompts), terms)
     tokens = call.n * sum(len(one.ids) for one in prompts)
-    check_told(tokens, *body.told_of_each)
+    check_returned(tokens, *body.values_of_each)
     grammar = grammar_of(body)
     if grammar is not None:
         call = replace(call, shape=await serving.compile(*grammar, terms.held))

@@ -89,7 +89,7 @@ class GenerateAnswer:
     """`text_output` beside the model's name."""
 
     ends_with_done = False
-    tells_prompts = False
+    returns_prompts = False
 
     def __init__(self, call: Call, name: str | None, model: str) -> None:
         self.call = call

@@ -1,6 +1,6 @@
 """Log-probabilities in OpenAI's two shapes.
 
-What is told of one token is written as JSON at once: an object for each of a million alternatives takes half a second
+What is returned of one token is written as JSON at once: an object for each of a million alternatives takes half a second
 to collect and to free.
 """
 
@@ -68,7 +68,7 @@ def completion_logprobs(
 ) -> dict[str, Any]:
     """Return lists that run in parallel, as completions have them; `offset` is where the text begins.
 
-    Each token stands among the `most` likeliest in its place, as one more where it is none of them.
+    Each token stands among the `most` most probable in its place, as one more where it is none of them.
 
     Nothing foretells the first token of a prompt: its log-probability is None.
     """
@@ -78,20 +78,20 @@ def completion_logprobs(
         offsets.append(offset)
         offset += len(text)
     chosen: list[float | None] = []
-    likeliest: list[orjson.Fragment | None] = []
+    top: list[orjson.Fragment | None] = []
     for token, one in zip(tokens, logprobs, strict=True):
         chosen.append(None if one is None else _finite(one.chosen))
-        told = None if one is None else _written(_likeliest(token, one, most, vocabulary))
-        likeliest.append(told)
+        best = None if one is None else _top(token, one, most, vocabulary)
+        top.append(None if best is None else _written(best))
     return {
         "tokens": texts,
         "token_logprobs": chosen,
-        "top_logprobs": likeliest,
+        "top_logprobs": top,
         "text_offset": offsets,
     }
 
 
-def _likeliest(
+def _top(
     token: int, one: Logprob | PromptLogprob, most: int, vocabulary: Vocabulary
 ) -> dict[str, float]:
     told = (
@@ -101,8 +101,8 @@ def _likeliest(
     return {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in told}
 
 
-def _written(told: dict[str, Any]) -> orjson.Fragment:
-    return orjson.Fragment(orjson.dumps(told))
+def _written(value: dict[str, Any]) -> orjson.Fragment:
+    return orjson.Fragment(orjson.dumps(value))
 
 
 def _text(spelt: bytes) -> str:

@@ -59,7 +59,7 @@ async def reply_stream(
 
 
 async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> web.StreamResponse:
-    long = answer.tells_prompts and answering.cost.prompt_tokens > LONG_TOKENS
+    long = answer.returns_prompts and answering.cost.prompt_tokens > LONG_TOKENS
     try:
         while not answering.done:
             pieces = await answering.next(PING_SECONDS)

@@ -39,10 +39,10 @@ class CompletionBody(Options):
         return max(asked, default=None)
 
     @property
-    def told_of_each(self) -> tuple[int, str]:
-        """How many things each choice tells of each token of its prompt, and the field that asks for most of them."""
+    def values_of_each(self) -> tuple[int, str]:
+        """How many values each choice returns of each token of its prompt, and the field for most of them."""
         echoed = self.logprobs if self.echo else None
-        scores = sum(1 + one for one in (echoed, self.prompt_logprobs) if one is not None)
+        scores = sum(1 + top for top in (echoed, self.prompt_logprobs) if top is not None)
         field = "echo" if self.echo else "return_token_ids"
         return scores + self.echo + self.return_token_ids, (
             field if self.prompt_logprobs is None else "prompt_logprobs"
