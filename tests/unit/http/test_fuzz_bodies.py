@@ -31,6 +31,8 @@ from tests.unit.http.test_quick import MODELS
 from tests.unit.http.test_texts import Texts, serve
 from tests.unit.http.wire_cases import PATH, post
 
+AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
+"""Connections end after as many requests in both lanes, and not at an age that each draws for itself."""
 Read = Callable[[bytes, str | None], Any]
 
 
@@ -86,7 +88,10 @@ async def texts(
     monkeypatch.setattr(warm_up, "WARM_UP_SECONDS", 0.02)
     monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
     write(tmp_path / "Embedding")
-    pods = [await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast) for fast in (True, False)]
+    pods = [
+        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, **AGELESS)
+        for fast in (True, False)
+    ]
     yield pods[0], pods[1]
     for pod in pods:
         await pod.close()
@@ -221,7 +226,7 @@ async def both_lanes_answer_alike(
 @pytest.fixture
 async def tensors(start: Any) -> tuple[Any, Any]:
     """Two pods of tensors, one of each lane."""
-    return await start(fast_lane=True), await start(fast_lane=False)
+    return await start(fast_lane=True, **AGELESS), await start(fast_lane=False, **AGELESS)
 
 
 async def test_both_lanes_answer_odd_bodies_alike(
