@@ -46,6 +46,12 @@ def state_of(served: Served) -> dict[str, Any]:
     return state
 
 
+def load_of(served: Served) -> int:
+    """Return how many requests are in the pod."""
+    load = served.pod.admission.load()
+    return load.waiting + load.running
+
+
 def metric(served: Served, name: str) -> float:
     """Return the value of a sample by its name and labels."""
     text = httpx2.get(served.cluster_url + names.PATH_METRICS, timeout=20).text
@@ -55,17 +61,23 @@ def metric(served: Served, name: str) -> float:
 
 def test_a_smaller_cap_evicts_at_once_and_nobody_notices_but_by_waiting(serve: Serve) -> None:
     served = serve()
-    streams = [open_request(served, {**LONG, "max_tokens": 400, "stream": True}) for _ in range(4)]
+    with served.held_still():  # on a busy machine the first would end before the last comes
+        streams = [
+            open_request(served, {**LONG, "max_tokens": 400, "stream": True}) for _ in range(4)
+        ]
+        served.until(lambda: load_of(served) == 4)
     served.until(lambda: served.pod.report is not None and served.pod.report.running == 4)
-    patch(served)
+    with served.held_still():
+        patch(served)
     served.until(lambda: served.pod.live.in_force.generation == 2)
-    report = served.ask(lambda: served.pod.report)
-    assert report is not None
-    assert (report.running, served.pod.live.in_force.max_batch_size) == (1, 1)
-    assert state_of(served)["load"] == {"running": 1, "waiting": 3}, "preempted streams wait"
-    for prefix, labels in (("penstock_", ""), ("vllm:num_", f'{{model_name="{NAME}"}}')):
-        assert metric(served, f"{prefix}requests_running{labels}") == 1
-        assert metric(served, f"{prefix}requests_waiting{labels}") == 3
+    with served.held_still():
+        report = served.ask(lambda: served.pod.report)
+        assert report is not None
+        assert (report.running, served.pod.live.in_force.max_batch_size) == (1, 1)
+        assert state_of(served)["load"] == {"running": 1, "waiting": 3}, "preempted streams wait"
+        for prefix, labels in (("penstock_", ""), ("vllm:num_", f'{{model_name="{NAME}"}}')):
+            assert metric(served, f"{prefix}requests_running{labels}") == 1
+            assert metric(served, f"{prefix}requests_waiting{labels}") == 3
     patch(served, generation=3, maxBatchSize=8, drain="Finish")
     for one in streams:
         one.settimeout(30)
