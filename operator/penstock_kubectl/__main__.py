@@ -7,7 +7,7 @@ from rich.console import Console
 
 from penstock_kubectl.errors import Trouble
 from penstock_kubectl.explain import explain
-from penstock_kubectl.options import parser
+from penstock_kubectl.cli import parser
 from penstock_kubectl.simulate import simulate
 
 LEAST_WIDTH = 140

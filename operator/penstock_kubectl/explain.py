@@ -5,12 +5,12 @@ import time
 
 from rich.console import Console
 
-from penstock_kubectl import past
+from penstock_kubectl import prometheus
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble
 from penstock_kubectl.history import History, span
-from penstock_kubectl.page import page
-from penstock_kubectl.subject import Subject, note, policy_object, pool_object
+from penstock_kubectl.explain_view import page
+from penstock_kubectl.pool_context import Subject, note, policy_object, pool_object
 
 
 def read(cluster: Cluster, namespace: str, name: str) -> Subject:
@@ -38,10 +38,10 @@ def _past(
     cluster: Cluster, subject: Subject, args: argparse.Namespace
 ) -> tuple[History | None, str]:
     """A page without history is better than none: say why there is no history, and go on."""
-    url = past.url_of(subject, args.prometheus)
+    url = prometheus.url_of(subject, args.prometheus)
     if url is None:
-        return None, past.WHERE
+        return None, prometheus.WHERE
     try:
-        return past.read(cluster, url, subject, span(time.time(), args.last)), ""
+        return prometheus.read(cluster, url, subject, span(time.time(), args.last)), ""
     except Trouble as error:
         return None, str(error)

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock_api.conditions import Condition, ConditionStatus
-from penstock_api.decided import LastDecision
-from penstock_kubectl.chart import chart, extent
-from penstock_kubectl.facts import GOOD_WHEN_FALSE, demand, sentence, service, valves
+from penstock_api.types.decision import LastDecision
+from penstock_kubectl.sparkline import chart, extent
+from penstock_kubectl.status_text import GOOD_WHEN_FALSE, demand, sentence, service, valves
 from penstock_kubectl.history import History
-from penstock_kubectl.subject import Subject
+from penstock_kubectl.pool_context import Subject
 
 VERDICTS = {
     "MeetsObjective": "[green]meets the objective[/]",

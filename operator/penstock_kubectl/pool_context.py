@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from penstock_api import names
-from penstock_api.policy import PolicySpec, PolicyStatus
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
+from penstock_api.types.policy import PolicySpec, PolicyStatus
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
 from penstock_kubectl.errors import Unfit
 from penstock_operator.observed import PolicyObject, PoolObject
 

@@ -6,8 +6,8 @@ from penstock_api.limits import CurveSums
 from penstock_kubectl import history
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.history import History, Span
-from penstock_kubectl.subject import Subject
-from penstock_operator.decide.metrics_server import metrics_server
+from penstock_kubectl.pool_context import Subject
+from penstock_operator.decide.spec.prometheus import metrics_server
 
 WHERE = "no Prometheus is known for this pool: say --prometheus URL to see its history"
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from penstock_kubectl.settings import Case
-from penstock_kubectl.subject import Subject
+from penstock_kubectl.cases import Case
+from penstock_kubectl.pool_context import Subject
 from penstock_simulator.outcome import Outcome
 from penstock_simulator.routing import Times
 from penstock_simulator.service import ServiceModel

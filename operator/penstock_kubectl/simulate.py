@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock_api.limits import CurveSums
-from penstock_api.live import ScalingMode
-from penstock_api.model import Task
-from penstock_kubectl import past, shown
+from penstock_api.types.live import ScalingMode
+from penstock_api.types.model import Task
+from penstock_kubectl import prometheus, simulate_view
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble, Unfit
 from penstock_kubectl.explain import read
 from penstock_kubectl.history import Demand, Span, demand, span
-from penstock_kubectl.settings import (
+from penstock_kubectl.cases import (
     Asked,
     Case,
     Watched,
@@ -28,8 +28,8 @@ from penstock_kubectl.settings import (
     service_of,
     startup_p90,
 )
-from penstock_kubectl.subject import Subject, policy_object, with_policies
-from penstock_kubectl.world import Comparison, World
+from penstock_kubectl.pool_context import Subject, policy_object, with_policies
+from penstock_kubectl.scenario import Comparison, World
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.arrivals import steps
 from penstock_simulator.outcome import outcome
@@ -63,7 +63,7 @@ def simulate(args: argparse.Namespace, console: Console) -> int:
         cases.append(case(name, subject, with_policies(subject, proposed), asked))
     runs = _runs(world, cases, console)
     compared = Comparison(world, tuple(cases), tuple(runs), tuple(map(outcome, runs)))
-    console.print(shown.table(compared))
+    console.print(simulate_view.table(compared))
     _write(args, console, compared)
     return 0
 
@@ -88,7 +88,7 @@ def read_policies(file: Path) -> list[PolicyObject]:
 
 
 def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> World:
-    url, sums = past.url_of(subject, args.prometheus), None
+    url, sums = prometheus.url_of(subject, args.prometheus), None
     over = span(time.time(), args.last)
     if subject.pool.spec.model.task is Task.TEXT_GENERATION:
         raise Unfit(NO_TOKENS)
@@ -100,7 +100,7 @@ def _world(cluster: Cluster, subject: Subject, args: argparse.Namespace) -> Worl
             raise Unfit(str(error)) from error
     else:
         if url is None:
-            raise Unfit(f"{past.WHERE}, or --trace FILE")
+            raise Unfit(f"{prometheus.WHERE}, or --trace FILE")
         known = _demand(cluster, url, subject, over)
         arrivals, began = steps(known.rates, args.seed), known.began
         source = f"Poisson at the rates of the last {args.last / 3600:.3g} h{_gaps(known)}"
@@ -124,7 +124,7 @@ def _demand(cluster: Cluster, url: str, subject: Subject, over: Span) -> Demand:
         Unfit: too much of it is not known.
         Unreachable: Prometheus does not answer.
     """
-    found = demand(past.read(cluster, url, subject, over).of("demand"), over)
+    found = demand(prometheus.read(cluster, url, subject, over).of("demand"), over)
     if found.unknown > MOST_UNKNOWN:
         raise Unfit(
             f"{100 * found.unknown:.0f} % of the demand is not known to Prometheus, wants at most"
@@ -143,7 +143,7 @@ def _sums(
     cluster: Cluster, url: str, subject: Subject, args: argparse.Namespace
 ) -> CurveSums | None:
     try:
-        return past.curve_sums(cluster, url, subject, span(time.time(), args.last))
+        return prometheus.curve_sums(cluster, url, subject, span(time.time(), args.last))
     except Trouble:
         return None
 
@@ -170,9 +170,9 @@ def _run(world: World, one: Case, progress: Progress, length: float) -> Run:
 
 def _write(args: argparse.Namespace, console: Console, compared: Comparison) -> None:
     if args.plot is not None:
-        shown.plot(args.plot, compared)
+        simulate_view.plot(args.plot, compared)
         console.print(f"plot: {args.plot}")
     if args.json is not None:
-        text = json.dumps(shown.figures(compared), indent=1) + "\n"
+        text = json.dumps(simulate_view.figures(compared), indent=1) + "\n"
         args.json.write_text(text, encoding="utf-8")
         console.print(f"figures: {args.json}")

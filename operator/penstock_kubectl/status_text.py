@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from penstock_api.decided import ScalingStatus
-from penstock_api.live import ScalingMode
-from penstock_api.model import Task
-from penstock_kubectl.subject import Subject
-from penstock_operator.decide.effective import EffectiveSpec, effective
+from penstock_api.types.decision import ScalingStatus
+from penstock_api.types.live import ScalingMode
+from penstock_api.types.model import Task
+from penstock_kubectl.pool_context import Subject
+from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.scaling.law import LawSettings
 
 GOOD_WHEN_FALSE = frozenset({"Progressing", "BudgetLimited"})

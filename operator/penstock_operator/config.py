@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from penstock_api.policy import Prometheus
+from penstock_api.types.policy import Prometheus
 from penstock_operator.decide.config import PoolPeers
-from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.errors import ConfigError
 
 PREFIX = "PENSTOCK_"

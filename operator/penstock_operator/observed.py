@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from penstock_api.limits import CurveSums, Loading
-from penstock_api.policy import PolicySpec, PolicyStatus
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
+from penstock_api.types.policy import PolicySpec, PolicyStatus
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
 
 
 @dataclass(frozen=True, slots=True)

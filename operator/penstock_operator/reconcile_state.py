@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.audit import Mark
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.telemetry.decision_log import Mark
+from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.figures import Figures
-from penstock_operator.decide.metrics_server import MetricsServer
+from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 

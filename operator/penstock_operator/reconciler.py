@@ -13,22 +13,23 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from penstock_api import names
-from penstock_operator import metrics, policy_metrics, telling
-from penstock_operator.act.limits import PodControl
-from penstock_operator.act.pools import Acted, PoolActs
+from penstock_operator.telemetry import metrics, policy_metrics
+from penstock_operator import reporter
+from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.act.executor import Acted, PoolActs
 from penstock_operator.act.signing_key import KeyRing
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.due import ACTIVE_SECONDS, DueQueue
+from penstock_operator.workqueue import ACTIVE_SECONDS, DueQueue
 from penstock_operator.errors import NotFound, NotLeading
-from penstock_operator.leases import Leases
-from penstock_operator.memory import back_off
+from penstock_operator.kube.namespace_leases import Leases
+from penstock_operator.reconcile_state import back_off
 from penstock_operator.observe.observer import Observer
-from penstock_operator.observe.served import ServedSchemas
-from penstock_operator.observe.views import all_pools, is_going
+from penstock_operator.observe.cluster.crd_skew import ServedSchemas
+from penstock_operator.observe.cluster.views import all_pools, is_going
 from penstock_operator.observed import Observed, PoolObject, PoolView
-from penstock_operator.scope import Scope
+from penstock_operator.kube.scope import Scope
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class Operation:
     def _stand_by(self) -> None:
         """Decide on nothing for now, and tell of no pool: another process may decide on it."""
         self.due.rest()
-        telling.forget_all()
+        reporter.forget_all()
 
     async def _wait(self, seconds: float) -> None:
         """Wait for the next pool to come due, or for news, which may make one due sooner."""
@@ -165,7 +166,7 @@ class Operation:
             met = pool or store.unreadable.get(uid)
             if met is not None and not self._may_act(met.namespace):
                 if not self.leadership.valid_in(met.namespace):
-                    telling.forget_pool(self.observer.memory.of(uid))
+                    reporter.forget_pool(self.observer.memory.of(uid))
                 self._done(uid, batch)
                 self.due.put_off(uid, time.monotonic() + ELSEWHERE_SECONDS)
                 continue
@@ -173,7 +174,7 @@ class Operation:
                 continue
             self._done(uid, batch)
             if uid in store.unreadable:
-                await telling.tell_unreadable(self.acts.statuses, store.unreadable[uid])
+                await reporter.tell_unreadable(self.acts.statuses, store.unreadable[uid])
             elif pool is None:
                 self._forget(uid)
         return [store.pools[uid] for uid in batch]
@@ -190,13 +191,13 @@ class Operation:
     def begin_anew(self) -> None:
         """Forget what was decided and told before this process began to lead: others may have decided since."""
         self.observer.memory.clear()
-        telling.forget_all()
+        reporter.forget_all()
 
     def take_over(self, namespaces: frozenset[str]) -> None:
         """Begin to act in namespaces whose Lease was just won: what another decided there is not known here."""
         for uid, pool in self.observer.store.pools.items():
             if pool.namespace in namespaces:
-                telling.forget_pool(self.observer.memory.of(uid))
+                reporter.forget_pool(self.observer.memory.of(uid))
                 self.observer.memory.forget(uid)
         self.wake(None)
 
@@ -234,7 +235,7 @@ class Operation:
     async def _act(self, plan: PoolPlan, view: PoolView, now: float, batch: set[str]) -> None:
         memory = self.observer.memory.of(plan.uid)
         memory.law_state = plan.law_state
-        telling.tell_decision(plan, view, memory)
+        reporter.tell_decision(plan, view, memory)
         try:
             if self.keys is None:
                 return
@@ -293,7 +294,7 @@ class Operation:
     def _forget(self, uid: str) -> None:
         self.sweep_at = 0.0
         self.due.forget(uid)
-        telling.forget_pool(self.observer.memory.of(uid))
+        reporter.forget_pool(self.observer.memory.of(uid))
         self.observer.memory.forget(uid)
         self.observer.confirmations.forget(uid)
         self.acts.statuses.forget(uid)

@@ -5,24 +5,24 @@ import time
 from datetime import UTC, datetime
 
 from penstock_api.conditions import condition, merge
-from penstock_api.status import PoolStatus
-from penstock_operator import audit, metrics, policy_metrics
+from penstock_api.types.status import PoolStatus
+from penstock_operator.telemetry import decision_log, metrics, policy_metrics
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.limits import behind
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError
-from penstock_operator.logs import fields
-from penstock_operator.memory import PoolMemory
-from penstock_operator.observe.objects import Unreadable
+from penstock_operator.telemetry.logs import fields
+from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observed import PoolView
-from penstock_operator.pool_metrics import PoolRow
+from penstock_operator.telemetry.pool_metrics import PoolRow
 
 log = logging.getLogger("penstock_operator.decisions")
 
 
 def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
-    """Log a decision that differs from the pool's last (`audit.py`), and set the pool's metrics."""
+    """Log a decision that differs from the pool's last (`telemetry/decision_log.py`), and set the pool's metrics."""
     decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
     row = _row(plan, memory.figures)
@@ -31,7 +31,7 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     row.unacknowledged = 0 if plan.limits is None else len(behind(view, plan.limits))
     memory.figures = plan.figures
     _tell_law_failure(plan, memory)
-    now, held = audit.mark(plan), memory.audited
+    now, held = decision_log.mark(plan), memory.audited
     if now == held:
         return
     memory.audited = now
@@ -40,7 +40,7 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
         what = decision.message
     else:
         what = f"{now.replicas} replicas, cap {now.cap}, generation {now.generation}"
-    log.info("decided: %s", what, extra=fields(**name, **audit.record(plan, view)))
+    log.info("decided: %s", what, extra=fields(**name, **decision_log.record(plan, view)))
 
 
 def _tell_law_failure(plan: PoolPlan, memory: PoolMemory) -> None:

@@ -1,7 +1,7 @@
 """A simulated pod: its life, its queue, and the runtime's rule for the next batch. Times are seconds of the trace.
 
 `advance(until)` runs every batch that begins before `until`; all arrivals before `until` must have been pushed.
-The rule is the runtime's (`penstock_runtime.batching.former`) for requests of one row and one shape, whose
+The rule is the runtime's (`penstock_runtime.engine.dynamic.batch_former`) for requests of one row and one shape, whose
 arrival rate is counted over the last second.
 """
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.budgets.settlement import settle
+from penstock_operator.decide.ledger import Claim, Ledger
 from penstock_operator.decide.scaling.law import Decision, Law
 from penstock_simulator.fleet import Fleet
 from penstock_simulator.routing import Router, Times, router

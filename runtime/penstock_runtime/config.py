@@ -16,11 +16,11 @@ from pydantic import ValidationError
 
 from penstock_api import names
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_api.model import ModelSpec
-from penstock_runtime.callers.callers import Network
+from penstock_api.types.model import ModelSpec
+from penstock_runtime.serving.auth.callers import Network
 from penstock_runtime.errors import ConfigError
-from penstock_runtime.generation.options import Compute, DType, StepOptions
-from penstock_runtime.link.placement import Placement
+from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.placement import Placement
 
 E = TypeVar("E", bound=StrEnum)
 

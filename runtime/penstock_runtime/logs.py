@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web import RequestPayloadError
 
-from penstock_api import loglines
+from penstock_api import log_format
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -28,5 +28,5 @@ def _without_trace(record: logging.LogRecord) -> bool:
 
 def configure(format: str, level: str) -> None:
     """Send everything of `level` and above to standard error in `format` (`json` or `text`)."""
-    loglines.send(format, level, extras)
+    log_format.send(format, level, extras)
     logging.getLogger("aiohttp.server").addFilter(_without_trace)

@@ -13,11 +13,11 @@ from typing import Any
 import yaml
 
 from penstock_api import names
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
 from penstock_operator.config import Config
-from penstock_operator.decide.children.metadata import selector
-from penstock_operator.decide.children.network_policy import network_policy
+from penstock_operator.decide.manifests.metadata import selector
+from penstock_operator.decide.manifests.network_policy import network_policy
 from penstock_operator.observed import PoolObject
 
 Object = dict[str, Any]

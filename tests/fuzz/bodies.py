@@ -5,7 +5,7 @@ import struct
 from random import Random
 from typing import Any
 
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from tests.fuzz.texts import damage, dumped, spoil
 
 LONE = [

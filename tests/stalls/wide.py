@@ -1,6 +1,6 @@
 """A model that answers what it was sent, in as many numbers as a body holds."""
 
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import ConfigDict
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import Name, Quantity, rule, rules
+from penstock_api.types.fields import Name, Quantity, rule, rules
 
 
 class CacheType(StrEnum):

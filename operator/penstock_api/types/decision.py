@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import ATOMIC_LIST, Count, Decimal, ShortText, Time, list_map
+from penstock_api.types.fields import ATOMIC_LIST, Count, Decimal, ShortText, Time, list_map
 
 BoundBy = Literal[
     "MaxReplicas", "Policy", "GpuBudget", "Cluster", "Stabilization", "RateLimit", "Mode", "Signals"

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import list_map, rule, rules
+from penstock_api.types.fields import list_map, rule, rules
 from penstock_api.limits import (
     BatchSize,
     Discipline,

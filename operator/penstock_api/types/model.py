@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import rule, rules
-from penstock_api.sources import ModelSource
+from penstock_api.types.fields import rule, rules
+from penstock_api.types.sources import ModelSource
 
 
 class Task(StrEnum):

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import Label
-from penstock_api.live import Replicas
+from penstock_api.types.fields import Label
+from penstock_api.types.live import Replicas
 
 _PART = r"[0-9A-Za-z*][0-9A-Za-z*,/#-]*"
 CRON = rf"^{_PART}( +{_PART}){{4}}$"

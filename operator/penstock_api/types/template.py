@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.container import ContainerTemplate
-from penstock_api.fields import (
+from penstock_api.types.container import ContainerTemplate
+from penstock_api.types.fields import (
     ATOMIC_LIST,
     LABEL_KEY,
     AnnotationMap,
@@ -22,7 +22,7 @@ from penstock_api.fields import (
     rule,
     rules,
 )
-from penstock_api.volumes import LocalObjectReference, Volume
+from penstock_api.types.volumes import LocalObjectReference, Volume
 
 
 class TolerationOperator(StrEnum):

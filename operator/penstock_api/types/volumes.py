@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.fields import ATOMIC_MAP, Label, Name, Quantity, rule, rules
+from penstock_api.types.fields import ATOMIC_MAP, Label, Name, Quantity, rule, rules
 
 RESERVED_MOUNTS = ("/etc/penstock", "/etc/penstock-keys", "/etc/penstock-tls", "/models")
 _RESERVED = " || ".join(

@@ -5,15 +5,15 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock_operator.act.apply import Children
+from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
-from penstock_operator.act.limits import PodControl
-from penstock_operator.act.records import Records
+from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import ChildWrite, PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
-from penstock_operator.logs import fields
-from penstock_operator.memory import ChildKey, child_key
+from penstock_operator.telemetry.logs import fields
+from penstock_operator.reconcile_state import ChildKey, child_key
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
-from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
+from penstock_operator.net.http import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.decide.plan import Push
 from penstock_operator.errors import NotLeading
 from penstock_operator.observed import Acknowledgement, PodObject
-from penstock_operator.tokens import Signer
+from penstock_operator.net.tokens import Signer
 
 LIMIT_BYTES = 64 * 1024
 
@@ -39,7 +39,7 @@ class PodControl:
         clock: Callable[[], float],
         leading: Callable[[], bool],
     ) -> None:
-        """`session` is a `calls.new_session()` that trusts the pods' authority.
+        """`session` is a `http.new_session()` that trusts the pods' authority.
 
         `clock` gives Unix seconds; `leading` allows each call.
         """

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from penstock_api import names
-from penstock_operator import kinds
-from penstock_operator.act.budget import Urgency
+from penstock_operator.kube import kinds
+from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, Writer
-from penstock_operator.cluster import Request
-from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.views import record_of
+from penstock_operator.kube.client import Request
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.views import record_of
 from penstock_operator.observed import ChildObject
 
 

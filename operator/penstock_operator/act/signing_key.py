@@ -12,12 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.act.budget import Urgency
+from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import Writer
-from penstock_operator.cluster import Request
+from penstock_operator.kube.client import Request
 from penstock_operator.errors import NotFound
-from penstock_operator.kinds import Kind
-from penstock_operator.tokens import BadSigningKey, Signer
+from penstock_operator.kube.kinds import Kind
+from penstock_operator.net.tokens import BadSigningKey, Signer
 
 SECRET = Kind("Secret", "", "v1", "secrets")
 FIELD = "keys.json"

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from penstock_api.limits import LimitsUpdate
-from penstock_api.policy import PolicyStatus
-from penstock_api.status import PoolStatus
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_api.types.policy import PolicyStatus
+from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.scaling.failure import LawFailure
 

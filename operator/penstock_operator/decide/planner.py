@@ -1,6 +1,6 @@
 """The pass's middle: what was observed becomes one plan. Pure; one pool's failure is its own.
 
-First each pool by itself (`draft.py`): effective spec, its law's step, the pinned template, its claim to devices.
+First each pool by itself (`pool_draft.py`): effective spec, its law's step, the pinned template, its claim to devices.
 Then all claims together (`budgets/`): who gets the devices that several want. Then each pool is finished:
 count -> children -> limits -> pushes -> conditions -> status -> Events.
 """
@@ -8,31 +8,32 @@ count -> children -> limits -> pushes -> conditions -> status -> Events.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock_api.status import CandidateDecision
-from penstock_operator.decide import checkpoint, standing
+from penstock_api.types.status import CandidateDecision
+from penstock_operator.decide.scaling import checkpoint
+from penstock_operator.decide import memoized
 from penstock_operator.decide.activity import busy_until, is_active
-from penstock_operator.decide.attainment import Objectives, advance
+from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.budgets.claims import allowance
-from penstock_operator.decide.budgets.ledger import Claim, Grant, Ledger
-from penstock_operator.decide.budgets.rounds import disturbed, next_ledger
-from penstock_operator.decide.candidate import Shadow, recorded
-from penstock_operator.decide.conditions import all_conditions
+from penstock_operator.decide.ledger import Claim, Grant, Ledger
+from penstock_operator.decide.budgets.update import disturbed, next_ledger
+from penstock_operator.decide.shadow import Shadow, recorded
+from penstock_operator.decide.status.conditions import all_conditions
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.contest import contest
-from penstock_operator.decide.draft import Draft, Moment, draft
-from penstock_operator.decide.events import pool_events
-from penstock_operator.decide.family import conflicts
-from penstock_operator.decide.findings import Findings, own_deployment
+from penstock_operator.decide.manifests.replica_conflict import contest
+from penstock_operator.decide.pool_draft import Draft, Moment, draft
+from penstock_operator.decide.status.events import pool_events
+from penstock_operator.decide.children import conflicts
+from penstock_operator.decide.pool_outcome import Findings, own_deployment
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
 from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
-from penstock_operator.decide.policies import policy_plans
-from penstock_operator.decide.rollout import rollout
+from penstock_operator.decide.status.policies import policy_plans
+from penstock_operator.decide.manifests.rollout import rollout
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.scaling.law import LawSettings
-from penstock_operator.decide.schedules import openings
-from penstock_operator.decide.state import PoolMemory
-from penstock_operator.decide.status import figures, pool_status
-from penstock_operator.decide.templates import Pinned
+from penstock_operator.decide.spec.schedules import openings
+from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.status.pool import figures, pool_status
+from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.observed import Observed, PoolView
 
 NOTHING_CLAIMED = Ledger()
@@ -83,7 +84,7 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
     """Return what one pool wants, within what is granted to it."""
     view = one.view
     found, memory_after = find(one, grant, observed, now)
-    family = standing.writes(one.standing.writes, found, observed.control_keys)
+    family = memoized.writes(one.standing.writes, found, observed.control_keys)
     writes = family.value
     told = pushes(view, found.limits) if found.limits is not None else ()
     conditions = all_conditions(found)

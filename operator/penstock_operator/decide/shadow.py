@@ -7,8 +7,8 @@ pods that are really there. Budgets bind it not: it says what it would want. Not
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from penstock_api.policy import Bounds
-from penstock_api.status import CandidateDecision
+from penstock_api.types.policy import Bounds
+from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.observed import PolicyObject
 

@@ -22,7 +22,7 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from penstock_operator.errors import ClusterError, ConfigError, Unavailable, cluster_error
-from penstock_operator.kinds import Kind
+from penstock_operator.kube.kinds import Kind
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from penstock_operator.errors import ClusterError, Conflict, NotFound
-from penstock_operator.lease_client import CALL_SECONDS, Json, LeaseClient
+from penstock_operator.kube.lease_client import CALL_SECONDS, Json, LeaseClient
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
-from penstock_operator.cluster import IN_CLUSTER_TOKEN, in_cluster
+from penstock_operator.kube.client import IN_CLUSTER_TOKEN, in_cluster
 from penstock_operator.errors import cluster_error
 
 CALL_SECONDS = 5.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from kubernetes.aio.client.configuration import Configuration
 
 from penstock_api import names
-from penstock_operator.lease import Leadership
-from penstock_operator.lease_client import LeaseClient
+from penstock_operator.kube.leader_election import Leadership
+from penstock_operator.kube.lease_client import LeaseClient
 
 
 @dataclass(frozen=True, slots=True)

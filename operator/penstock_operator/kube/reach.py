@@ -2,11 +2,11 @@
 
 import logging
 
-from penstock_operator.cluster import Cluster, Request
+from penstock_operator.kube.client import Cluster, Request
 from penstock_operator.config import Config
 from penstock_operator.errors import Rejected
-from penstock_operator.kinds import POLICY
-from penstock_operator.scope import CLUSTER, Scope, namespaces_scope
+from penstock_operator.kube.kinds import POLICY
+from penstock_operator.kube.scope import CLUSTER, Scope, namespaces_scope
 
 log = logging.getLogger(__name__)
 

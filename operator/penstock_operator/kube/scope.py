@@ -8,7 +8,7 @@ operator's own namespace are places of their own then.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_operator.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, Kind
+from penstock_operator.kube.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, Kind
 
 
 @dataclass(frozen=True, slots=True)

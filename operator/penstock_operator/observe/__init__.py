@@ -1,1 +1,1 @@
-"""What is: the API server, Prometheus and the pods -> `Observed`. Changes nothing."""
+"""Observation: the cluster's objects and the pools' signals; nothing is changed here."""

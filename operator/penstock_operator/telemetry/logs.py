@@ -6,7 +6,7 @@ Nothing that comes from a Secret is ever passed to a logger in this project.
 import logging
 from collections.abc import Mapping
 
-from penstock_api import loglines
+from penstock_api import log_format as loglines
 
 FIELDS = "penstock"
 

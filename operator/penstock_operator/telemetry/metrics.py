@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from penstock_operator.pool_metrics import PoolTable
+from penstock_operator.telemetry.pool_metrics import PoolTable
 
 OWN = CollectorRegistry()
 """What is told of the operator itself and of policies."""

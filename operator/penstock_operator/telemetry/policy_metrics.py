@@ -2,10 +2,10 @@
 
 from prometheus_client import Gauge
 
-from penstock_api.policy import BudgetStatus
-from penstock_api.status import CandidateDecision
+from penstock_api.types.policy import BudgetStatus
+from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.plan import Plan
-from penstock_operator.metrics import OWN
+from penstock_operator.telemetry.metrics import OWN
 
 _POOL = ("namespace", "pool", "policy")
 _BUDGET = ("policy", "resource")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_simulator.baselines.reading import decided
+from penstock_simulator.baselines.inputs import decided
 
 
 class Planned:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_simulator.baselines.reading import Metric, decided, per_pod
+from penstock_simulator.baselines.inputs import Metric, decided, per_pod
 
 SYNC_SECONDS = 15.0
 TOLERANCE = 0.1

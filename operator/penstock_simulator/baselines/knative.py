@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_simulator.baselines.reading import decided, in_flight, per_pod
+from penstock_simulator.baselines.inputs import decided, in_flight, per_pod
 
 STABLE_SECONDS = 60.0
 PANIC_SECONDS = 6.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_simulator.baselines.reading import decided, per_pod, queue_depth
+from penstock_simulator.baselines.inputs import decided, per_pod, queue_depth
 from penstock_simulator.service import ServiceModel
 
 BATCH_SHARE = 0.45

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_simulator.baselines.reading import decided, in_flight, per_pod
+from penstock_simulator.baselines.inputs import decided, in_flight, per_pod
 
 LOOK_BACK_SECONDS = 30.0
 INTERVAL_SECONDS = 10.0

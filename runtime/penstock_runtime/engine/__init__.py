@@ -1,1 +1,1 @@
-"""The loop: take messages in, form a batch, run it, settle it. Knows a model only by its protocol."""
+"""Engines: the contract of a model, dynamic and continuous batching, and the link to them."""

@@ -7,7 +7,7 @@ Every value is picklable, holds numpy arrays and plain data only, and never a ca
 from msgspec import Struct
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.batching.service_time import Sums
+from penstock_runtime.engine.service_time import Sums
 from penstock_runtime.request import End, Request
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from penstock_api.model import Task
-from penstock_runtime.batching.lengths import bucket_of
+from penstock_api.types.model import Task
+from penstock_runtime.engine.padding import bucket_of
 from penstock_runtime.request import Group, Tensor
 
 

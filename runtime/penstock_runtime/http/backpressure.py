@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from penstock_runtime.protocols.header_fields import (
+from penstock_runtime.protocols.common.headers import (
     HEADER_TIMEOUT,
     MOST_MILLISECONDS,
     whole_number,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.protocols.bounded import BoundedConnection, ConnectionLimit
+from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from penstock_api.model import Task
-from penstock_runtime.callers.callers import Callers
-from penstock_runtime.counters import Counters
+from penstock_api.types.model import Task
+from penstock_runtime.serving.auth.callers import Callers
+from penstock_runtime.serving.counters import Counters
 from penstock_runtime.errors import Refusal
-from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.marks import CALLER, note_refusal
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
 
@@ -33,9 +33,9 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
 
 
 def _generating(pod: Pod) -> list[web.RouteDef]:
-    from penstock_runtime.protocols.openai.generate import GenerateExtension  # noqa: PLC0415
+    from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
     from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
-    from penstock_runtime.streams.pod import GenerationPod  # noqa: PLC0415
+    from penstock_runtime.serving.generation.pod import GenerationPod  # noqa: PLC0415
 
     assert isinstance(pod, GenerationPod)  # noqa: S101 - as `assembly.make_pod` makes it
     return OpenAI(pod).routes() + GenerateExtension(pod).routes()

@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from penstock_runtime.protocols.bounded import BoundedConnection
+from penstock_runtime.http.connection_limit import BoundedConnection
 
 
 class _Lying(Struct):

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from penstock_runtime.models.base import Model, ModelInfo, TensorSpec
+from penstock_runtime.engine.model import Model, ModelInfo, TensorSpec
 from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 

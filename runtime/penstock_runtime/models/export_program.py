@@ -15,9 +15,9 @@ from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.models.base import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
-from penstock_runtime.models.device import backend_of, choose_device
-from penstock_runtime.models.tensors import datatype_of_torch
+from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.models.device.device import backend_of, choose_device
+from penstock_runtime.models.device.tensors import datatype_of_torch
 from penstock_runtime.models.torch_model import TorchModel
 
 _REMEDY = 'export it with dynamic_shapes that make dimension 0 of every input one torch.export.Dim("batch")'

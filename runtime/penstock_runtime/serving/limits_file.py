@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.live import FIRST_LIMITS, GenerationConflict, LiveLimits
+from penstock_runtime.serving.limits import FIRST_LIMITS, GenerationConflict, LiveLimits
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ ticks once a second: one that is frozen while idle is found before a request mee
 
 from typing import Final
 
-from penstock_runtime.link.base import Heartbeat
+from penstock_runtime.engine.link.base import Heartbeat
 
 STUCK_FACTOR: Final = 20.0
 """How many times its predicted duration a step may take."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from penstock_runtime.waiting.disciplines import (
+from penstock_runtime.engine.queue.disciplines import (
     LOWEST_CLASS,
     Aging,
     aged_priority,

@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from penstock_runtime.batching.service_time import ServiceTime
+from penstock_runtime.engine.service_time import ServiceTime
 
 LEAST_RETRY_SECONDS: Final = 1
 MOST_RETRY_SECONDS: Final = 600

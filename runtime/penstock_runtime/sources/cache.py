@@ -16,9 +16,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from penstock_api.limits import Loading, LoadStage
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.sources.errors import CacheFull
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 
 POLL_SECONDS = 0.5
 TELL_SECONDS = 1.0

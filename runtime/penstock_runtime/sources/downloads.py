@@ -11,7 +11,7 @@ from typing import IO, Protocol
 
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 
 AT_ONCE = 4
 FRUITLESS_TRIES = 5

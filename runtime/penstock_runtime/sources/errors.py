@@ -8,7 +8,7 @@ ModelLoadFailed
 └── CacheFull               the cache has no room for it
 """
 
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed
 
 
 class ModelAccessDenied(ModelLoadFailed):

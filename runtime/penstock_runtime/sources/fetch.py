@@ -7,13 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock_api.caches import ModelCache
+from penstock_api.types.caches import ModelCache
 from penstock_api.limits import LoadStage
-from penstock_api.quantities import byte_count
-from penstock_api.sources import HuggingFaceSource, ModelSource
+from penstock_api.types.quantities import byte_count
+from penstock_api.types.sources import HuggingFaceSource, ModelSource
 from penstock_runtime.config import Config
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 
 TALKATIVE = ("huggingface_hub", "httpx2", "httpcore2", "botocore", "aiobotocore", "s3fs", "fsspec")
 """They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""

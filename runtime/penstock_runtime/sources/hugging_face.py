@@ -30,15 +30,15 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in i
     disable_progress_bars,
 )
 
-from penstock_api.sources import HuggingFaceSource
-from penstock_runtime.sources.blobs import Digest, RemoteFile, Sink, Store
+from penstock_api.types.sources import HuggingFaceSource
+from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelNotFound,
     ModelSourceUnreachable,
 )
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 
 MAIN = "main"
 LIST_SECONDS = 30.0
@@ -53,13 +53,13 @@ LARGEST_BYTES = 50 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A repository at one commit, as a `blobs.Remote`."""
+    """A repository at one commit, as a `downloads.Remote`."""
 
     repository: str
     sha: str
 
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
-        """As `blobs.Remote.append`."""
+        """As `downloads.Remote.append`."""
         with _hub_errors(self.repository):
             url = hf_hub_url(self.repository, file.path, revision=self.sha)
             found = get_hf_file_metadata(url)
@@ -72,7 +72,7 @@ class Commit:
             )
 
     def vouches_for(self, file: RemoteFile) -> bool:
-        """As `blobs.Remote.vouches_for`: git and LFS both name a content by its hash."""
+        """As `downloads.Remote.vouches_for`: git and LFS both name a content by its hash."""
         return file.digest is not None
 
 

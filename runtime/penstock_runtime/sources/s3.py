@@ -18,8 +18,8 @@ import botocore.session
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 from s3fs import S3FileSystem
 
-from penstock_api.sources import S3Source
-from penstock_runtime.sources.blobs import Digest, RemoteFile, Sink, Store
+from penstock_api.types.sources import S3Source
+from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
@@ -27,7 +27,7 @@ from penstock_runtime.sources.errors import (
     ModelNotFound,
     ModelSourceUnreachable,
 )
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 
 PART_BYTES = 8 * 2**20
 PARTS_AT_ONCE = 4
@@ -38,7 +38,7 @@ _MD5 = re.compile("^[0-9a-f]{32}$")
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A folder of a bucket, as a `blobs.Remote`."""
+    """A folder of a bucket, as a `downloads.Remote`."""
 
     files: S3FileSystem
     root: str
@@ -59,7 +59,7 @@ class Bucket:
         return files
 
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
-        """As `blobs.Remote.append`, by parts, a few at once."""
+        """As `downloads.Remote.append`, by parts, a few at once."""
         key = f"{self.root}/{file.path}"
         while offset < file.size:
             starts = list(range(offset, file.size, PART_BYTES))[:PARTS_AT_ONCE]
@@ -75,7 +75,7 @@ class Bucket:
             offset = ends[-1]
 
     def vouches_for(self, file: RemoteFile) -> bool:
-        """As `blobs.Remote.vouches_for`: an ETag is a hash only of what is not encrypted by a key of its own."""
+        """As `downloads.Remote.vouches_for`: an ETag is a hash only of what is not encrypted by a key of its own."""
         bucket, _, key = f"{self.root}/{file.path}".partition("/")
         with _store_errors(self.told):
             head = self.files.call_s3("head_object", Bucket=bucket, Key=key)

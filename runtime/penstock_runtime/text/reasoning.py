@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_runtime.text.markers import MarkerFinder
+from penstock_runtime.text.marker_finder import MarkerFinder
 
 OPENS: Final = "<think>"
 CLOSES: Final = "</think>"

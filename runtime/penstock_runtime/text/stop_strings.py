@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.text.markers import overlap
+from penstock_runtime.text.marker_finder import overlap
 
 
 @dataclass(frozen=True, slots=True)

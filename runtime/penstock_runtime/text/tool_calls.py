@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from penstock_runtime.text.json_scan import JsonScanner
-from penstock_runtime.text.markers import MarkerFinder
+from penstock_runtime.text.marker_finder import MarkerFinder
 
 _HEAD: Final = re.compile(
     r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*', re.DOTALL

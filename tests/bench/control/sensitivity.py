@@ -5,24 +5,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-ROOM = "penstock_operator.decide.scaling.capacity"
+ROOM = "penstock_operator.decide.scaling.capacity_at_objective"
 FACTORS = (0.75, 1.25)
 DEFAULTS = (
     *(
-        "batch_plan.SPARE",
-        "batch_plan.UP_SECONDS",
-        "batch_plan.DOWN_SECONDS",
-        "batch_plan.BACK_OFF",
+        "batch_cap.SPARE",
+        "batch_cap.UP_SECONDS",
+        "batch_cap.DOWN_SECONDS",
+        "batch_cap.BACK_OFF",
     ),
-    *("count.UTILIZATION", "count.BUSY", "count.DEAD_BAND", "count.DRAIN_SECONDS"),
-    *("count.LEAST_HOLD_SECONDS", "count.HOLD_STARTUPS"),
-    *("curves.HALF_LIFE_SECONDS", "curves.PRIOR_BATCHES"),
-    *("forecast.LEVEL_SECONDS", "forecast.TREND_SECONDS", "forecast.DAMPING_SECONDS"),
-    *("forecast.SURE_SIGMAS", "forecast.LARGEST_TREND", "forecast.MEAN_SECONDS"),
-    *("forecast.DOUBT", "forecast.RAMP_DOUBT", "forecast.RAMP_SECONDS", "misses.ALIKE"),
-    *("lateness.FIRST_PRICE", "lateness.LEAST_PRICE"),
-    *("lateness.ALLOWED", "lateness.PRICE_STEP", "lateness.LARGEST_PRICE"),
-    *("state.SMOOTHING_SECONDS", "startup.PRIOR_P90_SECONDS"),
+    *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND", "replicas.DRAIN_SECONDS"),
+    *("replicas.LEAST_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
+    *("capacity.batch_curves.HALF_LIFE_SECONDS", "capacity.batch_curves.PRIOR_BATCHES"),
+    *("demand.forecast.LEVEL_SECONDS", "demand.forecast.TREND_SECONDS", "demand.forecast.DAMPING_SECONDS"),
+    *("demand.forecast.SURE_SIGMAS", "demand.forecast.LARGEST_TREND", "demand.forecast.MEAN_SECONDS"),
+    *("demand.forecast.DOUBT", "demand.forecast.RAMP_DOUBT", "demand.forecast.RAMP_SECONDS", "demand.forecast_errors.ALIKE"),
+    *("lateness_price.FIRST_PRICE", "lateness_price.LEAST_PRICE"),
+    *("lateness_price.ALLOWED", "lateness_price.PRICE_STEP", "lateness_price.LARGEST_PRICE"),
+    *("state.SMOOTHING_SECONDS", "capacity.startup.PRIOR_P90_SECONDS"),
 )
 """By module of the law's room and name."""
 LEAST, MOST = 0.0, 0.98
@@ -36,7 +36,7 @@ def changed(change: tuple[str, float] | None) -> Iterator[None]:
     if change is None:
         yield
         return
-    module, name = change[0].split(".")
+    module, name = change[0].rsplit(".", 1)
     before = getattr(sys.modules[f"{ROOM}.{module}"], name)
     value = type(before)(before * change[1])
     knowing = [one for one in _room() if getattr(one, name, None) is before]

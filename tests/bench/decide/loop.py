@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from penstock_operator.act.pools import Acted
+from penstock_operator.act.executor import Acted
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.memory import Memory
-from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.reconcile_state import Memory
+from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSkew
-from penstock_operator.operate import Operation
-from penstock_operator.scope import CLUSTER
+from penstock_operator.reconciler import Operation
+from penstock_operator.kube.scope import CLUSTER
 from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.decide.world import CONFIG
 

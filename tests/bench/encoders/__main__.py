@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from penstock_runtime.live import FIRST_LIMITS
+from penstock_runtime.serving.limits import FIRST_LIMITS
 from tests.bench.encoders import chart
 from tests.bench.encoders.contenders import contenders, write
 from tests.bench.encoders.subjects import ENCODER, SUBJECTS, Subject

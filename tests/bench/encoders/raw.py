@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import transformers
 
-from penstock_api.model import Task
+from penstock_api.types.model import Task
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from penstock_runtime.models.encoders.load import load_encoder
-from penstock_runtime.models.linears import prepack
+from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.request import Tensor
 from tests.bench.encoders.subjects import BATCH, NUMBER, SUBJECTS, Subject
 

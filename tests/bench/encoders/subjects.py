@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from penstock_runtime.request import Tensor
-from penstock_runtime.tokenizing import rows_of
+from penstock_runtime.serving.tokenizer_pool import rows_of
 from tests.encoders.directories import SPECIAL, WORDS, write
 
 NUMBER: Final = 128

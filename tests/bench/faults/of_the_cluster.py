@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from penstock_api import names
-from penstock_operator.kinds import WATCHED
+from penstock_operator.kube.kinds import WATCHED
 from tests.bench.faults.stage import Stage
 from tests.cluster import faults
 from tests.kube import prometheus

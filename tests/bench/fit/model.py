@@ -6,8 +6,8 @@ from math import sqrt
 import numpy as np
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity.curves import spread
-from penstock_operator.decide.scaling.service_curve import fit
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import spread
+from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_simulator.engine import Engine
 from penstock_simulator.pod import Pod, PodLimits
 from penstock_simulator.routing import Times

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from penstock_api.limits import Discipline
-from penstock_runtime.link.placement import Placement
+from penstock_runtime.engine.placement import Placement
 from tests.bench.generation import environments, http, models, neighbour, planning, runs, show
 from tests.bench.generation.calibration import calibrate
 from tests.bench.generation.targets import STREAMS, targets

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from penstock_runtime.generation.messages import Stepped, StepReport
-from penstock_runtime.models.base import describe
-from penstock_runtime.models.device import backend_of, choose_device
+from penstock_runtime.engine.continuous.messages import Stepped, StepReport
+from penstock_runtime.engine.model import describe
+from penstock_runtime.models.device.device import backend_of, choose_device
 from tests.bench.generation import models
 from tests.bench.generation.peers import penstock, transformers_batch
 from tests.bench.generation.roofline import Decoding, Footprint, bandwidth, decoding, footprint

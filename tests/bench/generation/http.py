@@ -15,7 +15,7 @@ import uvloop
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from penstock_runtime.link.placement import Placement
+from penstock_runtime.engine.placement import Placement
 from tests.bench.generation.clock import now
 from tests.bench.generation.workload import Work
 

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from statistics import median
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.scheduler import TokenScheduler
-from penstock_runtime.generation.limits import (
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
     KVSpec,
     Preemption,
 )
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.plan import StepPlan
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.sequence import Sequence
 from tests.bench.generation.clock import now
 
 RUNNING, WAITING, STEPS = 64, 10_000, 300

@@ -9,7 +9,7 @@ from statistics import median
 import torch
 from safetensors import safe_open
 
-from penstock_runtime.generation.messages import StepReport
+from penstock_runtime.engine.continuous.messages import StepReport
 from tests.bench.generation.clock import now
 
 COPIED_BYTES = 1 << 30

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from penstock_runtime.live import FIRST_LIMITS
+from penstock_runtime.serving.limits import FIRST_LIMITS
 from tests.bench.http import chart, show
 from tests.bench.http.balance import share_seconds
 from tests.bench.http.calibrate import calibration

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.digest import digest
+from penstock_operator.decide.manifests.digest import digest
 from tests.bench.scale.seals import manifests, seal_of
 
 Stored = Mapping[str, str]
@@ -116,7 +116,7 @@ def batches(copies: Iterator[Copy], most_bytes: int) -> Iterator[dict[str, str]]
 
 
 def _digest(template: dict[str, Any]) -> str:
-    """Return what `children/revision.py` names a template by: it is taken before the label that tells the name."""
+    """Return what `manifests/revision.py` names a template by: it is taken before the label that tells the name."""
     own = template["metadata"]
     labels = {key: one for key, one in own["labels"].items() if key != names.LABEL_REVISION}
     return digest({**template, "metadata": {**own, "labels": labels}})

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_api import names
-from penstock_operator import kinds
+from penstock_operator.kube import kinds
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.draft import Moment, draft
-from penstock_operator.decide.family import wanted
+from penstock_operator.decide.pool_draft import Moment, draft
+from penstock_operator.decide.children import wanted
 from penstock_operator.decide.planner import find
-from penstock_operator.decide.writes import sealed
-from penstock_operator.memory import NO_SIGNALS
-from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.views import Heard, pool_view
+from penstock_operator.decide.manifests.writes import sealed
+from penstock_operator.reconcile_state import NO_SIGNALS
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.views import Heard, pool_view
 from penstock_operator.observed import Observed
 from tests.bench.scale.operator import IMAGE
 

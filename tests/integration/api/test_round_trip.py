@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock_api.crdgen import POLICY, POOL, Kind, definition
-from penstock_api.policy import PolicySpec, PolicyStatus
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
+from penstock_api.codegen.crdgen import POLICY, POOL, Kind, definition
+from penstock_api.types.policy import PolicySpec, PolicyStatus
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
 from tests.integration.api import full
 from tests.integration.api.cases import Object
 from tests.kube.api import Api

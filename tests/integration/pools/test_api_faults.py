@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_operator.kinds import WATCHED
+from penstock_operator.kube.kinds import WATCHED
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads

@@ -1,6 +1,6 @@
 """A model that takes its engine down: its error is one that no engine may swallow."""
 
-from penstock_runtime.models.base import Model
+from penstock_runtime.engine.model import Model
 from penstock_runtime.models.emulated import EmulatedAccelerator
 from penstock_runtime.request import Tensor
 

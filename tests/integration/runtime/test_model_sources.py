@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock_operator.act.limits import acknowledgement
+from penstock_operator.act.pod_limits import acknowledgement
 from penstock_operator.observed import Acknowledgement
 from tests.encoders.directories import write
 from tests.kube.pools import until

@@ -24,7 +24,7 @@ def engines(pid: int) -> list[int]:
     return [
         one
         for one in children(pid)
-        if b"penstock_runtime.link." in Path(f"/proc/{one}/cmdline").read_bytes()
+        if b"penstock_runtime.engine.link." in Path(f"/proc/{one}/cmdline").read_bytes()
     ]
 
 

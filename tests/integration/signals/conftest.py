@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock_operator import calls
+from penstock_operator.net import http
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every call be answered, also one whose password a Prometheus hashes for seconds."""
-    monkeypatch.setattr(calls, "CALL_SECONDS", 60.0)
+    monkeypatch.setattr(http, "CALL_SECONDS", 60.0)

@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
-from penstock_operator.observe.access import Accesses
-from penstock_operator.observe.rounds import Rounds
-from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.net.http import CallFailed, new_session
+from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
+from penstock_operator.observe.signals.credentials import Accesses
+from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import DutySource, PoolSignals, SignalSource
 from tests.integration.signals.test_real_prometheus import until
 from tests.unit.signals.exporter import Figures, free_address, metrics_route, pod_object, serving

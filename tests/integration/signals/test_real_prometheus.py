@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.decide.metrics_server import MetricsServer
-from penstock_operator.observe import questions
-from penstock_operator.observe.past import observe_past
-from penstock_operator.observe.prometheus import missing, read_prometheus
-from penstock_operator.observe.rounds import Rounds
-from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.net.http import CallFailed, new_session
+from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.observe.signals import promql
+from penstock_operator.observe.signals.backfill import observe_past
+from penstock_operator.observe.signals.prometheus import missing, read_prometheus
+from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.unit.signals.exporter import (
     Figures,
@@ -123,7 +123,7 @@ async def test_samples_come_with_their_own_times_and_raw_counters(
 async def test_a_large_fleet_is_told_a_part_at_a_time(
     tmp_path: Path, session: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions, "PODS_A_QUESTION", 1)
+    monkeypatch.setattr(promql, "PODS_A_QUESTION", 1)
     async with AsyncExitStack() as stack:
         pods = [
             pod_object(uid, await stack.enter_async_context(serving(metrics_route(Figures(uid)))))

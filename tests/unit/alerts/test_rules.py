@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock_operator import metrics
+from penstock_operator.telemetry import metrics
 from tests.cluster.places import Places
 from tests.unit.charts.rendered import CHART, only, render
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
-from penstock_api import crdgen
-from penstock_api.fields import rule
-from penstock_api.structural import NotStructural, structural
+from penstock_api.codegen import crdgen
+from penstock_api.types.fields import rule
+from penstock_api.codegen.structural import NotStructural, structural
 from tests.unit.api.crds import ROOT
 
 

@@ -8,9 +8,9 @@ import yaml
 
 from penstock_api import names
 from penstock_api.base import ApiModel
-from penstock_api.policy import PolicySpec
-from penstock_api.pool import PoolSpec
-from penstock_operator.decide.fields import BUILT_IN
+from penstock_api.types.policy import PolicySpec
+from penstock_api.types.pool import PoolSpec
+from penstock_operator.decide.spec.live_fields import BUILT_IN
 from tests.unit.api.crds import ROOT, Schema, own_nodes
 from tests.unit.api.examples import PAGES, examples, name_of
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock_api import names
-from penstock_operator import policy_metrics
-from penstock_operator.metrics import OWN
-from penstock_operator.pool_metrics import PREFIX, SERIES
+from penstock_operator.telemetry import policy_metrics
+from penstock_operator.telemetry.metrics import OWN
+from penstock_operator.telemetry.pool_metrics import PREFIX, SERIES
 from penstock_runtime.config import Config
 from penstock_runtime.errors import ConfigError
 from tests.unit.api.examples import PAGES

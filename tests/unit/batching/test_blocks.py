@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_runtime.batching.blocks import BlockLedger, BlocksExhausted
-from penstock_runtime.batching.hashes import HashChain, child_hash, root_hash
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger, BlocksExhausted
+from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, child_hash, root_hash
 
 ROOT = root_hash("revision")
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.former import (
+from penstock_runtime.engine.dynamic.batch_former import (
     Batch,
     FormingLimits,
     Idle,
@@ -11,9 +11,9 @@ from penstock_runtime.batching.former import (
     WaitUntil,
     form,
 )
-from penstock_runtime.batching.service_time import UNKNOWN, ServiceTime
+from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.queue import WaitingRequests
+from penstock_runtime.engine.queue.queue import WaitingRequests
 from tests.unit.engine.builders import a_request
 
 WINDOW = 0.5

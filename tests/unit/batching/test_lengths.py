@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.former import Batch
-from penstock_runtime.batching.lengths import (
+from penstock_runtime.engine.dynamic.batch_former import Batch
+from penstock_runtime.engine.padding import (
     BUCKET_RATIO,
     LEAST_BUCKET,
     bucket_of,
     length_buckets,
     runs,
 )
-from penstock_runtime.link.messages import Submit
+from penstock_runtime.engine.messages import Submit
 from tests.unit.engine.builders import Doubling, FakeClock, a_request, an_engine, limits
 
 

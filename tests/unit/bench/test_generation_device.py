@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from penstock_runtime.generation.messages import StepReport
+from penstock_runtime.engine.continuous.messages import StepReport
 from tests.bench.generation import device, models, roofline
 from tests.bench.generation.peers import penstock, transformers_batch
 from tests.bench.generation.roofline import Footprint, decoding, footprint

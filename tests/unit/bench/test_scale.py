@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock_operator import kinds
-from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.views import owned_pods
+from penstock_operator.kube import kinds
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.views import owned_pods
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.copies import Original, batches, copy
 from tests.bench.scale.operator import added_up

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.budgets.settlement import settle
+from penstock_operator.decide.ledger import Claim, Ledger
 
 GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)

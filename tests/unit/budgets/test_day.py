@@ -7,10 +7,10 @@ from math import pi, sin
 import numpy as np
 import pytest
 
-from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_simulator.scenario import Clients, ColdStarts, Scenario
 from penstock_simulator.service import ServiceModel
-from penstock_simulator.shared import Tenant, share, turns
+from penstock_simulator.shared_budget import Tenant, share, turns
 from tests.unit.simulator.scenarios import SETTINGS, world
 
 SLOW = ServiceModel(a=2.0, c=0.5, sigma=0.05, tail_share=0.0, overhead=0.0)

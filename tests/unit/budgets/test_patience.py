@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.budgets.settlement import settle
+from penstock_operator.decide.ledger import Claim, Ledger
 from tests.unit.budgets.claims import BUDGET, asked_for, claim, entitled, running, settled
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.ledger import Ledger
 from tests.unit.budgets.town import GPU, Town, budget, delete_and_wait, step, town, waiting
 from tests.unit.decide.world import message, reason
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.budgets.settlement import settle
+from penstock_operator.decide.ledger import Ledger
 from tests.unit.budgets.claims import BUDGET, asked_for, claim, entitled
 
 

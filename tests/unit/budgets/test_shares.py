@@ -6,9 +6,9 @@ from math import ceil, isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.decide.budgets.book import Budgets, settle
-from penstock_operator.decide.budgets.division import Limits, divide, fits
-from penstock_operator.decide.budgets.ledger import Claim, Ledger
+from penstock_operator.decide.budgets.settlement import Budgets, settle
+from penstock_operator.decide.budgets.apportion import Limits, divide, fits
+from penstock_operator.decide.ledger import Claim, Ledger
 from penstock_operator.decide.budgets.shares import Part, fair_shares
 from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim, entitled, obeyed, settled
 

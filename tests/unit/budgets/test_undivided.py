@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock_api import names
-from penstock_operator.decide.budgets.book import settle
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.budgets.settlement import settle
+from penstock_operator.decide.ledger import Ledger
 from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim
 from tests.unit.budgets.town import Town, budget, step, town
 from tests.unit.decide.world import World, policy, reason

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.decide.budgets.ledger import Ledger
+from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import PodObject, PodProblem, PolicyObject

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator import policy_metrics
-from penstock_operator.metrics import REGISTRY
+from penstock_operator.telemetry import policy_metrics
+from penstock_operator.telemetry.metrics import REGISTRY
 from tests.unit.charts.rendered import CHART, only, render
 
 FILE = CHART / "dashboards" / "pools.json"

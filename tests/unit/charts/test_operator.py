@@ -7,7 +7,7 @@ import pytest
 
 from penstock_api import names
 from penstock_operator.config import Config, metrics_server
-from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
+from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 
 

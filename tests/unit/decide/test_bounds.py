@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.decide.effective import EffectiveSpec
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PolicyObject
 from tests.unit.decide.world import of, policy, pool
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_api.container import ImagePullPolicy
-from penstock_operator.decide.children.container import CONTAINER_NAME
-from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
+from penstock_api.types.container import ImagePullPolicy
+from penstock_operator.decide.manifests.container import CONTAINER_NAME
+from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
 from penstock_operator.decide.config import DecideConfig
 from tests.unit.decide.world import CONFIG, World, pool
 

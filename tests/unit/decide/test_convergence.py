@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_api.status import PoolStatus
+from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.templates import template_inputs
+from penstock_operator.decide.manifests.pinned_template import template_inputs
 from tests.unit.decide.world import CONFIG, World, known, pod, policy, pool, settled
 
 DEPLOYMENT = ("Deployment", "chat-penstock")

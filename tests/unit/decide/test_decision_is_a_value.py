@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_api.decided import AlternativeStatus, LastDecision, ScalingStatus
+from penstock_api.types.decision import AlternativeStatus, LastDecision, ScalingStatus
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
 from tests.bench.decide.fleet import SPEC

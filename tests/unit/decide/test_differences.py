@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.differences import covers
+from penstock_operator.decide.manifests.diff import covers
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock_api.live import ScalingAlgorithm
-from penstock_operator import metrics, telling
+from penstock_api.types.live import ScalingAlgorithm
+from penstock_operator.telemetry import metrics
+from penstock_operator import reporter
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
 from penstock_operator.decide.scaling.guard import RETRIES
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_operator.decide.state import PoolMemory as PlannerState
-from penstock_operator.memory import PoolMemory
+from penstock_operator.decide.planner_state import PoolMemory as PlannerState
+from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import SPEC, Fleet, signals
 from tests.unit.decide.test_checkpoint import law_state, ticks, working
@@ -198,7 +199,7 @@ def test_each_failure_is_counted_and_each_defect_logged_once_with_what_reproduce
     before = counted()
     with caplog.at_level(logging.ERROR):
         for plan in ticks(world, 5):
-            telling.tell_decision(plan, world.view(), memory)
+            reporter.tell_decision(plan, world.view(), memory)
     assert counted() - before == 5
     (line,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "team-a/chat: the control law failed" in line.message

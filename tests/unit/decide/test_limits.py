@@ -13,7 +13,7 @@ from penstock_api.limits import (
     LimitsUpdate,
     Range,
 )
-from penstock_api.status import BatchStatus
+from penstock_api.types.status import BatchStatus
 from penstock_operator.observed import Acknowledgement
 from tests.unit.decide.world import World, known, pod, settled, written
 

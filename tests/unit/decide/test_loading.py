@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import Loading, LoadStage
-from penstock_operator.decide.conditions.loading import progress
+from penstock_operator.decide.status.conditions.loading import progress
 from penstock_operator.observed import Acknowledgement, PodProblem
 from tests.unit.decide.world import World, message, pool, reason, settled
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide import fields
-from penstock_operator.decide.effective import GUARDS, EffectiveSpec, in_force
-from penstock_operator.decide.rollback.pinning import OWN
+from penstock_operator.decide.spec import live_fields
+from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, in_force
+from penstock_operator.decide.rollback.ruling import OWN
 from penstock_operator.decide.rollback.record import Record, Settings, read
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
 from tests.unit.decide.world import World, known, message, of, policy, pool, reason, settled
 
 WINDOW = 60
-REQUEST_LATENCY = fields.OBJECTIVE + "RequestLatency"
+REQUEST_LATENCY = live_fields.OBJECTIVE + "RequestLatency"
 GOOD = {"batching": {"mode": "Fixed", "size": {"max": 16}}}
 BAD = {"batching": {"mode": "Fixed", "size": {"max": 2}}}
 WORSE = {"batching": {"mode": "Fixed", "size": {"max": 3}}}
@@ -264,16 +264,16 @@ def test_a_replica_count_and_a_weight_are_nobodys_revision() -> None:
 
 
 OTHERS = {
-    fields.ALGORITHM: "UtilizationBand",
-    fields.DISCIPLINE: "FirstInFirstOut",
-    fields.PREEMPTION: "Never",
+    live_fields.ALGORITHM: "UtilizationBand",
+    live_fields.DISCIPLINE: "FirstInFirstOut",
+    live_fields.PREEMPTION: "Never",
 }
 
 
-@pytest.mark.parametrize("path", sorted(fields.BUILT_IN.keys() - set(OWN)))
+@pytest.mark.parametrize("path", sorted(live_fields.BUILT_IN.keys() - set(OWN)))
 def test_every_setting_of_a_revision_is_brought_back(path: str) -> None:
     plain = of(pool())
-    value = fields.BUILT_IN[path]
+    value = live_fields.BUILT_IN[path]
     other = OTHERS[path] if isinstance(value, str) else value + 1
     guards = frozenset({path}) & GUARDS
 

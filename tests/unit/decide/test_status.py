@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_api.policy import PolicyStatus
+from penstock_api.types.policy import PolicyStatus
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import (
     PodProblem,

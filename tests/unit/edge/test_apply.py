@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from penstock_operator.act.apply import handed_over
+from penstock_operator.act.children import handed_over
 from penstock_operator.errors import Conflict, NotFound, Rejected, Unavailable, cluster_error
 
 OURS = MappingProxyType({"manager": "penstock", "operation": "Update", "fieldsV1": {"f:spec": {}}})

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_api.loglines import JsonFormatter
-from penstock_operator import logs, telling
+from penstock_api.log_format import JsonFormatter
+from penstock_operator.telemetry import logs
+from penstock_operator import reporter
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.memory import PoolMemory
+from penstock_operator.reconcile_state import PoolMemory
 from tests.unit.decide.test_checkpoint import ticks, working
 from tests.unit.decide.world import World, settled
 
@@ -18,7 +19,7 @@ from tests.unit.decide.world import World, settled
 def memory() -> Iterator[PoolMemory]:
     made = PoolMemory()
     yield made
-    telling.forget_pool(made)
+    reporter.forget_pool(made)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
@@ -31,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
 
 
 def tell(plan: PoolPlan, world: World, memory: PoolMemory) -> None:
-    telling.tell_decision(plan, world.view(), memory)
+    reporter.tell_decision(plan, world.view(), memory)
 
 
 def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(

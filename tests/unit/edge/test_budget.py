@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock_operator.act.budget import TokenBucket, Urgency, WriteBudget
+from penstock_operator.act.rate_limit import TokenBucket, Urgency, WriteBudget
 
 
 def test_a_full_bucket_lets_a_burst_through_and_then_one_each_fiftieth() -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from penstock_operator.due import (
+from penstock_operator.workqueue import (
     BATCH,
     DEBOUNCE_SECONDS,
     LEAST_BATCH,

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from penstock_operator import lease
-from penstock_operator.lease import (
+from penstock_operator.kube import leader_election
+from penstock_operator.kube.leader_election import (
     DEADLINE_SECONDS,
     DURATION_SECONDS,
     Held,
@@ -17,7 +17,7 @@ from penstock_operator.lease import (
     next_transitions,
     still_valid,
 )
-from penstock_operator.lease_client import LeaseClient
+from penstock_operator.kube.lease_client import LeaseClient
 
 HELD = Held(holder="a", transitions=3, duration_seconds=15, version="7", unchanged_since=100.0)
 
@@ -87,7 +87,7 @@ def until(what: Callable[[], bool]) -> None:
 def test_a_namespaces_lease_is_won_and_given_back_with_the_installations_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lease, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(leader_election, "RETRY_SECONDS", 0.01)
     held, own = FakeLease(holderIdentity="other", leaseTransitions=4), [False]
     held.spec["leaseDurationSeconds"] = 1
     mine = Leadership(cast("LeaseClient", held), "a", lambda: own[0])

@@ -3,8 +3,8 @@
 import json
 import logging
 
-from penstock_api.loglines import JsonFormatter, TextFormatter
-from penstock_operator.logs import fields, of
+from penstock_api.log_format import JsonFormatter, TextFormatter
+from penstock_operator.telemetry.logs import fields, of
 
 
 def record(**more: object) -> logging.LogRecord:

@@ -2,7 +2,7 @@
 
 from penstock_api.limits import Loading, LoadStage
 from penstock_operator.decide.plan import ChildWrite, Write
-from penstock_operator.memory import Memory, PoolMemory, back_off, child_key
+from penstock_operator.reconcile_state import Memory, PoolMemory, back_off, child_key
 from penstock_operator.observed import (
     Acknowledgement,
     PodSample,

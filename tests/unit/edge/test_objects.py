@@ -1,8 +1,8 @@
 """The store: old news is no news, ghosts do not come back, and labels prove nothing."""
 
-from penstock_operator import kinds
-from penstock_operator.observe.objects import EVERY_POOL, ObjectStore
-from penstock_operator.observe.views import all_pools, is_going, owned_pods
+from penstock_operator.kube import kinds
+from penstock_operator.observe.cluster.cache import EVERY_POOL, ObjectStore
+from penstock_operator.observe.cluster.views import all_pools, is_going, owned_pods
 from tests.unit.edge import shapes
 
 NOBODY: frozenset[str] = frozenset()

@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_operator import due, metrics, operate, policy_metrics, telling
+from penstock_operator import workqueue, reconciler, reporter
+from penstock_operator.telemetry import metrics, policy_metrics
 from penstock_operator.decide.plan import Plan
-from penstock_operator.memory import Memory
-from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.reconcile_state import Memory
+from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
-from penstock_operator.operate import Operation
-from penstock_operator.scope import CLUSTER
+from penstock_operator.reconciler import Operation
+from penstock_operator.kube.scope import CLUSTER
 from tests.unit.decide.world import CONFIG, policy, pool, settled
 
 DECIDE_SECONDS = 0.05
@@ -97,8 +98,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         taken.append(1)
         return Plan((), ())
 
-    monkeypatch.setattr(operate, "make_plan", slow)
-    monkeypatch.setattr(due.DueQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2))
+    monkeypatch.setattr(reconciler, "make_plan", slow)
+    monkeypatch.setattr(workqueue.DueQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2))
     return taken
 
 
@@ -137,9 +138,9 @@ def test_lateness_is_measured_and_told_once_a_minute(caplog: pytest.LogCaptureFi
 
 @pytest.fixture
 def _nothing_told() -> Iterator[None]:
-    telling.forget_all()
+    reporter.forget_all()
     yield
-    telling.forget_all()
+    reporter.forget_all()
 
 
 def decided(leads: Leads) -> Operation:
@@ -154,7 +155,7 @@ def decided(leads: Leads) -> Operation:
     made.observer.store.pools = {world.pool.uid: world.pool}
     plan = world.whole_plan()
     policy_metrics.tell_plan(plan)
-    telling.tell_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
+    reporter.tell_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
     assert series() == {"pool", "policy"}
     return made
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_api.policy import BudgetStatus, PolicyStatus
-from penstock_operator import metrics, policy_metrics
+from penstock_api.types.policy import BudgetStatus, PolicyStatus
+from penstock_operator.telemetry import metrics, policy_metrics
 from penstock_operator.decide.plan import Plan, PolicyPlan
 from tests.unit.decide.world import World, policy, pool, settled
 

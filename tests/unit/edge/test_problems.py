@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.observe.problems import pod_problem
+from penstock_operator.observe.cluster.pod_problems import pod_problem
 from penstock_operator.observed import PodProblem
 
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ import yaml
 
 from penstock_api import names
 from penstock_operator.act.status import leave_out
-from penstock_operator.observe import convert
-from penstock_operator.observe.served import field_paths, known_paths, skew_of
+from penstock_operator.observe.cluster import convert
+from penstock_operator.observe.cluster.crd_skew import field_paths, known_paths, skew_of
 from penstock_operator.observed import AS_BUILT, SchemaSkew
 
 ROOT = Path(__file__).parents[3]

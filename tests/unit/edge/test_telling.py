@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator import metrics, telling
+from penstock_operator.telemetry import metrics
+from penstock_operator import reporter
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.memory import PoolMemory
+from penstock_operator.reconcile_state import PoolMemory
 from tests.unit.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
@@ -33,12 +34,12 @@ def plan() -> PoolPlan:
 def memory() -> Iterator[PoolMemory]:
     made = PoolMemory()
     yield made
-    telling.forget_pool(made)
+    reporter.forget_pool(made)
 
 
 def tell(plan: PoolPlan, memory: PoolMemory, **changes: object) -> None:
     figures = replace(FIGURES, **changes)  # type: ignore[arg-type]
-    telling.tell_decision(replace(plan, figures=figures), World().view(), memory)
+    reporter.tell_decision(replace(plan, figures=figures), World().view(), memory)
 
 
 def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolMemory) -> None:
@@ -58,11 +59,11 @@ def test_pods_that_serve_and_do_not_obey_are_counted_and_loading_ones_are_not(
     world.pods = (*world.pods, pod("loading", ip="10.0.0.9", ready=False))
     plan = world.run()
     assert [push.pod_uid for push in plan.pushes] == ["uid-loading"]
-    telling.tell_decision(plan, world.view(), memory)
+    reporter.tell_decision(plan, world.view(), memory)
     assert value("unacknowledged_pods") == 0
     world.acknowledgements.clear()
     world.pods = (*world.pods, pod("leaving", ip="10.0.0.8", terminating=True))
-    telling.tell_decision(plan, world.view(), memory)
+    reporter.tell_decision(plan, world.view(), memory)
     assert value("unacknowledged_pods") == 1
 
 
@@ -102,7 +103,7 @@ def test_a_turn_of_the_count_is_a_reversal_and_a_step_onward_is_none(
 
 def test_a_pool_that_is_gone_leaves_no_series(plan: PoolPlan, memory: PoolMemory) -> None:
     tell(plan, memory)
-    telling.forget_pool(memory)
+    reporter.forget_pool(memory)
     left = [
         sample.name
         for family in metrics.REGISTRY.collect()

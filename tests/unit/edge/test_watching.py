@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from penstock_operator import kinds
-from penstock_operator.cluster import Cluster
-from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.observe.resync import Resync
-from penstock_operator.scope import Scope, namespaces_scope
-from penstock_operator.watching import Watches
+from penstock_operator.kube import kinds
+from penstock_operator.kube.client import Cluster
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.relist import Resync
+from penstock_operator.kube.scope import Scope, namespaces_scope
+from penstock_operator.observe.cluster.watches import Watches
 from tests.unit.edge.api_server import ApiServer, Json
 
 TWO = namespaces_scope(("team-a", "team-b"), "system", policies_readable=True)

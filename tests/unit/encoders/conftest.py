@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock_api.model import Task
-from penstock_runtime.models.base import Model
+from penstock_api.types.model import Task
+from penstock_runtime.engine.model import Model
 from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.request import Tensor
 from tests.encoders.directories import SPECIAL, WORDS, write

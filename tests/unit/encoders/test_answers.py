@@ -9,9 +9,9 @@ import pytest
 import torch
 import transformers
 
-from penstock_api.model import ModelSpec
-from penstock_runtime.engine import warm_up as warming
-from penstock_runtime.models import memory
+from penstock_api.types.model import ModelSpec
+from penstock_runtime.engine.dynamic import warm_up as warming
+from penstock_runtime.models.device import memory
 from penstock_runtime.models.encoders import load as loading
 from penstock_runtime.models.encoders import model as encoders
 from penstock_runtime.models.encoders.packed import PackedBody

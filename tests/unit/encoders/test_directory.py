@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock_api.model import ModelSpec, Task
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_api.types.model import ModelSpec, Task
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.encoders.directory import Pooling, read_directory
 from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.models.encoders.tokenizer import TextTokenizer

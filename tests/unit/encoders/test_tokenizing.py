@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock_runtime import tokenizing
+from penstock_runtime.serving import tokenizer_pool
 from penstock_runtime.errors import BadInput
-from penstock_runtime.tokenizing import Ids, Tokenizing, rows_of
+from penstock_runtime.serving.tokenizer_pool import Ids, Tokenizing, rows_of
 
 
 class Text(str):
@@ -117,7 +117,7 @@ async def test_nothing_is_kept_of_a_request_that_was_cancelled_behind_a_long_one
 async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 4)
+    monkeypatch.setattr(tokenizer_pool, "MOST_CHARACTERS", 4)
     letters, texts, many = await held_by(["aa", "bb", "cc", "dd", "ee"])
     one = asyncio.create_task(texts.encode(["z"], "input"))
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_request_of_many_texts_shares_the_thread_with_those_behind_it(
 async def test_the_rest_of_a_request_is_left_undone_when_it_goes_or_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tokenizing, "MOST_CHARACTERS", 1)
+    monkeypatch.setattr(tokenizer_pool, "MOST_CHARACTERS", 1)
     letters, texts, gone = await held_by(["a", "b", "c"])
     bad = asyncio.create_task(texts.encode(["?", "d"], "input"))
     last = asyncio.create_task(texts.encode(["e"], "input"))
@@ -161,7 +161,7 @@ async def test_such_a_text_is_cut_before_it_is_tokenised_where_it_is_to_be_cut()
         given.extend(map(len, texts))
         return [np.zeros(4, np.int64) for _ in texts]
 
-    texts = tokenizing.Tokenizing(cut, cut, 4, 26)
+    texts = tokenizer_pool.Tokenizing(cut, cut, 4, 26)
     await texts.encode(["a" * 10**6, "ab"], "input", cut=True)
     assert given == [texts.max_bytes, 2]
 

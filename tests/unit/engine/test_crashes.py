@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-CRASH = "from penstock_runtime.crashes import report_crashes; report_crashes(); import os; os.kill(os.getpid(), {})"
+CRASH = "from penstock_runtime.engine.crashes import report_crashes; report_crashes(); import os; os.kill(os.getpid(), {})"
 
 
 @pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

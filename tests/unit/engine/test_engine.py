@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.engine import Engine
-from penstock_runtime.link.messages import Cancel, Drain, SetLimits, Submit
+from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
+from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Submit
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
 from tests.unit.engine.builders import (
     POISON,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_runtime.batching.former import Batch
-from penstock_runtime.engine.execution import Ran, execute, shares
-from penstock_runtime.models.base import DeviceLost
+from penstock_runtime.engine.dynamic.batch_former import Batch
+from penstock_runtime.engine.dynamic.execution import Ran, execute, shares
+from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
 from tests.unit.engine.builders import POISON, Doubling, a_request, answer
 

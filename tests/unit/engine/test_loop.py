@@ -1,8 +1,8 @@
 import weakref
 from collections.abc import Sequence
 
-from penstock_runtime.engine.loop import serve
-from penstock_runtime.link.messages import Settled, Submit, ToEngine
+from penstock_runtime.engine.dynamic.loop import serve
+from penstock_runtime.engine.messages import Settled, Submit, ToEngine
 from tests.unit.engine.builders import Doubling, a_request, an_engine
 
 

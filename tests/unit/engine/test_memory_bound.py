@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock_runtime.batching.former import Batch
-from penstock_runtime.engine import bounds
-from penstock_runtime.link.messages import Submit
-from penstock_runtime.models.base import OutOfMemory, TensorSpec
+from penstock_runtime.engine.dynamic.batch_former import Batch
+from penstock_runtime.engine.dynamic import memory_bound
+from penstock_runtime.engine.messages import Submit
+from penstock_runtime.engine.model import OutOfMemory, TensorSpec
 from penstock_runtime.request import Completed, Failed, Tensor
 from tests.unit.engine.builders import (
     Doubling,
@@ -95,7 +95,7 @@ def test_a_shape_that_takes_more_memory_has_a_bound_of_its_own() -> None:
 def test_the_shapes_whose_bounds_are_remembered_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "MOST_SHAPES", 2)
+    monkeypatch.setattr(memory_bound, "MOST_SHAPES", 2)
     free = replace(info(), inputs=(TensorSpec("x", "FP32", (-1, -1)),))
     model = Doubling(fits=2, info=free)
     engine = an_engine(model, limits(cap=16))

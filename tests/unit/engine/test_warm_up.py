@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from penstock_runtime.engine.warm_up import LENGTHS_SECONDS, warm_up
-from penstock_runtime.models.base import ModelInfo, OutOfMemory, TensorSpec
+from penstock_runtime.engine.dynamic.warm_up import LENGTHS_SECONDS, warm_up
+from penstock_runtime.engine.model import ModelInfo, OutOfMemory, TensorSpec
 from penstock_runtime.request import Tensor
 from tests.unit.engine.builders import Doubling
 

@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 
-from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.grammar import GrammarSource
-from penstock_runtime.generation.loop import Loop, Outside, Runner
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous.engine import GenerationEngine
+from penstock_runtime.engine.continuous.grammar.base import GrammarSource
+from penstock_runtime.engine.continuous.loop import Loop, Outside, Runner
+from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
     Generate,
@@ -14,11 +14,11 @@ from penstock_runtime.generation.messages import (
     Stepped,
     TokensEmitted,
 )
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.prompt_scores import PromptScores
-from penstock_runtime.generation.runner import InlineRunner
-from penstock_runtime.generation.scheduling import Scheduler
-from penstock_runtime.generation.stepping import Step
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.runner import InlineRunner
+from penstock_runtime.engine.continuous.interfaces import Scheduler
+from penstock_runtime.engine.continuous.stepping import Step
 
 
 class NoPulse:

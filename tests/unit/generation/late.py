@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 
-from penstock_runtime.generation.grammar import Allowed, Broken, Grammar, Verdict
+from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Grammar, Verdict
 
 
 class LateGrammar:

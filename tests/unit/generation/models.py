@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from penstock_runtime.generation.step.openvino.backend import computes_bfloat16
+from penstock_runtime.models.decoders.openvino.backend import computes_bfloat16
 
 quiet: Any = logging
 auto: Any = AutoModelForCausalLM

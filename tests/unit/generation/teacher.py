@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from penstock_runtime.generation.step.packed import positions_of
-from penstock_runtime.generation.step.torch_step import TorchStep
+from penstock_runtime.models.decoders.packing import positions_of
+from penstock_runtime.models.decoders.step import TorchStep
 
 from .models import VOCABULARY
 from .scenarios import prompts, references

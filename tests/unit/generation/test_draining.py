@@ -1,8 +1,8 @@
 """A drain refuses who cannot finish in time behind everybody before it, and nobody who has begun."""
 
-from penstock_runtime.generation.draining import beyond
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.drain import beyond
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 def choices(name: str, steps: int, count: int = 1, *, begun: bool = False) -> list[Sequence]:

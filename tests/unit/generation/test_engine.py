@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.scheduler import TokenScheduler
-from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar, Verdict
-from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.limits import (
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.engine import GenerationEngine
+from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar, Verdict
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
     KVSpec,
     Lowering,
     Preemption,
 )
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous.messages import (
     Cancel,
     Drain,
     FinishReason,
@@ -28,12 +28,12 @@ from penstock_runtime.generation.messages import (
     SetLimits,
     Stop,
 )
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.plan import StepPlan, StepResult
-from penstock_runtime.generation.runner import InlineRunner, ThreadRunner
-from penstock_runtime.generation.sequence import SampledToken
-from penstock_runtime.generation.step_thread import StepThread
-from penstock_runtime.models.base import DeviceLost
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.runner import InlineRunner, ThreadRunner
+from penstock_runtime.engine.continuous.sequence import SampledToken
+from penstock_runtime.engine.continuous.step_thread import StepThread
+from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
 
 from .driver import Driver, ask

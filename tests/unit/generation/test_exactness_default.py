@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from penstock_runtime.generation.options import Compute, DType, StepOptions
-from penstock_runtime.generation.step.open import open_step
-from penstock_runtime.link.generation_engine import open_runner
+from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.models.decoders.open import open_step
+from penstock_runtime.engine.link.generation_setup import open_runner
 
 from .models import save
 from .scenarios import Scenario, prompts, references

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_runtime.generation.options import Compute, DType, StepOptions
-from penstock_runtime.generation.runner import ThreadRunner
-from penstock_runtime.generation.step.open import open_step
-from penstock_runtime.generation.step.packed import positions_of
-from penstock_runtime.generation.step.torch_step import TorchStep
-from penstock_runtime.generation.step_thread import StepThread
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.continuous.runner import ThreadRunner
+from penstock_runtime.models.decoders.open import open_step
+from penstock_runtime.models.decoders.packing import positions_of
+from penstock_runtime.models.decoders.step import TorchStep
+from penstock_runtime.engine.continuous.step_thread import StepThread
+from penstock_runtime.engine.model import ModelLoadFailed
 
 from .models import HAS_BFLOAT16, VOCABULARY, save
 from .scenarios import Scenario, Tally, prompts, references
@@ -181,7 +181,7 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "penstock_runtime.generation.step.openvino.backend.ov.Core.get_property",
+        "penstock_runtime.models.decoders.openvino.backend.ov.Core.get_property",
         lambda *_: ["FP32", "INT8"],
     )
     rounded = replace(OPTIONS, dtype=DType.BFLOAT16)
@@ -192,7 +192,7 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
 
 
 def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    for name in [name for name in sys.modules if "step.openvino" in name]:
+    for name in [name for name in sys.modules if "decoders.openvino" in name]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openvino", None)
     with pytest.raises(

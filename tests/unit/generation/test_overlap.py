@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.scheduler import TokenScheduler
-from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.limits import Lowering, Preemption
-from penstock_runtime.generation.loop import Outside, serve
-from penstock_runtime.generation.messages import Ended, Generated, SetLimits, Stepped, ToGeneration
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
-from penstock_runtime.link.generation_engine import open_runner
-from penstock_runtime.models.base import DeviceLost, ModelLoadFailed
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.engine import GenerationEngine
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.limits import Lowering, Preemption
+from penstock_runtime.engine.continuous.loop import Outside, serve
+from penstock_runtime.engine.continuous.messages import Ended, Generated, SetLimits, Stepped, ToGeneration
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.link.generation_setup import open_runner
+from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
 
 from .driver import ask
 from .test_engine import INFO, LIMITS, CountingStep

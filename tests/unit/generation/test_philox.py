@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock_runtime.generation.step.philox import philox, uniforms
+from penstock_runtime.models.decoders.sampling.philox import philox, uniforms
 
 F = 0xFFFFFFFF
 PUBLISHED = [  # Random123's kat_vectors, philox4x32 10

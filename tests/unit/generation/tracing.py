@@ -1,11 +1,11 @@
-"""A recorder on a CPU that is as strict as a graph of CUDA's: the test double of `models.graphs.Recorder`."""
+"""A recorder on a CPU that is as strict as a graph of CUDA's: the test double of `models.device.cuda_graphs.Recorder`."""
 
 from collections.abc import Mapping
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from penstock_runtime.models.graphs import Named, Replay
+from penstock_runtime.models.device.cuda_graphs import Named, Replay
 
 
 class TracingRecorder:

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from penstock_runtime.models.base import ModelInfo, TensorSpec
-from penstock_runtime.protocols.open_inference.answers import render
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
+from penstock_runtime.protocols.open_inference.infer_response import render
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput
 from penstock_runtime.request import Tensor
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.certificates import ServerCertificate
-from penstock_runtime import descriptors
-from penstock_runtime.protocols.bounded import MAX_SURPLUS, ConnectionLimit
+from penstock_runtime.http import descriptors
+from penstock_runtime.http.connection_limit import MAX_SURPLUS, ConnectionLimit
 from tests.unit.edge.certificates import Authority
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_lanes import connected, one_answer

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock_runtime.connections import Connections
+from penstock_runtime.http.connection_age import Connections
 
 
 class Wire(asyncio.Transport):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.engine import warm_up
-from penstock_runtime.models import memory
+from penstock_runtime.engine.dynamic import warm_up
+from penstock_runtime.models.device import memory
 from penstock_runtime.request import Outcome
 from tests.encoders.directories import write
 from tests.unit.http.test_lanes import VARYING, by_aiohttp, converse

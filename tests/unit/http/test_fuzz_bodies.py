@@ -13,16 +13,16 @@ import orjson
 import pytest
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine import warm_up
+from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.errors import BadInput, UnknownModel
-from penstock_runtime.models import memory
-from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.protocols.fast_lane.heads import Head
-from penstock_runtime.protocols.fast_lane.ways import InferWay, Later
-from penstock_runtime.protocols.open_inference.calls import InferCall
-from penstock_runtime.protocols.open_inference.quick import QuickReader
-from penstock_runtime.protocols.open_inference.texts import TextCall, read_call
-from penstock_runtime.protocols.openai import embedding_ends
+from penstock_runtime.models.device import memory
+from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.http.fast_path.endpoints import InferWay, Later
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
+from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
+from penstock_runtime.protocols.open_inference.text_request import TextCall, read_call
+from penstock_runtime.protocols.openai import embedding_response
 from tests.encoders.directories import write
 from tests.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
 from tests.fuzz.budget import Fuzz
@@ -130,7 +130,7 @@ def agree(lanes: Lanes | TextLanes, body: Body, fuzz: Fuzz) -> bool:
 def embedded(body: bytes, pod: Texts) -> bool:
     """Return whether a call for embeddings is valid; both lanes read it by this function."""
     try:
-        embedding_ends.read(body, pod.pod)
+        embedding_response.read(body, pod.pod)
     except (BadInput, UnknownModel):
         return False
     return True

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from penstock_runtime.protocols.fast_lane import connection
+from penstock_runtime.http.fast_path import connection
 from tests.fuzz.budget import Fuzz
 from tests.unit.http.test_lanes import VARYING
 from tests.unit.http.wire_cases import PATH, binary, body, chunked, post

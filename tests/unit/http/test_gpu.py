@@ -6,7 +6,7 @@ import threading
 import pynvml
 import pytest
 
-from penstock_runtime.gpu import BusyShare, Duty, DutyMeter, DutySource, GpuReading, Nvml
+from penstock_runtime.telemetry.gpu import BusyShare, Duty, DutyMeter, DutySource, GpuReading, Nvml
 
 
 def test_the_busy_share_is_that_of_the_last_seconds() -> None:
@@ -68,7 +68,7 @@ async def test_without_nvml_the_source_is_the_engine() -> None:
 async def test_a_hung_driver_makes_its_readings_absent_and_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock_runtime.gpu.NVML_SECONDS", 0.02)
+    monkeypatch.setattr("penstock_runtime.telemetry.gpu.NVML_SECONDS", 0.02)
     clock, hangs, calls = Clock(), threading.Event(), []
 
     def read() -> GpuReading:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.protocols.json_structure import (
+from penstock_runtime.protocols.common.json_structure import (
     PLAIN,
     SMALL_BYTES,
     TYPED,

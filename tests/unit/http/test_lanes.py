@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.link.messages import Submit, ToEngine
-from penstock_runtime.protocols.fast_lane import connection
-from penstock_runtime.protocols.request_ids import trace_of
+from penstock_runtime.engine.messages import Submit, ToEngine
+from penstock_runtime.http.fast_path import connection
+from penstock_runtime.protocols.common.request_ids import trace_of
 from penstock_runtime.request import Failed, Outcome, Tensor
 from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 

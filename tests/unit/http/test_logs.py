@@ -6,7 +6,7 @@ import logging
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from penstock_api.loglines import JsonFormatter, TextFormatter
+from penstock_api.log_format import JsonFormatter, TextFormatter
 from penstock_runtime.logs import configure, extras
 
 

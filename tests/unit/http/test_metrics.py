@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
-from penstock_runtime.histogram import Histogram
+from penstock_runtime.serving.histogram import Histogram
 
 
 async def scrape(pod: Any, url: str | None = None) -> dict[str, float]:
@@ -35,7 +35,7 @@ OF_GENERATION = {
     names.METRIC_TIME_TO_FIRST_TOKEN,
     names.METRIC_TOKENS,
 }
-"""Exposed by pods that generate, in `streams/metrics.py`; its own tests look for them."""
+"""Exposed by pods that generate, in `serving/generation/metrics.py`; its own tests look for them."""
 
 
 async def test_every_name_is_exposed(pod: Any, call: Callable[..., Any]) -> None:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.models.base import ModelInfo, TensorSpec
-from penstock_runtime.protocols.open_inference import bodies, calls
-from penstock_runtime.protocols.open_inference.calls import InferCall
-from penstock_runtime.protocols.open_inference.quick import QuickReader
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
+from penstock_runtime.protocols.open_inference import bodies, infer_request
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
+from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
 
 FLOATS = TensorSpec("X", "FP32", (-1, 2))
 MODELS = [
@@ -115,7 +115,7 @@ def as_read(reader: QuickReader, body: bytes) -> Any:
 
 
 def as_read_carefully(model: ModelInfo, body: bytes) -> Any:
-    return outcome(lambda: calls.parse(*bodies.split(bytearray(body), None), model, 4))
+    return outcome(lambda: infer_request.parse(*bodies.split(bytearray(body), None), model, 4))
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT32", "INT64"])
@@ -226,7 +226,7 @@ def test_a_lone_binary_input_is_read_alike_whatever_came_before() -> None:
         head, data = heads[rows], bytes(range(60, 60 + size))
         body, length = head + data, str(len(head))
         careful = outcome(
-            lambda: calls.parse(*bodies.split(bytearray(body), length), MODELS[0], 4)  # noqa: B023
+            lambda: infer_request.parse(*bodies.split(bytearray(body), length), MODELS[0], 4)  # noqa: B023
         )
         assert outcome(lambda: reader.read(body, length)) == careful  # noqa: B023
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_runtime.batching.service_time import ServiceTime
+from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import Refusal
-from penstock_runtime.live import LiveLimits
-from penstock_runtime.protocols import rests
-from penstock_runtime.protocols.fast_lane.hints import hinted_class
-from penstock_runtime.protocols.fast_lane.refusals import Refusals
-from penstock_runtime.protocols.fast_lane.wire import Wire
-from penstock_runtime.protocols.replies import Reply, of_refusal
-from penstock_runtime.protocols.rests import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
+from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.http import backpressure
+from penstock_runtime.http.fast_path.hints import hinted_class
+from penstock_runtime.http.fast_path.canned_rejections import Refusals
+from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.protocols.common.replies import Reply, of_refusal
+from penstock_runtime.http.backpressure import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import VARYING, connected, one_answer
@@ -68,9 +68,9 @@ async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one refusal a second gives rest."""
-    monkeypatch.setattr(rests, "FREE_REFUSALS", 1.0)
-    monkeypatch.setattr(rests, "LEAST_REST_SECONDS", 0.3)
-    monkeypatch.setattr(rests, "STRETCH_SECONDS", 1e-6)
+    monkeypatch.setattr(backpressure, "FREE_REFUSALS", 1.0)
+    monkeypatch.setattr(backpressure, "LEAST_REST_SECONDS", 0.3)
+    monkeypatch.setattr(backpressure, "STRETCH_SECONDS", 1e-6)
 
 
 async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
@@ -80,7 +80,7 @@ async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
     for _ in range(3):
         writer.write(sent)
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
-    assert time.monotonic() - began >= rests.MOST_REST_SECONDS / 2  # drawn, +- half
+    assert time.monotonic() - began >= backpressure.MOST_REST_SECONDS / 2  # drawn, +- half
     assert pod.pod.counters.refused == {reason: 3}
     writer.close()
 
@@ -175,7 +175,7 @@ def told(refused_a_second: float, drawn: float = 0.5) -> Rests:
 def test_few_refusals_give_no_rest_and_many_the_more() -> None:
     assert told(FREE_REFUSALS / 2).seconds() == 0.0
     some, many = (told(FREE_REFUSALS * factor).seconds() for factor in (3, 9))
-    assert 0.0 < some < many <= rests.MOST_REST_SECONDS
+    assert 0.0 < some < many <= backpressure.MOST_REST_SECONDS
 
 
 def test_a_refusal_after_a_calm_is_the_first_again() -> None:
@@ -195,7 +195,7 @@ def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
 def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
     shortest, longest = (told(9 * FREE_REFUSALS, drawn).seconds(patience) for drawn in (0.0, 1.0))
     assert longest == pytest.approx(
-        min(rests.MOST_OF_PATIENCE * patience, (1 + rests.SPREAD) * rests.MOST_REST_SECONDS)
+        min(backpressure.MOST_OF_PATIENCE * patience, (1 + backpressure.SPREAD) * backpressure.MOST_REST_SECONDS)
     )
     assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.link.messages import SetLimits
-from penstock_runtime.live import FIRST_LIMITS, LiveLimits
-from penstock_runtime.settings import first_limits, watch_limits
+from penstock_runtime.engine.messages import SetLimits
+from penstock_runtime.serving.limits import FIRST_LIMITS, LiveLimits
+from penstock_runtime.serving.limits_file import first_limits, watch_limits
 
 LIMITS = {
     "generation": 5,

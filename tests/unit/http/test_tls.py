@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from penstock_api.certificates import KEY_FILE, ServerCertificate
-from penstock_runtime.certificate import watch_certificate
+from penstock_runtime.http.tls import watch_certificate
 from tests.unit.edge.certificates import Authority
 
 NAME = "chat.team-a.svc"

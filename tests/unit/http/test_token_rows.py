@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock_runtime.engine import warm_up
-from penstock_runtime.models import memory
+from penstock_runtime.engine.dynamic import warm_up
+from penstock_runtime.models.device import memory
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from tests.encoders.directories import write
 from tests.unit.http.test_texts import Texts, serve

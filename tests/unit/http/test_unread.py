@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from penstock_runtime.models.base import TensorSpec
-from penstock_runtime.protocols.bounded import ConnectionLimit
-from penstock_runtime.protocols.unread import Unread, WatchedConnection
+from penstock_runtime.engine.model import TensorSpec
+from penstock_runtime.http.connection_limit import ConnectionLimit
+from penstock_runtime.http.write_buffers import Unread, WatchedConnection
 from penstock_runtime.request import Outcome, Tensor
 from tests.unit.http.conftest import Halves
 from tests.unit.http.wire_cases import binary

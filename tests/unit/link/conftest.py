@@ -1,4 +1,4 @@
-"""The placements of an engine that must all keep the same contract (`link/base.py`)."""
+"""The placements of an engine that must all keep the same contract (`engine/link/base.py`)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.link.base import EngineLink
-from penstock_runtime.link.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
-from penstock_runtime.link.process import ProcessLink
-from penstock_runtime.link.thread import ThreadLink
-from penstock_runtime.models.base import Model, ModelInfo
+from penstock_runtime.engine.link.base import EngineLink
+from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
+from penstock_runtime.engine.link.process import ProcessLink
+from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.request import End, Request
 from tests.unit.link.models import Gate
 

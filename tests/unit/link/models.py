@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock_runtime.models.base import Model, ModelInfo, ModelLoadFailed
+from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed
 from penstock_runtime.request import Tensor
 from tests.unit.engine.builders import info
 

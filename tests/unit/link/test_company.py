@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.engine.link.thread import ThreadLink
 from tests.unit.engine.builders import a_request, limits
 from tests.unit.link.conftest import Client
 from tests.unit.link.test_brevity import Watched

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.loop import IDLE_TICK_SECONDS
-from penstock_runtime.link.base import EngineLink, ModelLoadFailed
-from penstock_runtime.link.messages import Cancel, Drain, SetLimits, Settled
+from penstock_runtime.engine.dynamic.loop import IDLE_TICK_SECONDS
+from penstock_runtime.engine.link.base import EngineLink, ModelLoadFailed
+from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Settled
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
 from tests.unit.engine.builders import a_request, answer, limits
 from tests.unit.link.conftest import Client, Connect, Place

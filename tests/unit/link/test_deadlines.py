@@ -1,6 +1,6 @@
-from penstock_runtime.engine.curve import Curve
-from penstock_runtime.link.deadlines import Deadlines
-from penstock_runtime.link.messages import EngineReport, Settled
+from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.link.deadlines import Deadlines
+from penstock_runtime.engine.messages import EngineReport, Settled
 from penstock_runtime.request import Cancelled, End, Expired
 from tests.unit.engine.builders import a_request
 

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from penstock_runtime.link import deference
-from penstock_runtime.link.deference import LONG_SECONDS, Deference
-from penstock_runtime.link.thread import ThreadLink
+from penstock_runtime.engine.link import cpu_priority
+from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, Deference
+from penstock_runtime.engine.link.thread import ThreadLink
 from tests.unit.engine.builders import a_request, limits
 from tests.unit.link.conftest import Client
 from tests.unit.link.test_brevity import Watched
@@ -26,7 +26,7 @@ async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> 
 
 
 async def test_short_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deference, "LONG_SECONDS", 60.0)  # what a busy machine makes of a short one
+    monkeypatch.setattr(cpu_priority, "LONG_SECONDS", 60.0)  # what a busy machine makes of a short one
     model = Watched()
     client = Client(ThreadLink(lambda: model, limits(cap=8)))
     await client.start()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock_runtime.link.placement import Machine, Placement, Seat, seat, step_depth
+from penstock_runtime.engine.placement import Machine, Placement, Seat, seat, step_depth
 
 NOWHERE = frozenset[int]()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from penstock_api.model import ModelSpec
+from penstock_api.types.model import ModelSpec
 from penstock_runtime.models.load import load
 from penstock_runtime.request import Completed, End, Failed, Request, Tensor
 from tests.unit.engine.builders import limits

@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from penstock_runtime.link.base import Heartbeat
-from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.lending import Borrower, Lender
-from penstock_runtime.link.messages import Submit
-from penstock_runtime.link.shared_pulse import SharedPulse
+from penstock_runtime.engine.link.base import Heartbeat
+from penstock_runtime.engine.link.frames import Frames
+from penstock_runtime.engine.link.shared_memory import Borrower, Lender
+from penstock_runtime.engine.messages import Submit
+from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.request import Request
 from tests.unit.engine.builders import FakeClock, a_request
 
@@ -174,10 +174,10 @@ def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
 
 def test_an_engines_process_needs_no_web_server_and_the_http_side_no_torch() -> None:
     for module, banned in (
-        ("penstock_runtime.link.engine_process", ("aiohttp", "asyncio", "torch")),
+        ("penstock_runtime.engine.link.child", ("aiohttp", "asyncio", "torch")),
         ("penstock_runtime.loading", ("torch", "transformers")),
-        ("penstock_runtime.server", ("torch", "transformers")),
-        ("penstock_runtime.tokenizing", ("torch", "transformers")),
+        ("penstock_runtime.http.server", ("torch", "transformers")),
+        ("penstock_runtime.serving.tokenizer_pool", ("torch", "transformers")),
     ):
         code = f"import {module}, sys; print([one for one in {banned!r} if one in sys.modules])"
         done = subprocess.run(

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 
 

@@ -6,7 +6,7 @@ import sys
 CHURN = """
 import resource
 import numpy as np
-from penstock_runtime.models.allocator import keep_freed_memory
+from penstock_runtime.models.device.malloc import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_runtime.models.graphs import MOST_GRAPHS, MOST_ROWS, Graphs, Named, Replay
-from penstock_runtime.models.linears import (
+from penstock_runtime.models.device.cuda_graphs import MOST_GRAPHS, MOST_ROWS, Graphs, Named, Replay
+from penstock_runtime.models.device.prepacked_linear import (
     ONE_DNN_ACTIVATIONS,
     Chooser,
     Plain,
@@ -15,7 +15,7 @@ from penstock_runtime.models.linears import (
     merged,
     prepack,
 )
-from penstock_runtime.models.staging import Buffers, DeviceStaging, HostStaging
+from penstock_runtime.models.device.staging import Buffers, DeviceStaging, HostStaging
 from penstock_runtime.request import Tensor
 
 CPU = torch.device("cpu")
@@ -158,7 +158,7 @@ def test_every_faster_layer_of_a_module_is_replaced_and_answers_the_same(
     with torch.inference_mode():
         wanted = module(x)
         monkeypatch.setattr(
-            "penstock_runtime.models.linears.seconds",
+            "penstock_runtime.models.device.prepacked_linear.seconds",
             lambda affine, *_: 0.0 if isinstance(affine, Prepacked) else 1.0,
         )
         assert prepack(module) == 2

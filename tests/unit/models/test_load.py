@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_api.model import ModelSpec
-from penstock_runtime.models.base import ModelLoadFailed, describe
+from penstock_api.types.model import ModelSpec
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.load import load
 from tests.unit.models.programs import Affine, batch, export
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.warm_up import warm_up
-from penstock_runtime.models import cgroup
-from penstock_runtime.models.base import DeviceLost, OutOfMemory
-from penstock_runtime.models.device import device_errors
-from penstock_runtime.models.memory import ResidentMeter, bound_rows, measured_bound_rows
+from penstock_runtime.engine.dynamic.warm_up import warm_up
+from penstock_runtime import cgroup
+from penstock_runtime.engine.model import DeviceLost, OutOfMemory
+from penstock_runtime.models.device.device import device_errors
+from penstock_runtime.models.device.memory import ResidentMeter, bound_rows, measured_bound_rows
 from tests.unit.engine.builders import Doubling, FakeClock
 
 MEBIBYTE = 2**20

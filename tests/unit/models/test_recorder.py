@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from penstock_runtime.models.graphs import CudaRecorder, recorder_of
+from penstock_runtime.models.device.cuda_graphs import CudaRecorder, recorder_of
 
 
 class Cuda:

@@ -8,7 +8,7 @@ import httpx2
 import openai
 import pytest
 
-from penstock_runtime.generation.step import warm_up
+from penstock_runtime.models.decoders import warm_up
 from tests.unit.openai.served import LIMITS, Served, save_tiny_model
 
 Serve = Callable[..., Served]

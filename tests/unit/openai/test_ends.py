@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from penstock_runtime.drain import drain
-from penstock_runtime.health import Stage
+from penstock_runtime.serving.health import Stage
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
-from penstock_runtime.streams import mailbox
+from penstock_runtime.serving.generation import mailbox
 from tests.unit.openai.served import Served
 
 Serve = Callable[..., Served]
@@ -267,7 +267,7 @@ def test_a_stream_that_a_drain_meets_leaves_its_connection_open(serve: Serve) ->
 def test_a_silent_stream_says_that_it_lives(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock_runtime.protocols.openai.replying.PING_SECONDS", 0.05)
+    monkeypatch.setattr("penstock_runtime.protocols.openai.responder.PING_SECONDS", 0.05)
     body = {"prompt": "a", "max_tokens": 2, "stream": True}
     with (
         served.held_still(),

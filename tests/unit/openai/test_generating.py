@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime import generating
-from penstock_runtime.link.generation_process import GenerationProcessLink
-from penstock_runtime.link.generation_thread import GenerationThreadLink
-from penstock_runtime.link.opening import BeginGeneration
-from penstock_runtime.link.placement import Machine
-from penstock_runtime.streams.pod import GenerationPod
+from penstock_runtime.serving.generation import assembly
+from penstock_runtime.engine.link.generation_process import GenerationProcessLink
+from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
+from penstock_runtime.engine.link.handshake import BeginGeneration
+from penstock_runtime.engine.placement import Machine
+from penstock_runtime.serving.generation.pod import GenerationPod
 from tests.unit.openai.served import LIMITS, a_config
 
 
@@ -34,7 +34,7 @@ async def test_its_steps_overlap_where_there_is_a_second_core_or_where_it_is_tol
     depth: int,
 ) -> None:
     machine = Machine(frozenset(range(cores)), online=cores, quota=None, cuda=False)
-    monkeypatch.setattr(generating, "this_machine", lambda: machine)
+    monkeypatch.setattr(assembly, "this_machine", lambda: machine)
     config = a_config(model_folder)
     config = replace(config, generation=replace(config.generation, depth=wish))
-    assert depth_of(generating.generation_pod(config, LIMITS)) == depth
+    assert depth_of(assembly.generation_pod(config, LIMITS)) == depth

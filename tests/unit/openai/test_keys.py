@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from penstock_runtime.generation.messages import Generate
+from penstock_runtime.engine.continuous.messages import Generate
 from tests.unit.openai.served import Served
 
 KEYS = {

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import httpx2
 
 from penstock_api import names
-from penstock_operator.decide.scaling.generation.plane import fit
-from penstock_operator.decide.scaling.generation.steps import Steps, steps_of
-from penstock_operator.observe.exposition import parse, pod_sample
-from penstock_runtime.generation.options import DType, StepOptions
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps, steps_of
+from penstock_operator.observe.signals.samples import parse, pod_sample
+from penstock_runtime.engine.continuous.options import DType, StepOptions
 from tests.unit.openai.served import NAME, Served
 from tests.unit.openai.test_ends import LONG, PATH, engine_is_empty, open_request
 

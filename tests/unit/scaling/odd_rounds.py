@@ -10,7 +10,7 @@ from math import inf, nan
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.counters import SUMS
+from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.scaling.law import Guards, LawPod, LawSettings
 from penstock_operator.observed import DutySource, GenerationSample, PodSample, SignalSource
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_api.status import PoolStatus
+from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
 from penstock_operator.observed import SignalSource
 from tests.unit.scaling.views import Pool, deployment

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from penstock_operator.decide.scaling.measures import Demand
-from penstock_operator.decide.scaling.replicas import ReplicasInput, is_spare
+from penstock_operator.decide.scaling.signals.aggregates import Demand
+from penstock_operator.decide.scaling.utilization_band.replicas import ReplicasInput, is_spare
 from tests.unit.scaling.world import BOUNDS, SETTINGS, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.counters import Sums
-from penstock_operator.decide.scaling.service_curve import (
+from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.service_curve import (
     batch_p99_seconds,
     batch_seconds,
     fit,

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_api.limits import CurveSums, Discipline, LimitsUpdate, Preemption
-from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
-from penstock_operator.decide.effective import EffectiveSpec
+from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.scaling.decision import ScalingOutcome, decide_scaling
 from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.observed import (

@@ -2,16 +2,16 @@
 
 import pytest
 
-from penstock_operator import calls
+from penstock_operator.net import http
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every call be answered."""
-    monkeypatch.setattr(calls, "CALL_SECONDS", 60.0)
+    monkeypatch.setattr(http, "CALL_SECONDS", 60.0)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     """Wait as long as the operator does for a server that never answers."""
-    monkeypatch.setattr(calls, "CALL_SECONDS", 2.0)
+    monkeypatch.setattr(http, "CALL_SECONDS", 2.0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.observe.dcgm import ENGINE_ACTIVE, UTILIZATION, Devices
+from penstock_operator.observe.signals.dcgm import ENGINE_ACTIVE, UTILIZATION, Devices
 from penstock_operator.observed import DutySource, PodSample
 
 NOW = 1_000.0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.observe.exposition import (
+from penstock_operator.observe.signals.samples import (
     BadExposition,
     Reading,
     parse,
@@ -15,7 +15,7 @@ from penstock_operator.observe.exposition import (
     told_uid,
 )
 from penstock_operator.observed import DutySource, PodSample
-from penstock_runtime.gpu import DutySource as RuntimeDutySource
+from penstock_runtime.telemetry.gpu import DutySource as RuntimeDutySource
 from tests.unit.signals.exporter import Figures
 
 

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from penstock_api import names
-from penstock_operator.calls import new_session
-from penstock_operator.observe.pods import read_pods
+from penstock_operator.net.http import new_session
+from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observed import SignalSource
 from tests.unit.signals.exporter import (
     Figures,

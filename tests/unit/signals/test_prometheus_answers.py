@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.decide.metrics_server import MetricsServer
-from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.prometheus import missing, read_prometheus
-from penstock_operator.observe.questions import QUERY, QUERY_DURATIONS, QUERY_PODS
-from penstock_operator.observe.rounds import Rounds
-from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.net.http import CallFailed, new_session
+from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.signals.prometheus import missing, read_prometheus
+from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS
+from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.signals.exporter import (
     Figures,

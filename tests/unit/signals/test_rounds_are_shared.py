@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api import names
-from penstock_operator.calls import CallFailed, new_session
-from penstock_operator.decide.metrics_server import MetricsServer
-from penstock_operator.observe import prometheus, questions
-from penstock_operator.observe import rounds as shared
-from penstock_operator.observe.access import Access
-from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.exposition import DURATIONS, HISTORY, WANTED
-from penstock_operator.observe.past import observe_past
-from penstock_operator.observe.questions import (
+from penstock_operator.net.http import CallFailed, new_session
+from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.observe.signals import prometheus, promql
+from penstock_operator.observe.signals import shared_queries as shared
+from penstock_operator.observe.signals.credentials import Access
+from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
+from penstock_operator.observe.signals.backfill import observe_past
+from penstock_operator.observe.signals.promql import (
     PAST_BYTES,
     QUERY,
     QUERY_DURATIONS,
@@ -27,8 +27,8 @@ from penstock_operator.observe.questions import (
     QUERY_PODS,
     past_seconds,
 )
-from penstock_operator.observe.rounds import Rounds
-from penstock_operator.observe.signals import PoolPods, observe_signals
+from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.bench.decide.rounds import told_of_one_pod
 from tests.unit.signals.exporter import pod_object, serving
@@ -152,7 +152,7 @@ async def test_a_large_fleet_is_asked_about_a_part_at_a_time_within_the_bounds_o
     ("pods", "parts"), [(0, 1), (500, 1), (501, 2), (1_500, 5), (3_500, 10), (10**9, 10)]
 )
 def test_every_address_is_in_exactly_one_part_of_a_round(pods: int, parts: int) -> None:
-    asked = [PART.search(one) for one in questions.of_now(pods)]
+    asked = [PART.search(one) for one in promql.of_now(pods)]
     assert len(asked) == 2 * parts
     addresses = [f"10.0.{one // 256}.{one % 256}" for one in range(2_000)]
     addresses += [f"[fd00::{one:x}]" for one in range(2_000)]
@@ -273,7 +273,7 @@ def test_no_answer_about_the_past_is_larger_than_its_bound(pods: int, generating
 @given(st.integers(1, 5_000))
 def test_no_answer_of_a_round_is_larger_than_its_bound(pods: int) -> None:
     """By the most addresses that one part may have, and all the series of pods that generate text."""
-    parts = [PART.search(one) for one in questions.of_now(pods)]
+    parts = [PART.search(one) for one in promql.of_now(pods)]
     classes = [f"10.0.0.{one}" for one in range(10)], [f"[fd00::{one:x}]" for one in range(16)]
     for metrics, asked in (
         (WANTED, parts[: len(parts) // 2]),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_operator.decide.scaling.service_curve import fit
+from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.observed import SignalSource
 from penstock_simulator.arrivals import steps
-from penstock_simulator.baselines.reading import decided
+from penstock_simulator.baselines.inputs import decided
 from penstock_simulator.laws import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
 from penstock_simulator.outcome import outcome
 from penstock_simulator.scenario import EPOCH, Loss

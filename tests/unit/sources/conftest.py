@@ -7,9 +7,9 @@ from typing import Any
 import huggingface_hub.constants
 import pytest
 
-from penstock_api.model import ModelSpec
+from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import Config
-from penstock_runtime.sources import blobs
+from penstock_runtime.sources import downloads
 from tests.unit.sources.hub import Hub, serving
 
 LARGE = bytes(range(256)) * 4096
@@ -34,7 +34,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         )
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(huggingface_hub.constants, "DOWNLOAD_CHUNK_SIZE", 2**15)
-        monkeypatch.setattr(blobs, "FIRST_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(downloads, "FIRST_PAUSE_SECONDS", 0.01)
         yield served
 
 

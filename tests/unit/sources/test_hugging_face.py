@@ -18,7 +18,7 @@ from penstock_runtime.sources.errors import (
     ModelSourceUnreachable,
 )
 from penstock_runtime.sources.fetch import fetch_model
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 from tests.unit.sources.conftest import FILES, LARGE, Configure
 from tests.unit.sources.hub import Hub, entry
 

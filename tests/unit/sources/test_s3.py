@@ -9,8 +9,8 @@ import pytest
 from s3fs import S3FileSystem
 
 from penstock_runtime.config import Config
-from penstock_runtime.sources import blobs, s3
-from penstock_runtime.sources.blobs import RemoteFile
+from penstock_runtime.sources import downloads, s3
+from penstock_runtime.sources.downloads import RemoteFile
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelCorrupt,
@@ -18,7 +18,7 @@ from penstock_runtime.sources.errors import (
     ModelSourceUnreachable,
 )
 from penstock_runtime.sources.fetch import fetch_model
-from penstock_runtime.sources.meter import Meter
+from penstock_runtime.sources.progress import Meter
 from tests.unit.sources.bucket import KEYS, Bucket, serving
 from tests.unit.sources.conftest import LARGE, Configure
 
@@ -38,7 +38,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(blobs, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(downloads, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(s3, "PART_BYTES", 2**16)
     monkeypatch.setattr(s3, "CONNECT_SECONDS", 1)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.waiting.disciplines import (
+from penstock_runtime.engine.queue.disciplines import (
     AGING_SECONDS,
     LOWEST_CLASS,
     order_key,

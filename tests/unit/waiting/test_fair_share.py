@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.queue import WaitingRequests
-from penstock_runtime.waiting.tenants import TenantCounters
+from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.engine.queue.fair_share import TenantCounters
 from tests.unit.engine.builders import a_request
 
 FAIR = Discipline.FAIR_SHARE

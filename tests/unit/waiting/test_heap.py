@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.engine.queue.heap import LazyHeap
 
 
 def test_items_leave_by_key() -> None:

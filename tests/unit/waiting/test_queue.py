@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request, Tensor
-from penstock_runtime.waiting.disciplines import order_key
-from penstock_runtime.waiting.queue import WaitingRequests
+from penstock_runtime.engine.queue.disciplines import order_key
+from penstock_runtime.engine.queue.queue import WaitingRequests
 from tests.unit.engine.builders import a_request
 
 FIFO, PRIORITY, _, _, FAIR = Discipline

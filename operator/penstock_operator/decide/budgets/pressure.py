@@ -5,7 +5,7 @@ to wait, at the pool that needs it most: it starts by itself when there is room,
 what a cluster autoscaler goes by.
 """
 
-from penstock_operator.decide.budgets.ledger import Pressure
+from penstock_operator.decide.ledger import Pressure
 
 MEMORY_SECONDS = 60.0
 """A device counts as there for so long after its pod went: the next pod takes a moment to be bound."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock_operator.decide.budgets.book import Budgets, settle
-from penstock_operator.decide.budgets.ledger import BudgetKey, Claim, Ledger
-from penstock_operator.decide.selectors import matching
+from penstock_operator.decide.budgets.settlement import Budgets, settle
+from penstock_operator.decide.ledger import BudgetKey, Claim, Ledger
+from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 
 GRACE_SECONDS = 30.0

@@ -1,1 +1,1 @@
-"""A pool's children, one builder a file: pure functions from a spec to a manifest."""
+"""Manifests of a pool's children, one builder a file, and how they differ from what is there."""

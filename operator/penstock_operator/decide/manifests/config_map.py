@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from penstock_api import names
 from penstock_api.limits import LimitsUpdate
-from penstock_operator.decide.children.metadata import Manifest, child_name, metadata
-from penstock_operator.decide.fields import Fields
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata
+from penstock_operator.decide.spec.live_fields import Fields
 from penstock_operator.observed import PoolObject
 
 
@@ -18,7 +18,7 @@ def settings(
 ) -> Manifest:
     """Return the ConfigMap that pods mount: the slow second path of the limits, same generation.
 
-    The policy defaults in force are remembered on it for the pass that meets a tie (`defaults.py`).
+    The policy defaults in force are remembered on it for the pass that meets a tie (`decide/spec/defaults.py`).
     """
     remembered = {names.ANNOTATION_POLICY_DEFAULTS: _json(policy_defaults)}
     return {

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from penstock_api import names
-from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
-from penstock_operator.decide.rollout import Rollout, Way
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.decide.manifests.rollout import Rollout, Way
 from penstock_operator.observed import PoolObject
 
 PROGRESS_DEADLINE_SECONDS = 3600

@@ -1,6 +1,6 @@
 """How much of a pool a node drain may take at once."""
 
-from penstock_operator.decide.children.metadata import Manifest, child_name, metadata, selector
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.observed import PoolObject
 
 

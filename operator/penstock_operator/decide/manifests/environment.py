@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from penstock_api import names
-from penstock_api.container import ContainerTemplate
-from penstock_api.model import ModelSpec
-from penstock_api.pool import Accelerator
-from penstock_operator.decide.children.metadata import Manifest
-from penstock_operator.decide.children.model_source import model_environment
-from penstock_operator.decide.children.volumes import SCRATCH_FOLDER
+from penstock_api.types.container import ContainerTemplate
+from penstock_api.types.model import ModelSpec
+from penstock_api.types.pool import Accelerator
+from penstock_operator.decide.manifests.metadata import Manifest
+from penstock_operator.decide.manifests.model_source import model_environment
+from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
 from penstock_operator.observed import PoolObject
 
 BUILT_IN_ACCELERATOR = Accelerator(resource_name="nvidia.com/gpu", count=1)

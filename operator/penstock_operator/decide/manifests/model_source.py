@@ -6,9 +6,9 @@ Secrets are named, never read: the kubelet hands their values to the container a
 from typing import Any
 
 from penstock_api import names
-from penstock_api.caches import ModelCache
-from penstock_api.sources import HuggingFaceSource, ImageSource, ModelSource, S3Source
-from penstock_operator.decide.children.metadata import Manifest
+from penstock_api.types.caches import ModelCache
+from penstock_api.types.sources import HuggingFaceSource, ImageSource, ModelSource, S3Source
+from penstock_operator.decide.manifests.metadata import Manifest
 
 MODEL_VOLUME = "penstock-model"
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock_api import names
-from penstock_operator.decide.children.metadata import Manifest, child_name
-from penstock_operator.decide.children.pod import pod_template
-from penstock_operator.decide.children.revision import (
+from penstock_operator.decide.manifests.metadata import Manifest, child_name
+from penstock_operator.decide.manifests.pod import pod_template
+from penstock_operator.decide.manifests.revision import (
     inputs_of,
     labelled,
     number_of,
@@ -24,8 +24,8 @@ from penstock_operator.decide.children.revision import (
     template_of,
 )
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.digest import digest
-from penstock_operator.decide.template_bounds import refusals
+from penstock_operator.decide.manifests.digest import digest
+from penstock_operator.decide.manifests.template_bounds import refusals
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, PoolView
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.children.deployment import ReplicaCount
+from penstock_operator.decide.manifests.deployment import ReplicaCount
 from penstock_operator.observed import ChildObject
 
 WINDOW_SECONDS = 300.0

@@ -20,10 +20,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from penstock_api import names
-from penstock_api.pool import RolloutStrategy
-from penstock_operator.decide.budgets.ledger import Grant
-from penstock_operator.decide.children.revision import revision_name
-from penstock_operator.decide.templates import Pinned
+from penstock_api.types.pool import RolloutStrategy
+from penstock_operator.decide.ledger import Grant
+from penstock_operator.decide.manifests.revision import revision_name
+from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.observed import ChildObject, PodObject, PoolView
 
 UNPLACED_SECONDS = 30.0

@@ -1,7 +1,7 @@
 """Where a pool's clients go."""
 
 from penstock_api import names
-from penstock_operator.decide.children.metadata import Manifest, metadata, selector, service_name
+from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
 from penstock_operator.observed import PoolObject
 
 

@@ -1,6 +1,6 @@
 """The identity of a pool's pods: a ServiceAccount of their own that can do nothing."""
 
-from penstock_operator.decide.children.metadata import Manifest, child_name, metadata
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata
 from penstock_operator.observed import PoolObject
 
 

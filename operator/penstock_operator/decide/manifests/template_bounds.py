@@ -6,8 +6,8 @@ policies intersect. The rendered template is judged, so that a stored one can be
 
 from collections.abc import Iterable, Sequence
 
-from penstock_api.policy import TemplateBounds
-from penstock_operator.decide.children.metadata import Manifest, child_name
+from penstock_api.types.policy import TemplateBounds
+from penstock_operator.decide.manifests.metadata import Manifest, child_name
 from penstock_operator.observed import PolicyObject, PoolObject
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from penstock_api import names
 from penstock_api.base import ApiModel
-from penstock_api.template import PodTemplate
-from penstock_api.volumes import Volume
-from penstock_operator.decide.children.metadata import child_name
-from penstock_operator.decide.children.model_source import model_mounts, model_volumes
+from penstock_api.types.template import PodTemplate
+from penstock_api.types.volumes import Volume
+from penstock_operator.decide.manifests.metadata import child_name
+from penstock_operator.decide.manifests.model_source import model_mounts, model_volumes
 from penstock_operator.observed import PoolObject
 
 SETTINGS_VOLUME = "penstock-settings"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from penstock_operator.decide.fields import OBJECTIVE, Value, plausible
+from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value, plausible
 
 DIGITS = 12
 

@@ -8,7 +8,7 @@ objective, or over which it tightens: attainment before says nothing of it.
 
 from dataclasses import dataclass, replace
 
-from penstock_operator.decide.rollback.marks import Mark, marked, score
+from penstock_operator.decide.rollback.windows import Mark, marked, score
 from penstock_operator.decide.rollback.record import Record, Score, Settings
 
 MISS = 0.01

@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_api.conditions import Condition
-from penstock_api.decided import LastDecision, ScalingStatus
+from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.limits import LimitsUpdate
-from penstock_api.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_operator.decide.children.environment import accelerator
-from penstock_operator.decide.effective import EffectiveSpec
+from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
+from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
-from penstock_operator.decide.scaling import account, law_memory, modes, report
-from penstock_operator.decide.scaling.account import Told
-from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.report import status, conditions as report
+from penstock_operator.decide.scaling import law_memory, modes
+from penstock_operator.decide.scaling.report.status import Told
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
-from penstock_operator.decide.scaling.terms import ReplicasTerm
-from penstock_operator.decide.scaling.utilization_band import UtilizationBand
+from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {
@@ -186,7 +187,7 @@ def conclude(
     bound = allowance.bound_by if allowance is not None and granted < wanted else ""
     told = Told(effective, decision, acted, accelerator(view.pool).count, bound)
     if acted != "Steady":
-        last = account.last_decision(last, told, now)
+        last = status.last_decision(last, told, now)
     after = ScalingState(
         time=now,
         algorithm=effective.algorithm,
@@ -208,7 +209,7 @@ def conclude(
         decision=decision,
         conditions=_conditions(proposal, after),
         events=_events(proposal, after, allowance),
-        scaling_status=account.scaling_status(told, view.signals),
+        scaling_status=status.scaling_status(told, view.signals),
         last_decision=last,
         bound_by=bound,
         failure=proposal.failure,

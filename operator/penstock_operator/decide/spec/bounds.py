@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from penstock_api.policy import Bounds
-from penstock_api.status import BoundedField
-from penstock_operator.decide import fields
-from penstock_operator.decide.fields import Fields, Value
+from penstock_api.types.policy import Bounds
+from penstock_api.types.status import BoundedField
+from penstock_operator.decide.spec import live_fields
+from penstock_operator.decide.spec.live_fields import Fields, Value
 from penstock_operator.observed import PolicyObject
 
 _BOUNDS = {
-    "replicas": ("replicas", fields.MIN_REPLICAS, fields.MAX_REPLICAS),
-    "batch_size": (fields.SIZE_MIN, fields.SIZE_MAX),
-    "queue_depth": (fields.MAX_QUEUE_DEPTH,),
-    "weight": (fields.WEIGHT,),
+    "replicas": ("replicas", live_fields.MIN_REPLICAS, live_fields.MAX_REPLICAS),
+    "batch_size": (live_fields.SIZE_MIN, live_fields.SIZE_MAX),
+    "queue_depth": (live_fields.MAX_QUEUE_DEPTH,),
+    "weight": (live_fields.WEIGHT,),
 }
 """Which fields each bound lowers."""
 

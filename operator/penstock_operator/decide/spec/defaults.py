@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock_operator.decide.fields import Fields, Value, live_fields
-from penstock_operator.decide.selectors import priority
+from penstock_operator.decide.spec.live_fields import Fields, Value, live_fields
+from penstock_operator.decide.spec.selectors import priority
 from penstock_operator.observed import PolicyObject
 
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from penstock_api.limits import Discipline, Preemption
-from penstock_api.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
-from penstock_api.pool import PoolSpec
-from penstock_api.status import BoundedField, PolicyReference
-from penstock_operator.decide import fields
-from penstock_operator.decide.bounds import lowered, tightest
-from penstock_operator.decide.defaults import Tie, policy_defaults
-from penstock_operator.decide.fields import Fields, Value
-from penstock_operator.decide.ranges import Layers, reconcile
+from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import BoundedField, PolicyReference
+from penstock_operator.decide.spec import live_fields as fields
+from penstock_operator.decide.spec.bounds import lowered, tightest
+from penstock_operator.decide.spec.defaults import Tie, policy_defaults
+from penstock_operator.decide.spec.live_fields import Fields, Value
+from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.scaling.law import Guards, LawSettings
-from penstock_operator.decide.schedules import Opening, highest
-from penstock_operator.decide.selectors import matching
+from penstock_operator.decide.spec.schedules import Opening, highest
+from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolObject
 
 GUARDS = frozenset(

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock_api.live import Objective, ScalingAlgorithm
-from penstock_api.policy import PolicyDefaults
-from penstock_api.pool import PoolSpec
+from penstock_api.types.live import Objective, ScalingAlgorithm
+from penstock_api.types.policy import PolicyDefaults
+from penstock_api.types.pool import PoolSpec
 
 Value = int | str
 Fields = Mapping[str, Value]

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock_api.policy import Prometheus
-from penstock_operator.decide.selectors import matching, priority
+from penstock_api.types.policy import Prometheus
+from penstock_operator.decide.spec.selectors import matching, priority
 from penstock_operator.observed import PolicyObject, PoolObject
 
 

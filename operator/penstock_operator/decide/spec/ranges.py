@@ -7,8 +7,8 @@ contradict a spec. The weaker source gives way; between equals the lower limit d
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock_operator.decide import fields
-from penstock_operator.decide.fields import Fields, Value
+from penstock_operator.decide.spec import live_fields
+from penstock_operator.decide.spec.live_fields import Fields, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Layers:
 
     def values(self) -> dict[str, Value]:
         """Return the value of every field after precedence."""
-        return {**fields.BUILT_IN, **self.defaults, **self.spec}
+        return {**live_fields.BUILT_IN, **self.defaults, **self.spec}
 
     def rank(self, path: str) -> int:
         """Return 2 for a field of the spec, 1 for a policy's default, 0 for a built-in."""
@@ -28,9 +28,9 @@ class Layers:
 
 
 _RANGES = (
-    (fields.MIN_REPLICAS, fields.MAX_REPLICAS, 0),
-    (fields.SIZE_MIN, fields.SIZE_MAX, 0),
-    (fields.LOW_PERCENT, fields.HIGH_PERCENT, 1),
+    (live_fields.MIN_REPLICAS, live_fields.MAX_REPLICAS, 0),
+    (live_fields.SIZE_MIN, live_fields.SIZE_MAX, 0),
+    (live_fields.LOW_PERCENT, live_fields.HIGH_PERCENT, 1),
 )
 """(lower, upper, least distance)"""
 

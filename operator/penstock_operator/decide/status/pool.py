@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 
 from penstock_api import names
 from penstock_api.conditions import Condition, merge
-from penstock_api.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
-from penstock_operator.decide.attainment import Attainment
-from penstock_operator.decide.children.environment import accelerator
-from penstock_operator.decide.children.revision import revision_name
-from penstock_operator.decide.devices import held_devices, runtime_container
+from penstock_api.types.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
+from penstock_operator.decide.scaling.signals.attainment import Attainment
+from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.manifests.revision import revision_name
+from penstock_operator.decide.budgets.devices import held_devices, runtime_container
 from penstock_operator.decide.figures import Figures
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.limits import acknowledged
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8

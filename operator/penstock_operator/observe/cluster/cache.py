@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock_api import names
-from penstock_operator import kinds
-from penstock_operator.kinds import Kind
-from penstock_operator.observe import convert
-from penstock_operator.observe.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
+from penstock_operator.kube import kinds
+from penstock_operator.kube.kinds import Kind
+from penstock_operator.observe.cluster import convert
+from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
 
 Json = Mapping[str, Any]
@@ -62,7 +62,7 @@ class ObjectStore:
     replica_sets: dict[str, ReplicaSetRecord] = field(default_factory=dict)
     pods: dict[str, PodRecord] = field(default_factory=dict)
     created_plainly: set[str] = field(default_factory=set)
-    """Children whose fields we own by a plain create, not by apply: `act/apply.py` hands them over."""
+    """Children whose fields we own by a plain create, not by apply: `act/children.py` hands them over."""
     partial: set[str] = field(default_factory=set)
     """Namespaces that could not be read, and of which not everything has been seen again."""
     _seen: dict[str, dict[str, _Seen]] = field(default_factory=dict)

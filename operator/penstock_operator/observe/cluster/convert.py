@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from penstock_api import names
-from penstock_api.policy import PolicySpec, PolicyStatus
-from penstock_api.pool import PoolSpec
-from penstock_api.status import PoolStatus
-from penstock_operator.observe.problems import pod_problem
+from penstock_api.types.policy import PolicySpec, PolicyStatus
+from penstock_api.types.pool import PoolSpec
+from penstock_api.types.status import PoolStatus
+from penstock_operator.observe.cluster.pod_problems import pod_problem
 from penstock_operator.observed import ChildObject, PodObject, PolicyObject, PoolObject
 
 Json = Mapping[str, Any]

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_operator.cluster import Cluster
+from penstock_operator.kube.client import Cluster
 from penstock_operator.errors import NotFound, Rejected
-from penstock_operator.kinds import NAMESPACE, Kind
-from penstock_operator.observe.objects import ObjectStore
-from penstock_operator.scope import CLUSTER, Place, Scope
+from penstock_operator.kube.kinds import NAMESPACE, Kind
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.kube.scope import CLUSTER, Place, Scope
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock_api import names
-from penstock_operator import kinds
-from penstock_operator.kinds import Kind, child_name
-from penstock_operator.memory import ChildKey
-from penstock_operator.observe.objects import ObjectStore
+from penstock_operator.kube import kinds
+from penstock_operator.kube.kinds import Kind, child_name
+from penstock_operator.reconcile_state import ChildKey
+from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import (
     Acknowledgement,
     ChildObject,

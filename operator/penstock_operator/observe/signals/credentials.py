@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_operator.calls import CallFailed
-from penstock_operator.cluster import Cluster
-from penstock_operator.decide.metrics_server import KeyOf, MetricsServer
+from penstock_operator.net.http import CallFailed
+from penstock_operator.kube.client import Cluster
+from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.errors import ClusterError
-from penstock_operator.kinds import CONFIG_MAP, Kind
+from penstock_operator.kube.kinds import CONFIG_MAP, Kind
 
 SECRET = Kind("Secret", "", "v1", "secrets")
 KEPT_SECONDS = 60.0

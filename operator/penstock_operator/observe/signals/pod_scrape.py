@@ -7,8 +7,8 @@ from dataclasses import replace
 import aiohttp
 
 from penstock_api.names import CLUSTER_PORT, PATH_METRICS
-from penstock_operator.calls import CONNECTIONS, Call, CallFailed, call, pod_url
-from penstock_operator.observe.exposition import BadExposition, parse, pod_sample, told_uid
+from penstock_operator.net.http import CONNECTIONS, Call, CallFailed, call, pod_url
+from penstock_operator.observe.signals.samples import BadExposition, parse, pod_sample, told_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
 
 LIMIT_BYTES = 1024 * 1024

@@ -16,13 +16,13 @@ import aiohttp
 from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
-from penstock_operator.calls import Call, CallFailed, call
-from penstock_operator.observe import questions
-from penstock_operator.observe.access import Access
-from penstock_operator.observe.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.dcgm import Devices
-from penstock_operator.observe.exposition import LABELS, Reading, pod_sample, told_uid
-from penstock_operator.observe.pods import reachable
+from penstock_operator.net.http import Call, CallFailed, call
+from penstock_operator.observe.signals import promql
+from penstock_operator.observe.signals.credentials import Access
+from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
+from penstock_operator.observe.signals.dcgm import Devices
+from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, told_uid
+from penstock_operator.observe.signals.pod_scrape import reachable
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
 LEAST_SCRAPES = 2
@@ -32,7 +32,7 @@ GRACE_SECONDS = 30.0
 """A pod Ready for less may not have been found by the server's discovery and scraped twice yet."""
 LIMIT_BYTES = 64 * 1024 * 1024
 """Of one answer."""
-LIMIT_PAST_BYTES = 2 * questions.PAST_BYTES
+LIMIT_PAST_BYTES = 2 * promql.PAST_BYTES
 """Of the answer about the past: it is larger than estimated where scrapes are closer, or pods have just gone."""
 
 Scrapes = dict[float, list[Reading]]
@@ -76,9 +76,9 @@ async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
     A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
     held as text. What the devices say is asked where they are; it is empty where no exporter is scraped.
     """
-    asked, pods = await _clock(session, access, questions.QUERY_PODS)
+    asked, pods = await _clock(session, access, promql.QUERY_PODS)
     told = Round(asked, access.url, {})
-    for query in questions.of_now(pods):
+    for query in promql.of_now(pods):
         await _add(session, access, told, query, LIMIT_BYTES)
     form = {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"}
     devices = await _query(session, access, form, LIMIT_BYTES)
@@ -110,8 +110,8 @@ async def _add(
 
 async def ask_past(session: aiohttp.ClientSession, access: Access) -> Round:
     """Return what one server has of the last minutes, empty where that is too much for one answer. Raises `CallFailed`."""
-    asked, series = await _clock(session, access, questions.QUERY_PAST_SERIES)
-    told, query = Round(asked, access.url, {}), questions.of_past(series)
+    asked, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
+    told, query = Round(asked, access.url, {}), promql.of_past(series)
     if query is not None:
         await _add(session, access, told, query, LIMIT_PAST_BYTES)
     return told

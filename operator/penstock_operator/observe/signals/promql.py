@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import ceil
 
 from penstock_api.names import CLUSTER_PORT, METRIC_POD_INFO
-from penstock_operator.observe.exposition import DURATIONS, HISTORY, WANTED
+from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
 
 RANGE_SECONDS = 15
 """Three scrapes of 5 s."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from penstock_operator.calls import CallFailed
-from penstock_operator.decide.metrics_server import MetricsServer
-from penstock_operator.observe.pods import read_pods
-from penstock_operator.observe.prometheus import Round, missing
-from penstock_operator.observe.rounds import Rounds
+from penstock_operator.net.http import CallFailed
+from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.observe.signals.pod_scrape import read_pods
+from penstock_operator.observe.signals.prometheus import Round, missing
+from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observed import PodObject, PoolSignals
 
 NOT_CONFIGURED = "no Prometheus is configured"
@@ -37,7 +37,7 @@ async def observe_signals(
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; never raises for a pod's or a server's sake.
 
-    `session` is a `calls.new_session()`, `pods` another that trusts the pods' authority (None: the same one);
+    `session` is a `http.new_session()`, `pods` another that trusts the pods' authority (None: the same one);
     `now` Unix seconds. One PromQL round a server and tick serves all its pools (`rounds`). A pool is read from its pods where its server fails, or has no fresh sample of a Ready pod.
     """
     direct = pods or session

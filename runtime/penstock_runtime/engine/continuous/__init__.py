@@ -1,1 +1,1 @@
-"""Iteration-level batching: a request lives for many steps. Everything outside `step/` is free of torch."""
+"""Continuous batching: generations that share every step."""

@@ -7,7 +7,7 @@ Whoever has begun is never refused, so its choices have their places first.
 from collections.abc import Iterable
 from heapq import heapify, heapreplace, nlargest
 
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 def beyond(

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from penstock_runtime.generation.grammar import Grammar
-from penstock_runtime.generation.inputs import Draw, SamplingInputs
-from penstock_runtime.generation.plan import Row, StepPlan
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.grammar.base import Grammar
+from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
+from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 def sampling_inputs(plan: StepPlan, grammars: dict[int, Grammar]) -> SamplingInputs:

@@ -4,10 +4,10 @@ from collections.abc import Container, Iterable
 from collections.abc import Sequence as Items
 from typing import Protocol
 
-from penstock_runtime.generation.limits import GenerationLimits
-from penstock_runtime.generation.messages import SchedulerReport
-from penstock_runtime.generation.plan import Idle, StepPlan
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.limits import GenerationLimits
+from penstock_runtime.engine.continuous.messages import SchedulerReport
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 class Scheduler(Protocol):

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from penstock_runtime.engine.loop import Inbox, Pulse, receive
-from penstock_runtime.generation.engine import GenerationEngine
-from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.messages import Stepped, ToGeneration
-from penstock_runtime.generation.outcomes import Known, Outcome
-from penstock_runtime.generation.plan import Idle, StepPlan, StepResult
-from penstock_runtime.models.base import DeviceLost, describe
+from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive
+from penstock_runtime.engine.continuous.engine import GenerationEngine
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
+from penstock_runtime.engine.continuous.outcomes import Known, Outcome
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.model import DeviceLost, describe
 
 
 class Runner(Protocol):

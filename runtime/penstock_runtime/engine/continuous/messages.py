@@ -10,10 +10,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from penstock_runtime.generation.curve import GenerationSums
-from penstock_runtime.generation.limits import GenerationLimits
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.service_curve import GenerationSums
+from penstock_runtime.engine.continuous.limits import GenerationLimits
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 # -- in
@@ -25,7 +25,7 @@ class Generate:
 
     id: str
     prompt: tuple[int, ...]
-    """At least one token; `bounds.grant` has said that it fits."""
+    """At least one token; `length_limit.grant` has said that it fits."""
     params: SamplingParams
     """With a seed, drawn by the HTTP side where the client gave none."""
     arrived: float

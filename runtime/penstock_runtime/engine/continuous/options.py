@@ -49,4 +49,4 @@ class StepOptions:
     its own. On CPUs only."""
     depth: int | None = None
     """Steps planned ahead of the one that runs: 1 hides planning behind the device, 0 is the plain loop; None: by
-    cores and devices (`link.placement.step_depth`)."""
+    cores and devices (`engine.placement.step_depth`)."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
     Event,
@@ -15,8 +15,8 @@ from penstock_runtime.generation.messages import (
     TokensEmitted,
     Usage,
 )
-from penstock_runtime.generation.prompt_scores import PromptScores
-from penstock_runtime.generation.sequence import SampledToken, Sequence
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 

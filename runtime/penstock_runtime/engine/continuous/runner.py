@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 
-from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.outcomes import Known, Outcome, Raised
-from penstock_runtime.generation.plan import StepPlan, StepResult
-from penstock_runtime.generation.step_thread import StepThread
-from penstock_runtime.generation.stepping import Step
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.outcomes import Known, Outcome, Raised
+from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.step_thread import StepThread
+from penstock_runtime.engine.continuous.stepping import Step
 
 
 class InlineRunner:

@@ -6,8 +6,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from penstock_runtime.generation.grammar import Grammar
-from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.engine.continuous.grammar.base import Grammar
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 
 class Draw(Struct, frozen=True, gc=False):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from penstock_runtime.generation.grammar import Grammar
-from penstock_runtime.generation.messages import FinishReason, Logprob
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.grammar.base import Grammar
+from penstock_runtime.engine.continuous.messages import FinishReason, Logprob
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 
 
 class TokenRef(Struct, frozen=True, gc=False):

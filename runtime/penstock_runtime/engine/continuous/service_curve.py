@@ -8,7 +8,7 @@ are an epoch of their own, the first: whoever fits a curve knows by it what no r
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock_runtime.generation.limits import TimedStep
+from penstock_runtime.engine.continuous.limits import TimedStep
 
 PREFILL_UNIT = 256.0
 KV_UNIT = 4096.0

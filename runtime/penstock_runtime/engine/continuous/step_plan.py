@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from penstock_runtime.generation.prompt_scores import PromptScores
-from penstock_runtime.generation.sequence import SampledToken, Sequence, TokenRef
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence, TokenRef
 
 
 class Row(Struct, gc=False):

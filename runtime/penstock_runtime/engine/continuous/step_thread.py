@@ -5,7 +5,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from penstock_runtime.generation.outcomes import Coming, Outcome
+from penstock_runtime.engine.continuous.outcomes import Coming, Outcome
 
 T = TypeVar("T")
 

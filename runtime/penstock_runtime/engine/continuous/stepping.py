@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock_runtime.generation.inputs import SamplingInputs
-from penstock_runtime.generation.limits import GenerationInfo
-from penstock_runtime.generation.plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.limits import GenerationInfo
+from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 
 
 class Step(Protocol):

@@ -1,1 +1,1 @@
-"""Placement, pure: which of the waiting share the next batch, or how long to wait for more."""
+"""Dynamic batching: one-shot requests in batches."""

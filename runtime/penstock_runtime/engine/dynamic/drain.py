@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock_runtime.batching.service_time import ServiceTime
+from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.request import Failed, Request
 
 

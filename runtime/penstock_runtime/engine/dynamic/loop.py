@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from penstock_runtime.batching.former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.engine import Engine
-from penstock_runtime.engine.execution import Ran
-from penstock_runtime.link.messages import Settled, ToEngine
+from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
+from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.messages import Settled, ToEngine
 
 IDLE_TICK_SECONDS: Final = 1.0
 """How often an engine without work shows that it lives."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from penstock_runtime.engine.execution import Ran
-from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.request import Group
 
 MOST_SHAPES: Final = 1024

@@ -1,6 +1,6 @@
 """The service-curve sums of an engine's life: warm-up batches first, as a prior, then every settled one."""
 
-from penstock_runtime.batching.service_time import ServiceTime, Sums, fit
+from penstock_runtime.engine.service_time import ServiceTime, Sums, fit
 
 
 class Curve:

@@ -1,1 +1,1 @@
-"""The seam between HTTP side and engine: the same messages whether the engine is a thread or a process."""
+"""The link between the HTTP side and an engine, in a thread or a process of its own."""

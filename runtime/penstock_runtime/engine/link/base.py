@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock_runtime.link.messages import FromEngine, ToEngine
-from penstock_runtime.models.base import ModelInfo, ModelLoadFailed
+from penstock_runtime.engine.messages import FromEngine, ToEngine
+from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
 
 __all__ = ["EngineLink", "Heartbeat", "ModelLoadFailed"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
-from penstock_runtime.link.frames import LARGE_BYTES, Frames
-from penstock_runtime.link.messages import Submit
+from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
+from penstock_runtime.engine.messages import Submit
 
 RECEIVE_BYTES = 2**20
 """Of a buffer that is kept: room for so much, made anew for each frame, costs a step 15 microseconds of the kernel's."""

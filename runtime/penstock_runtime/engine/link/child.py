@@ -1,4 +1,4 @@
-"""The child's side of the `process` placement: `python -m penstock_runtime.link.engine_process SOCKET MEMORY`.
+"""The child's side of the `process` placement: `python -m penstock_runtime.engine.link.child SOCKET MEMORY`.
 
 It knows no asyncio and no aiohttp: it blocks on its socket when it has nothing to do, and on its parent when
 the parent is slow to read. The parent closing its side, or dying, is the order to stop.
@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from penstock_runtime.collector import spare_the_collector
-from penstock_runtime.crashes import report_crashes
-from penstock_runtime.engine.engine import Engine
-from penstock_runtime.engine.loop import serve
-from penstock_runtime.engine.warm_up import warm_up
-from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.messages import EngineDied, Settled
-from penstock_runtime.link.opening import FROM_ENGINE, MEMORY_BYTES, Begin, Loaded, NotLoaded
-from penstock_runtime.link.shared_pulse import SharedPulse
-from penstock_runtime.models.base import Model, ModelLoadFailed, describe
+from penstock_runtime.engine.collector import spare_the_collector
+from penstock_runtime.engine.crashes import report_crashes
+from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.loop import serve
+from penstock_runtime.engine.dynamic.warm_up import warm_up
+from penstock_runtime.engine.link.frames import Frames
+from penstock_runtime.engine.messages import EngineDied, Settled
+from penstock_runtime.engine.link.handshake import FROM_ENGINE, MEMORY_BYTES, Begin, Loaded, NotLoaded
+from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 
 RECEIVE_BYTES = 2**20
-"""Of a buffer that is kept (as in `wire.py`)."""
+"""Of a buffer that is kept (as in `channel.py`)."""
 
 
 class ProcessInbox:
-    """As `engine.loop.Inbox`, over a socket."""
+    """As `engine.dynamic.loop.Inbox`, over a socket."""
 
     def __init__(self, connection: socket.socket, frames: Frames) -> None:
         self._connection = connection

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from penstock_runtime.link.messages import Settled
+from penstock_runtime.engine.messages import Settled
 from penstock_runtime.request import Expired, Request
-from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.engine.queue.heap import LazyHeap
 
 
 class Deadlines:

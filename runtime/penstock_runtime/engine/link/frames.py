@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_runtime.link.lending import Borrower, Lender, aligned
+from penstock_runtime.engine.link.shared_memory import Borrower, Lender, aligned
 
 INLINE_BYTES = 4096
 """Below this a copy through the socket costs less than a block's book-keeping."""

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.generation.stepping import Step
-from penstock_runtime.link.opening import BeginGeneration
-from penstock_runtime.link.process import ChildLink
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.engine.continuous.stepping import Step
+from penstock_runtime.engine.link.handshake import BeginGeneration
+from penstock_runtime.engine.link.process import ChildLink
 
 
 class GenerationProcessLink(ChildLink[GenerationInfo]):
@@ -15,7 +15,7 @@ class GenerationProcessLink(ChildLink[GenerationInfo]):
     `load` crosses to the child, so it is picklable.
     """
 
-    child = "penstock_runtime.link.generation_child"
+    child = "penstock_runtime.engine.link.generation_child"
 
     def __init__(
         self,

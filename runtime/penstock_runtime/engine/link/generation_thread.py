@@ -5,17 +5,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.generation.loop import Outside, serve
-from penstock_runtime.generation.messages import Stepped, ToGeneration
-from penstock_runtime.generation.stepping import Step
-from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.link.generation_engine import open_engine
-from penstock_runtime.link.generation_inbox import Inbox
-from penstock_runtime.link.messages import EngineDied
-from penstock_runtime.link.pulse import ThreadPulse
-from penstock_runtime.link.thread import CLOSE_SECONDS
-from penstock_runtime.models.base import describe
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.engine.continuous.loop import Outside, serve
+from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
+from penstock_runtime.engine.continuous.stepping import Step
+from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.engine.link.generation_setup import open_engine
+from penstock_runtime.engine.link.inbox import Inbox
+from penstock_runtime.engine.messages import EngineDied
+from penstock_runtime.engine.link.pulse import ThreadPulse
+from penstock_runtime.engine.link.thread import CLOSE_SECONDS
+from penstock_runtime.engine.model import describe
 
 
 class GenerationThreadLink:

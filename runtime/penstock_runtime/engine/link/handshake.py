@@ -1,13 +1,13 @@
-"""What passes between an engine's process and its parent before and around the messages of `messages.py`."""
+"""What passes between an engine's process and its parent before and around the messages of `engine/messages.py`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.generation.stepping import Step
-from penstock_runtime.link.shared_pulse import PULSE_BYTES
-from penstock_runtime.models.base import Model, ModelInfo
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.engine.continuous.stepping import Step
+from penstock_runtime.engine.link.heartbeat import PULSE_BYTES
+from penstock_runtime.engine.model import Model, ModelInfo
 
 TO_ENGINE_BYTES = 256 * 2**20
 FROM_ENGINE_BYTES = 256 * 2**20

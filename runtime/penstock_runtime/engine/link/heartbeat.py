@@ -4,7 +4,7 @@ import mmap
 import struct
 from collections.abc import Callable
 
-from penstock_runtime.link.base import Heartbeat
+from penstock_runtime.engine.link.base import Heartbeat
 
 PULSE_BYTES = 64
 _VERSION = struct.Struct("<q")
@@ -21,7 +21,7 @@ class SharedPulse:
         self._predicted_seconds = 0.0
         self._last_step = clock()
 
-    # -- the engine's side, as `engine.loop.Pulse`
+    # -- the engine's side, as `engine.dynamic.loop.Pulse`
 
     def begin(self, predicted_seconds: float) -> None:
         """Note that a step begins, which should take so long."""

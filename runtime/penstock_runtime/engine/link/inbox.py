@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from penstock_runtime.generation.messages import ToGeneration
+from penstock_runtime.engine.continuous.messages import ToGeneration
 
 
 class Inbox:

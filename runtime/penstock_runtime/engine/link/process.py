@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.link import lending
-from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.link.deadlines import Deadlines
-from penstock_runtime.link.frames import Frames
-from penstock_runtime.link.messages import (
+from penstock_runtime.engine.link import shared_memory
+from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.engine.link.deadlines import Deadlines
+from penstock_runtime.engine.link.frames import Frames
+from penstock_runtime.engine.messages import (
     Cancel,
     EngineDied,
     EngineReport,
@@ -29,10 +29,10 @@ from penstock_runtime.link.messages import (
     Settled,
     Submit,
 )
-from penstock_runtime.link.opening import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
-from penstock_runtime.link.shared_pulse import SharedPulse
-from penstock_runtime.link.wire import Wire
-from penstock_runtime.models.base import Model, ModelInfo
+from penstock_runtime.engine.link.handshake import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
+from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.link.channel import Wire
+from penstock_runtime.engine.model import Model, ModelInfo
 
 LATE_SECONDS = 0.005
 """How long after a deadline it is told here: an engine that is free tells it itself, or that the request began."""
@@ -110,7 +110,7 @@ class ChildLink(Generic[Info]):
 
     def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
-        descriptor = lending.create(MEMORY_BYTES)
+        descriptor = shared_memory.create(MEMORY_BYTES)
         try:
             memory = mmap.mmap(descriptor, MEMORY_BYTES)
             descriptors = (theirs.fileno(), descriptor)
@@ -162,7 +162,7 @@ class ProcessLink(ChildLink[ModelInfo]):
     `load` crosses to the child, so it is picklable: a function of a module, or a `functools.partial` of one.
     """
 
-    child = "penstock_runtime.link.engine_process"
+    child = "penstock_runtime.engine.link.child"
 
     def __init__(
         self,

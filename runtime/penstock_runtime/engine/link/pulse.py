@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock_runtime.link.base import Heartbeat
+from penstock_runtime.engine.link.base import Heartbeat
 
 
 class ThreadPulse:
@@ -16,22 +16,22 @@ class ThreadPulse:
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def begin(self, predicted_seconds: float) -> None:
-        """As `engine.loop.Pulse`."""
+        """As `engine.dynamic.loop.Pulse`."""
         self._predicted_seconds = predicted_seconds
         self.beat()
 
     def beat(self) -> None:
-        """As `engine.loop.Pulse`."""
+        """As `engine.dynamic.loop.Pulse`."""
         now = self._clock()
         self.last = Heartbeat(
             now, busy=True, predicted_seconds=self._predicted_seconds, alive_at=now
         )
 
     def end(self) -> None:
-        """As `engine.loop.Pulse`."""
+        """As `engine.dynamic.loop.Pulse`."""
         now = self._clock()
         self.last = Heartbeat(now, busy=False, predicted_seconds=0.0, alive_at=now)
 
     def tick(self) -> None:
-        """As `engine.loop.Pulse`."""
+        """As `engine.dynamic.loop.Pulse`."""
         self.last = replace(self.last, alive_at=self._clock())

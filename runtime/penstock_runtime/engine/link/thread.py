@@ -14,16 +14,16 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.batching.former import Batch, WaitUntil
-from penstock_runtime.engine.engine import Engine
-from penstock_runtime.engine.execution import Ran
-from penstock_runtime.engine.warm_up import WarmUp, warm_up
-from penstock_runtime.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.link.brevity import Brevity
-from penstock_runtime.link.deference import Deference
-from penstock_runtime.link.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
-from penstock_runtime.link.pulse import ThreadPulse
-from penstock_runtime.models.base import Model, ModelInfo, describe
+from penstock_runtime.engine.dynamic.batch_former import Batch, WaitUntil
+from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.dynamic.warm_up import WarmUp, warm_up
+from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.engine.link.inline_policy import Brevity
+from penstock_runtime.engine.link.cpu_priority import Deference
+from penstock_runtime.engine.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
+from penstock_runtime.engine.link.pulse import ThreadPulse
+from penstock_runtime.engine.model import Model, ModelInfo, describe
 from penstock_runtime.request import Request
 
 COMPANY_SHARE = 0.1

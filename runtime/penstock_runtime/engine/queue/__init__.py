@@ -1,1 +1,1 @@
-"""Order, pure: who is served next, and who has waited past its deadline. Time is an argument."""
+"""The queue of one-shot requests, and its disciplines."""

@@ -5,7 +5,7 @@ counter is served next. A tenant that returns from idle is lifted to the least c
 so that absence saves up no more than a small credit; counters therefore only ever grow while somebody waits.
 """
 
-from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.engine.queue.heap import LazyHeap
 
 _IDLE_KEPT = 64
 """Idle tenants are forgotten by the dozen, not one by one."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from penstock_api.limits import Discipline
-from penstock_runtime.waiting.disciplines import Ordered, key_function, order_key
-from penstock_runtime.waiting.heap import LazyHeap
-from penstock_runtime.waiting.line import Line
-from penstock_runtime.waiting.tenants import TenantCounters
+from penstock_runtime.engine.queue.disciplines import Ordered, key_function, order_key
+from penstock_runtime.engine.queue.heap import LazyHeap
+from penstock_runtime.engine.queue.monotonic_queue import Line
+from penstock_runtime.engine.queue.fair_share import TenantCounters
 
 Key = tuple[float, int]
 """A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from penstock_api.limits import Discipline
 from penstock_runtime.request import Request
-from penstock_runtime.waiting.group import Group
-from penstock_runtime.waiting.heap import LazyHeap
-from penstock_runtime.waiting.order import Key, order_of
-from penstock_runtime.waiting.plain import ARRIVAL_SERVES, PlainLine
-from penstock_runtime.waiting.tenants import TenantCounters
+from penstock_runtime.engine.queue.group import Group
+from penstock_runtime.engine.queue.heap import LazyHeap
+from penstock_runtime.engine.queue.order import Key, order_of
+from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, PlainLine
+from penstock_runtime.engine.queue.fair_share import TenantCounters
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from penstock_runtime.sockets import lain_seconds
+from penstock_runtime.protocols.common.socket_age import lain_seconds
 
 BEAT_SECONDS: Final = 0.01
 STALL_SECONDS: Final = 0.03

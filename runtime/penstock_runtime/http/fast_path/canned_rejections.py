@@ -1,15 +1,15 @@
 """Refusing fast: what is told when the queue is full, or the deadline too near, is written ahead.
 
 The first of two stages (docs/design/runtime.md#overload). A refusal is one answer that was written before, so that it costs a
-tenth of serving; the request's body is not read. The second stage is rest: `rests.py`.
+tenth of serving; the request's body is not read. The second stage is rest: `http/backpressure.py`.
 """
 
 from typing import Final, Protocol
 
-from penstock_runtime.admission import Admission
+from penstock_runtime.serving.admission import Admission
 from penstock_runtime.errors import QueueFull, Refusal, TooLate
-from penstock_runtime.protocols.fast_lane.wire import Wire
-from penstock_runtime.protocols.replies import Reply
+from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.protocols.common.replies import Reply
 
 REFRESH_SECONDS: Final = 0.1
 """How long a written refusal is told: its `Retry-After` is in whole seconds."""

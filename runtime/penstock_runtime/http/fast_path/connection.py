@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.connections import Age
-from penstock_runtime.protocols.fast_lane.heads import LONGEST, Head
-from penstock_runtime.protocols.fast_lane.lane import Exchange, FastLane
-from penstock_runtime.protocols.json_structure import SMALL_BYTES
-from penstock_runtime.protocols.unread import WatchedConnection
+from penstock_runtime.http.connection_age import Age
+from penstock_runtime.http.fast_path.request_head import LONGEST, Head
+from penstock_runtime.http.fast_path.exchange import Exchange, FastLane
+from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
+from penstock_runtime.http.write_buffers import WatchedConnection
 
 PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
@@ -235,7 +235,7 @@ class LaneConnection(WatchedConnection):
     # -- answering
 
     def answer(self, answer: bytes, *, closes: bool) -> None:
-        """As `lane.Client.answer`."""
+        """As `exchange.Client.answer`."""
         self._exchange = None
         self._limit.idle(self)
         if self.transport is not None:
@@ -250,7 +250,7 @@ class LaneConnection(WatchedConnection):
             self._loop.call_soon(self._go_on)
 
     def rest(self, seconds: float) -> None:
-        """As `lane.Client.rest`: what comes meanwhile waits in the socket."""
+        """As `exchange.Client.rest`: what comes meanwhile waits in the socket."""
         if self.transport is None or self._slow or self._resting:
             return
         self._resting = True
@@ -260,7 +260,7 @@ class LaneConnection(WatchedConnection):
         self._lane.rests.alarm.set(seconds, self)
 
     def rest_over(self) -> None:
-        """As `rests.Resting.rest_over`."""
+        """As `backpressure.Resting.rest_over`."""
         self._resting, self._rested = False, True
         self._go_on()
 

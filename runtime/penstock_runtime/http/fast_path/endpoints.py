@@ -10,20 +10,20 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_api.model import Task
-from penstock_runtime.admission import Hold
+from penstock_api.types.model import Task
+from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import NotServing, Refusal
-from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.fast_lane.heads import Head
-from penstock_runtime.protocols.open_inference.answers import Answer, render
-from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
-from penstock_runtime.protocols.open_inference.ends import reply_to, to_request
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.protocols.open_inference.infer_response import Answer, render
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.completion import reply_to, to_request
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
-from penstock_runtime.protocols.open_inference.quick import QuickReader
-from penstock_runtime.protocols.open_inference.texts import may_be_text, read_call
-from penstock_runtime.protocols.replies import Reply, of_refusal
+from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
+from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
+from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.request import Completed, End, Request
-from penstock_runtime.ticket import Ticket
+from penstock_runtime.serving.ticket import Ticket
 
 
 class Later(Struct, frozen=True):
@@ -109,7 +109,7 @@ def ways_of(pod: Pod) -> dict[str, Way]:
         path = f"/v2/models/{model}"
         found = {f"{path}/infer": infer, f"{path}/versions/{MODEL_VERSION}/infer": infer}
     if pod.config.model.task is Task.EMBEDDING:
-        from penstock_runtime.protocols.fast_lane.embedding_way import EmbeddingWay  # noqa: PLC0415
+        from penstock_runtime.http.fast_path.embedding_endpoint import EmbeddingWay  # noqa: PLC0415
         from penstock_runtime.protocols.openai.embeddings import PATH  # noqa: PLC0415 - as `doors`
 
         found[PATH] = EmbeddingWay(pod)

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from penstock_runtime.waiting.disciplines import LOWEST_CLASS, priority_class
+from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
 _NAME: Final = b'"priority"'
 _VALUE: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*([0-9]{1,9})")

@@ -1,1 +1,1 @@
-"""The step itself: the only room of generation that imports torch and transformers."""
+"""Decoders of generative models: loading, the step, and its backends."""

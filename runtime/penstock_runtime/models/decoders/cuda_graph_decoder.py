@@ -13,13 +13,13 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from penstock_runtime.generation.step.attention.gather import GatherAttention
-from penstock_runtime.generation.step.check import difference, tolerance
-from penstock_runtime.generation.step.generic import GenericDecoder
-from penstock_runtime.generation.step.packed import Packed
-from penstock_runtime.generation.step.shapes import Shape, padded
-from penstock_runtime.models.base import describe
-from penstock_runtime.models.graphs import Recorder, Replay
+from penstock_runtime.models.decoders.attention.gather import GatherAttention
+from penstock_runtime.models.decoders.self_check import difference, tolerance
+from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
+from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.graph_shapes import Shape, padded
+from penstock_runtime.engine.model import describe
+from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from penstock_runtime.models.base import ModelLoadFailed, describe
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 _HASHED_BYTES = 1 << 20

@@ -2,7 +2,7 @@
 
 from transformers import PreTrainedConfig
 
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed
 
 
 def longest_of(config: PreTrainedConfig, asked: int | None) -> int:

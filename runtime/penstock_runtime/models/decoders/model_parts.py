@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from penstock_runtime.generation.step.attention.base import LayerRule
+from penstock_runtime.models.decoders.attention.base import LayerRule
 
 _STATIC_ROPES = {"default", "linear", "llama3", "yarn"}
 """Whose angles depend on the position alone, so that a table of them holds."""

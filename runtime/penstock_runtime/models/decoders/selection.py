@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from transformers import PreTrainedConfig
 
-from penstock_runtime.generation.options import Compute, DType, StepOptions
-from penstock_runtime.generation.step.step_times import Candidate, StepTimes
+from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.models.decoders.step_times import Candidate, StepTimes
 
 _HALF = (torch.bfloat16, torch.float16)
 _ON_OPENVINO = (torch.float32, torch.bfloat16)

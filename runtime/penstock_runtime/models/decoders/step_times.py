@@ -16,13 +16,13 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.initialization import no_init_weights
 
-from penstock_runtime.generation.limits import KVSpec
-from penstock_runtime.generation.options import Compute, StepOptions
-from penstock_runtime.generation.step.computing import backend_for
-from penstock_runtime.generation.step.generic import Decoder
-from penstock_runtime.generation.step.packed import Packed
-from penstock_runtime.generation.step.warm_up import fed, run
-from penstock_runtime.models.base import describe
+from penstock_runtime.engine.continuous.limits import KVSpec
+from penstock_runtime.engine.continuous.options import Compute, StepOptions
+from penstock_runtime.models.decoders.backends import backend_for
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.warm_up import fed, run
+from penstock_runtime.engine.model import describe
 
 PROMPT_TOKENS = 32
 DECODE_ROWS = 4

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from penstock_runtime.models.base import describe
+from penstock_runtime.engine.model import describe
 
 log = logging.getLogger(__name__)
 

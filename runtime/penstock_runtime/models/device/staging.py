@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from penstock_runtime.models.graphs import Named
-from penstock_runtime.models.tensors import to_numpy, to_torch
+from penstock_runtime.models.device.cuda_graphs import Named
+from penstock_runtime.models.device.tensors import to_numpy, to_torch
 from penstock_runtime.request import Tensor
 
 

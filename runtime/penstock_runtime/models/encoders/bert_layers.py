@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from penstock_runtime.models.linears import ONE_DNN_ACTIVATIONS
+from penstock_runtime.models.device.prepacked_linear import ONE_DNN_ACTIVATIONS
 
 Classify = Callable[[torch.Tensor], torch.Tensor]
 

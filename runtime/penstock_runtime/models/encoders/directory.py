@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from penstock_runtime.models.base import ModelLoadFailed
+from penstock_runtime.engine.model import ModelLoadFailed
 
 IDS, MASK = "input_ids", "attention_mask"
 """The tensors of a text encoder, by transformers' own names."""

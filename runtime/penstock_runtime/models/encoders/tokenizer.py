@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from penstock_runtime.models.base import ModelLoadFailed, describe
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 # One thread: the other cores are the engine's. The library reads this at every call.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from msgspec import Struct
 
 from penstock_runtime.errors import Refusal
-from penstock_runtime.protocols.long_answers import LongBody
+from penstock_runtime.protocols.common.long_answers import LongBody
 
 JSON = "application/json"
 REQUEST_ID = web.RequestKey("request_id", str)

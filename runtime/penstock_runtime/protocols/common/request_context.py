@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.callers.callers import Caller
+from penstock_runtime.serving.auth.callers import Caller
 from penstock_runtime.errors import Refusal
 
 CALLER: Final = web.RequestKey("caller", Caller)

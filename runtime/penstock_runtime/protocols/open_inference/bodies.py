@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic_core import from_json
 
-from penstock_runtime.admission import Hold
+from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import (
     BadInput,
     BodyTimeout,
@@ -20,15 +20,15 @@ from penstock_runtime.errors import (
     TooLarge,
     UnsupportedCoding,
 )
-from penstock_runtime.protocols.header_fields import whole_number
-from penstock_runtime.protocols.json_structure import (
+from penstock_runtime.protocols.common.headers import whole_number
+from penstock_runtime.protocols.common.json_structure import (
     PLAIN,
     SMALL_BYTES,
     put_back,
     structure_of,
     without,
 )
-from penstock_runtime.protocols.open_inference.coding import PIECE_BYTES, Inflater
+from penstock_runtime.protocols.open_inference.decompression import PIECE_BYTES, Inflater
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10

@@ -3,12 +3,12 @@
 import logging
 from typing import Final, assert_never
 
-from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.protocols.open_inference import answers, bodies
-from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
-from penstock_runtime.protocols.replies import JSON, Reply, error
+from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.protocols.open_inference import infer_response, bodies
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.common.replies import JSON, Reply, error
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
-from penstock_runtime.ticket import Ticket
+from penstock_runtime.serving.ticket import Ticket
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def reply_to(end: End, wanted: Wanted, model: ModelInfo, request_id: str) -> Rep
 
 
 def _served(end: Completed, wanted: Wanted, model: ModelInfo) -> Reply:
-    answer = answers.render(wanted.id, end.outputs, wanted.outputs, model)
+    answer = infer_response.render(wanted.id, end.outputs, wanted.outputs, model)
     waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
     if answer.header_length is None:
         return Reply(200, answer.body, JSON, (waited,))

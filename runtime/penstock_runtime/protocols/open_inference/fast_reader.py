@@ -1,6 +1,6 @@
 """The plain `infer` body, read in few steps: one typed decoder per model, no check that the decoder makes anyway.
 
-What is not plain, and whatever is wrong, is None here and left to `bodies.split` and `calls.parse`: they
+What is not plain, and whatever is wrong, is None here and left to `bodies.split` and `infer_request.parse`: they
 alone judge and word a fault. So this reader may accept less than they do, never more, and never otherwise
 (a test feeds both). A plain body has flat `data` for every input, or is binary throughout.
 
@@ -18,11 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.models.base import ModelInfo, TensorSpec, group_of
-from penstock_runtime.models.contents import fault_of, is_particular
-from penstock_runtime.models.datatypes import numpy_dtype
-from penstock_runtime.protocols.open_inference import bodies, calls
-from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
+from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
+from penstock_runtime.protocols.open_inference.input_check import fault_of, is_particular
+from penstock_runtime.engine.datatypes import numpy_dtype
+from penstock_runtime.protocols.open_inference import bodies, infer_request
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
 
@@ -87,7 +87,7 @@ class QuickReader:
         """Return the call that `body` spells.
 
         Raises:
-            BadInput: as `calls.parse`.
+            BadInput: as `infer_request.parse`.
         """
         call = self._read(body, header_length)
         if self._is_particular and fault_of(self._model, call.inputs) is not None:
@@ -109,7 +109,7 @@ class QuickReader:
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)
-        return calls.parse(wire, binary, self._model, self._most_rows)
+        return infer_request.parse(wire, binary, self._model, self._most_rows)
 
     def _read_json(self, body: bytes) -> InferCall | None:
         if self._decode is None:
@@ -168,7 +168,7 @@ class QuickReader:
         if wire.id is not None and not wire.id.isascii():
             return None  # the careful reader has its own mind on half surrogates
         try:
-            priority, timeout_seconds = calls.order_of(wire.parameters)
+            priority, timeout_seconds = infer_request.order_of(wire.parameters)
             outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
@@ -191,7 +191,7 @@ class QuickReader:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
         wire, binary = bodies.split(body, header_length)
-        call = calls.parse(wire, binary, self._model, self._most_rows)
+        call = infer_request.parse(wire, binary, self._model, self._most_rows)
         if call.wanted.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
             return call
         if call.bytes == len(body) - len(text) and _in_order(wire, list(call.inputs)):

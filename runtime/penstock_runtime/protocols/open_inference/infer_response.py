@@ -12,9 +12,9 @@ import numpy as np
 import orjson
 from msgspec import Struct
 
-from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.models.datatypes import datatype_of
-from penstock_runtime.protocols.long_answers import (
+from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.datatypes import datatype_of
+from penstock_runtime.protocols.common.long_answers import (
     LONG_BYTES,
     PIECE_NUMBERS,
     Body,

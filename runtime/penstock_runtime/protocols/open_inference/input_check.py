@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 
 

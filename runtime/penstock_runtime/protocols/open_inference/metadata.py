@@ -4,8 +4,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from penstock_api.model import Task
-from penstock_runtime.models.base import ModelInfo, TensorSpec
+from penstock_api.types.model import Task
+from penstock_runtime.engine.model import ModelInfo, TensorSpec
 
 MODEL_VERSION: Final = "1"
 """A pool serves one version: another model is another pool, or a rollout."""

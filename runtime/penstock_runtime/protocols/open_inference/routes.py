@@ -5,18 +5,18 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
-from penstock_runtime.callers.callers import ANYBODY
+from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.errors import NotServing, UnknownModel
-from penstock_runtime.models.base import ModelInfo
-from penstock_runtime.pod import Pod
-from penstock_runtime.protocols.header_fields import header_seconds
-from penstock_runtime.protocols.json_structure import in_pieces
-from penstock_runtime.protocols.long_answers import Body, is_long, made
-from penstock_runtime.protocols.marks import CALLER, best_class
-from penstock_runtime.protocols.open_inference import answers, bodies, ends, metadata
-from penstock_runtime.protocols.open_inference.calls import InferCall
-from penstock_runtime.protocols.open_inference.texts import read_call
-from penstock_runtime.protocols.replies import (
+from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.protocols.common.headers import header_seconds
+from penstock_runtime.protocols.common.json_structure import in_pieces
+from penstock_runtime.protocols.common.long_answers import Body, is_long, made
+from penstock_runtime.protocols.common.request_context import CALLER, best_class
+from penstock_runtime.protocols.open_inference import infer_response, bodies, completion, metadata
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
+from penstock_runtime.protocols.open_inference.text_request import read_call
+from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
     Reply,
     error_reply,
@@ -25,8 +25,8 @@ from penstock_runtime.protocols.replies import (
 )
 from penstock_runtime.request import Completed, End
 from penstock_runtime.shown import shown
-from penstock_runtime.sockets import lain_seconds
-from penstock_runtime.ticket import Ticket
+from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.serving.ticket import Ticket
 
 COMPRESS_IN_THREAD_BYTES = 2**20
 
@@ -121,7 +121,7 @@ class OpenInference:
             del call  # the engine alone keeps its tensors: in another process they would be here a second time
             end = await ending
         long = isinstance(end, Completed) and is_long(end)
-        work = partial(ends.reply_to, end, wanted, model, request[REQUEST_ID])
+        work = partial(completion.reply_to, end, wanted, model, request[REQUEST_ID])
         reply = await made(work, long=long)
         return response_of(await _in_wanted_coding(request, reply))
 
@@ -142,7 +142,7 @@ class OpenInference:
     def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:
         """Hand the engine what a call asks, by the nearer of its deadlines; raise as `Admission.serve`."""
         admission = self._pod.admission
-        asked = ends.to_request(ticket, call, admission.seconds_to_start(header_seconds(request)))
+        asked = completion.to_request(ticket, call, admission.seconds_to_start(header_seconds(request)))
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
 
     def _check_model(self, request: web.Request) -> None:
@@ -185,5 +185,5 @@ async def _in_wanted_coding(request: web.Request, reply: Reply) -> Reply:
 
 async def _compressed(body: Body, coding: str) -> bytes:
     if len(body) < COMPRESS_IN_THREAD_BYTES:
-        return answers.compress(body, coding)
-    return await asyncio.to_thread(answers.compress, body, coding)
+        return infer_response.compress(body, coding)
+    return await asyncio.to_thread(infer_response.compress, body, coding)

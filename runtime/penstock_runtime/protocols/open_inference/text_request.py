@@ -11,15 +11,15 @@ from typing import Any, Final
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.admission import Hold
+from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import BadInput, NotServing
-from penstock_runtime.models.base import ModelInfo, group_of
-from penstock_runtime.protocols.open_inference import bodies, calls
-from penstock_runtime.protocols.open_inference.calls import InferCall, Wanted
+from penstock_runtime.engine.model import ModelInfo, group_of
+from penstock_runtime.protocols.open_inference import bodies, infer_request
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.shown import shown
-from penstock_runtime.tokenizing import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
+from penstock_runtime.serving.tokenizer_pool import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 _FIELD: Final = "inputs[0]"
 
@@ -95,7 +95,7 @@ def read_call(
     wire, binary = bodies.split(body, header_length)
     if tokenizing is not None and asked(wire):
         return parse(wire, binary, model, tokenizing, MAX_BATCH_SIZE)
-    return calls.parse(wire, binary, model, MAX_BATCH_SIZE)
+    return infer_request.parse(wire, binary, model, MAX_BATCH_SIZE)
 
 
 def parse(
@@ -110,7 +110,7 @@ def parse(
     Raises:
         BadInput: with the field.
     """
-    parameters = calls.an_object(wire.get("parameters", {}), "parameters")
+    parameters = infer_request.an_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
@@ -119,7 +119,7 @@ def parse(
         raise BadInput(
             f"`truncate` must be true or false, got {shown(cut)}", field="parameters.truncate"
         )
-    priority, timeout_seconds = calls.order_of(parameters)
+    priority, timeout_seconds = infer_request.order_of(parameters)
     return TextCall(
         texts=_texts(wire["inputs"][0], binary, most_rows),
         cut=cut,
@@ -137,7 +137,7 @@ def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[s
             f"input {TEXT!r} has datatype {shown(tensor.get('datatype'))}: send BYTES",
             field=f"{_FIELD}.datatype",
         )
-    parameters = calls.an_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
+    parameters = infer_request.an_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
     found = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
     shape = tensor.get("shape")
     whole = isinstance(shape, list) and all(type(size) is int for size in shape)

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock_runtime.errors import BadInput, UnknownModel
 from penstock_runtime.shown import shown
-from penstock_runtime.tokenizing import Ids
+from penstock_runtime.serving.tokenizer_pool import Ids
 
 MOST_INPUTS = 2048
 """As OpenAI's own bound."""

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from msgspec.structs import replace
 
 from penstock_runtime.errors import Refusal
-from penstock_runtime.protocols.replies import Reply, response_of
+from penstock_runtime.protocols.common.replies import Reply, response_of
 
 _KINDS = {408: "timeout_error", 429: "rate_limit_error"}
 _BELOW: Final = ("/v1/", "/tokenize", "/detokenize")

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from penstock_runtime.generation.messages import Logprob
-from penstock_runtime.generation.prompt_scores import PromptLogprob
+from penstock_runtime.engine.continuous.messages import Logprob
+from penstock_runtime.engine.continuous.prompt_scores import PromptLogprob
 from penstock_runtime.text.vocabulary import Vocabulary
 
 

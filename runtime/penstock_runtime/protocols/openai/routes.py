@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.admission import Hold
+from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import BadInput
-from penstock_runtime.protocols.json_structure import in_pieces
+from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
-from penstock_runtime.protocols.openai.door import Door
+from penstock_runtime.protocols.openai.handler import Door
 from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
@@ -21,9 +21,9 @@ from penstock_runtime.protocols.openai.wire.completion import (
     DetokenizeBody,
     TokenizeBody,
 )
-from penstock_runtime.protocols.replies import json_reply
-from penstock_runtime.streams.pod import GenerationPod
-from penstock_runtime.streams.serving import Serving
+from penstock_runtime.protocols.common.replies import json_reply
+from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.text.detokenizer import detokenize
 
 Plain = TypeVar("Plain", bound=WireBody)

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.protocols.replies import REQUEST_ID
+from penstock_runtime.protocols.common.replies import REQUEST_ID
 
 WRITE_SECONDS: Final = 60.0
 """A client whose socket takes nothing for so long is gone, whatever TCP says."""

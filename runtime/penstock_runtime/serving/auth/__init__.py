@@ -1,1 +1,1 @@
-"""Who is calling: API keys, tenants, priorities and rates (docs/design/runtime.md#authentication)."""
+"""Callers: API keys, trusted proxies, rates."""

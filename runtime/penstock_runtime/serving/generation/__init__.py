@@ -1,1 +1,1 @@
-"""The HTTP side of generation: who has not ended yet, what was not yet told, and the text of each choice."""
+"""Serving of generation: admission, requests, response streams."""

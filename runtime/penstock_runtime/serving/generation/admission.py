@@ -5,11 +5,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_runtime.admission import Admission
-from penstock_runtime.counters import Counters
+from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.counters import Counters
 from penstock_runtime.errors import NotServing, QueueFull
-from penstock_runtime.generation import messages
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous import messages
+from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
     Event,
@@ -19,14 +19,14 @@ from penstock_runtime.generation.messages import (
     ToGeneration,
     TokensEmitted,
 )
-from penstock_runtime.health import Health, Stage
-from penstock_runtime.link.messages import ToEngine
-from penstock_runtime.live import LiveLimits
-from penstock_runtime.predict import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
+from penstock_runtime.serving.health import Health, Stage
+from penstock_runtime.engine.messages import ToEngine
+from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
-from penstock_runtime.streams.counters import GenerationCounters
-from penstock_runtime.streams.mailbox import Mailbox
-from penstock_runtime.ticket import Ticket
+from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.generation.mailbox import Mailbox
+from penstock_runtime.serving.ticket import Ticket
 
 _INTERVAL_WEIGHT = 0.1
 """Of the newest interval between two ends in their running mean."""

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import Config
-from penstock_runtime.generation.stepping import Step
-from penstock_runtime.link.generation_process import GenerationProcessLink
-from penstock_runtime.link.generation_thread import GenerationThreadLink
-from penstock_runtime.link.placement import Placement, Seat, seat, step_depth
+from penstock_runtime.engine.continuous.stepping import Step
+from penstock_runtime.engine.link.generation_process import GenerationProcessLink
+from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
+from penstock_runtime.engine.placement import Placement, Seat, seat, step_depth
 from penstock_runtime.logs import configure
-from penstock_runtime.machine import keep_to, this_machine
-from penstock_runtime.models.base import ModelLoadFailed
-from penstock_runtime.streams.face import GenerationLink, generation_limits
-from penstock_runtime.streams.pod import GenerationPod
+from penstock_runtime.engine.machine import keep_to, this_machine
+from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.serving.generation.link_adapter import GenerationLink, generation_limits
+from penstock_runtime.serving.generation.pod import GenerationPod
 
 
 def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
@@ -48,8 +48,8 @@ def open_generation(config: Config, folder: Path, taken: Seat) -> Step:
         raise ModelLoadFailed(
             "spec.model.source has no files: task TextGeneration needs a model's folder"
         )
-    from penstock_runtime.generation.step.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-    from penstock_runtime.models.device import pin_threads  # noqa: PLC0415
+    from penstock_runtime.models.decoders.open import open_step  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+    from penstock_runtime.models.device.device import pin_threads  # noqa: PLC0415
 
     pin_threads(taken.threads)
     return open_step(folder, config.generation, config.model_name)

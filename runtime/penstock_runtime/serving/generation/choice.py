@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     FinishReason,
     Logprob,
     TokensEmitted,
 )
-from penstock_runtime.generation.prompt_scores import PromptScores
-from penstock_runtime.streams.call import Call, Prompt
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.serving.generation.request import Call, Prompt
 from penstock_runtime.text.detokenizer import Detokenizer
 from penstock_runtime.text.stop_strings import StopMatcher
 from penstock_runtime.text.vocabulary import Vocabulary

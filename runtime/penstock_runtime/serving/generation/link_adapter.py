@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
-from penstock_runtime.batching.service_time import Sums
-from penstock_runtime.generation import messages
-from penstock_runtime.generation.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.generation.messages import GenerationReport, Stepped, ToGeneration
-from penstock_runtime.link.base import Heartbeat
-from penstock_runtime.link.messages import (
+from penstock_runtime.engine.service_time import Sums
+from penstock_runtime.engine.continuous import messages
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
+from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped, ToGeneration
+from penstock_runtime.engine.link.base import Heartbeat
+from penstock_runtime.engine.messages import (
     Drain,
     EngineDied,
     EngineReport,
@@ -21,7 +21,7 @@ from penstock_runtime.link.messages import (
     Settled,
     ToEngine,
 )
-from penstock_runtime.models.base import ModelInfo
+from penstock_runtime.engine.model import ModelInfo
 
 PLATFORM: Final = "transformers"
 """As in Open Inference metadata."""
@@ -30,7 +30,7 @@ TOKENS_A_STEP: Final = 512
 
 
 class GenerationLink(Protocol):
-    """A generation engine seen from the event loop; as `link.base.EngineLink`, with messages of its own."""
+    """A generation engine seen from the event loop; as `engine.link.base.EngineLink`, with messages of its own."""
 
     async def start(self, deliver: Callable[[Stepped | EngineDied], None]) -> GenerationInfo:
         """Load the model and warm it up; `deliver` is called in the event loop, once a step.

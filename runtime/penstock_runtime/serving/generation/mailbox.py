@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from penstock_runtime.generation.messages import Event, TokensEmitted
+from penstock_runtime.engine.continuous.messages import Event, TokensEmitted
 
 MOST_TOKENS: Final = 16_384
 """Unread tokens of one client: minutes of a fast answer. Who falls further behind is given up."""

@@ -7,11 +7,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from penstock_api import names
-from penstock_runtime.generation.messages import GenerationReport
-from penstock_runtime.metrics import histogram_family
+from penstock_runtime.engine.continuous.messages import GenerationReport
+from penstock_runtime.telemetry.metrics import histogram_family
 
 if TYPE_CHECKING:
-    from penstock_runtime.streams.pod import GenerationPod
+    from penstock_runtime.serving.generation.pod import GenerationPod
 
 
 class GenerationCollector(Collector):

@@ -17,18 +17,18 @@ from penstock_api.limits import (
 )
 from penstock_runtime.config import Config
 from penstock_runtime.errors import NotServing
-from penstock_runtime.generation.bounds import longest
-from penstock_runtime.generation.curve import GenerationSums
-from penstock_runtime.generation.messages import GenerationReport, Stepped
-from penstock_runtime.grammar.server import Tokens
-from penstock_runtime.grammar.service import GrammarService
-from penstock_runtime.models.base import ModelInfo, ModelLoadFailed
-from penstock_runtime.pod import Pod
-from penstock_runtime.streams.admission import GenerationAdmission
-from penstock_runtime.streams.counters import GenerationCounters
-from penstock_runtime.streams.face import Face, GenerationLink
-from penstock_runtime.streams.metrics import GenerationCollector
-from penstock_runtime.streams.serving import Serving
+from penstock_runtime.engine.continuous.length_limit import longest
+from penstock_runtime.engine.continuous.service_curve import GenerationSums
+from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
+from penstock_runtime.engine.continuous.grammar.server import Tokens
+from penstock_runtime.engine.continuous.grammar.service import GrammarService
+from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.serving.generation.admission import GenerationAdmission
+from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.generation.link_adapter import Face, GenerationLink
+from penstock_runtime.serving.generation.metrics import GenerationCollector
+from penstock_runtime.serving.generation.loaded_model import Serving
 from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
 

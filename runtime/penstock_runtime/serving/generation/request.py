@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock_runtime.generation.params import SamplingParams
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)

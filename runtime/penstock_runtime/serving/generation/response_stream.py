@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock_runtime.errors import PenstockError
-from penstock_runtime.generation.messages import (
+from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
     Event,
@@ -15,12 +15,12 @@ from penstock_runtime.generation.messages import (
     TokensEmitted,
 )
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
-from penstock_runtime.streams.admission import GenerationAdmission
-from penstock_runtime.streams.call import Call
-from penstock_runtime.streams.choice import Choice, Piece
-from penstock_runtime.streams.mailbox import Mailbox
+from penstock_runtime.serving.generation.admission import GenerationAdmission
+from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.choice import Choice, Piece
+from penstock_runtime.serving.generation.mailbox import Mailbox
 from penstock_runtime.text.vocabulary import Vocabulary
-from penstock_runtime.ticket import Ticket
+from penstock_runtime.serving.ticket import Ticket
 
 
 class EndedBadly(PenstockError):

@@ -10,18 +10,18 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.scheduler import TokenScheduler
-from penstock_runtime.batching.tokens.victims import PreemptionCosts
-from penstock_runtime.generation.limits import (
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
+from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
+from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
     KVSpec,
     Lowering,
     Preemption,
 )
-from penstock_runtime.generation.params import SamplingParams
-from penstock_runtime.generation.plan import Idle, StepPlan
-from penstock_runtime.generation.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
 
 VOCABULARY = 997
 SWAP = PreemptionCosts(prefill_token_seconds=1.0, copied_block_seconds=0.0)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.generation.limits import Lowering, Preemption
+from penstock_runtime.engine.continuous.limits import Lowering, Preemption
 from tests.unit.batching.tokens.device import (
     RECOMPUTE,
     SWAP,

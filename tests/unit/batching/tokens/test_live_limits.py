@@ -3,8 +3,8 @@
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.generation.limits import Lowering
-from penstock_runtime.generation.plan import StepPlan
+from penstock_runtime.engine.continuous.limits import Lowering
+from penstock_runtime.engine.continuous.step_plan import StepPlan
 from tests.unit.batching.tokens.device import a_machine, a_sequence, limits
 
 

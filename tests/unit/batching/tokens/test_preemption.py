@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.victims import (
+from penstock_runtime.engine.continuous.scheduler.preemption import (
     MOST_PREEMPTIONS,
     MOST_SLICES,
     PreemptionCosts,
 )
-from penstock_runtime.generation.limits import GenerationLimits, Preemption
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
+from penstock_runtime.engine.continuous.sequence import Sequence
 from tests.unit.batching.tokens.device import (
     RECOMPUTE,
     SWAP,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity.state import CapacityState
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, Guards, LawInput
-from penstock_operator.decide.scaling.terms import CapTerm, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
 from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.scaling.world import SETTINGS, World
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity.batch_plan import (
+from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     BRIDGE_SECONDS,
     BatchPlan,
     PlanInput,
     cap_move,
     next_plan,
 )
-from penstock_operator.decide.scaling.capacity.model import Model
-from penstock_operator.decide.scaling.counters import Sums
-from penstock_operator.decide.scaling.service_curve import ServiceCurve
-from penstock_operator.decide.scaling.terms import CapTerm
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
+from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
+from penstock_operator.decide.scaling.reasons import CapTerm
 from tests.unit.scaling.world import SETTINGS
 
 CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), Sums(), 1.0, largest=64.0)

@@ -4,14 +4,14 @@ from math import inf, isfinite
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity import chain, predicted
-from penstock_operator.decide.scaling.capacity.p99_table import (
+from penstock_operator.decide.scaling.capacity_at_objective.latency import markov_chain, predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import (
     DISPERSIONS,
     INTERCEPTS,
     RHOS,
     TABLE,
 )
-from penstock_operator.decide.scaling.capacity.predicted import (
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     Traffic,
     largest_rho,
     late_share,
@@ -20,26 +20,26 @@ from penstock_operator.decide.scaling.capacity.predicted import (
 
 @pytest.mark.parametrize(("i", "j", "k"), [(0, 0, 3), (1, 2, 6), (3, 1, 8), (4, 3, 4)])
 def test_the_table_is_what_the_chain_says(i: int, j: int, k: int) -> None:
-    found = chain.p99(INTERCEPTS[i], DISPERSIONS[j], RHOS[k])
+    found = markov_chain.p99(INTERCEPTS[i], DISPERSIONS[j], RHOS[k])
     assert TABLE[i][j][k] == pytest.approx(found)
 
 
 def test_from_saturation_on_latency_is_infinite() -> None:
-    assert predicted.p99(0.5, 0.1, 1.0) == inf
-    assert predicted.p99(0.5, 0.1, 7.0) == inf
-    assert chain.p99(0.5, 0.1, 1.0) == inf
+    assert predict.p99(0.5, 0.1, 1.0) == inf
+    assert predict.p99(0.5, 0.1, 7.0) == inf
+    assert markov_chain.p99(0.5, 0.1, 1.0) == inf
 
 
 @pytest.mark.parametrize("intercept", [0.0, 0.1, 0.25, 0.7, 1.0])
 @pytest.mark.parametrize("dispersion", [0.0, 0.02, 0.15, 1.0, 50.0])
 def test_latency_rises_with_load(intercept: float, dispersion: float) -> None:
-    found = [predicted.p99(intercept, dispersion, rho / 100) for rho in range(0, 100, 5)]
+    found = [predict.p99(intercept, dispersion, rho / 100) for rho in range(0, 100, 5)]
     assert found == sorted(found)
     assert found[0] > 0
 
 
 def test_burstier_traffic_waits_longer() -> None:
-    found = [predicted.p99(0.25, dispersion, 0.6) for dispersion in (0.02, 0.1, 0.3, 1.0)]
+    found = [predict.p99(0.25, dispersion, 0.6) for dispersion in (0.02, 0.1, 0.3, 1.0)]
     assert found == sorted(found)
     assert found[0] < found[-1]
 
@@ -60,7 +60,7 @@ def test_the_more_skewed_the_traffic_the_more_of_it_meets_an_overloaded_pod(
     """Exactly: the size-biased gamma distribution, here of pods that are late from their own saturation on."""
     rho, tiny = 0.5, 1e-9
     found = late_share(Traffic(0.05, tiny, unevenness), 18.0).at(rho)
-    above = 1 - chain._gamma(1 + 1 / unevenness, 1 / rho / unevenness)
+    above = 1 - markov_chain._gamma(1 + 1 / unevenness, 1 / rho / unevenness)
     assert found == pytest.approx(above, abs=0.03)
 
 
@@ -73,13 +73,13 @@ def test_traffic_of_one_pod_among_many_is_late_at_any_load() -> None:
 
 
 def test_even_traffic_meets_the_limit_at_the_tabulated_utilisation() -> None:
-    limit = predicted.p99(0.4, 0.1, 0.7)
+    limit = predict.p99(0.4, 0.1, 0.7)
     assert largest_rho(Traffic(0.4, 0.1, 0.0), limit) == pytest.approx(0.7, abs=0.02)
 
 
 def test_arrivals_keep_their_mean_and_variance() -> None:
     for mean, scale in ((0.5, 0.3), (3.0, 1.0), (6.0, 4.0)):
-        chances = chain._arrivals(mean, scale)
+        chances = markov_chain._arrivals(mean, scale)
         found = sum(k * chance for k, chance in enumerate(chances))
         variance = sum(k * k * chance for k, chance in enumerate(chances)) - found**2
         assert sum(chances) == pytest.approx(1)

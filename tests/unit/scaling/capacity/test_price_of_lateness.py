@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity.lateness import (
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     ALLOWED,
     FIRST_PRICE,
     LARGEST_PRICE,
@@ -14,7 +14,7 @@ from penstock_operator.decide.scaling.capacity.lateness import (
     observe,
     priced,
 )
-from penstock_operator.decide.scaling.capacity.worth import best_count
+from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
 INF = float("inf")

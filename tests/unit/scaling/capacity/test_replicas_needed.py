@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity.count import (
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
     most_needed,
@@ -12,9 +12,9 @@ from penstock_operator.decide.scaling.capacity.count import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
 from penstock_operator.decide.scaling.law import Guards
-from penstock_operator.decide.scaling.terms import ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
 from tests.unit.scaling.world import SETTINGS
 
 PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)

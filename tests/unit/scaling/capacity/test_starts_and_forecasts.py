@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity import forecast
-from penstock_operator.decide.scaling.capacity.forecast import Forecaster, Sample
-from penstock_operator.decide.scaling.capacity.startup import (
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster, Sample
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
     LONGEST,
     STUCK_SECONDS,
     Startup,

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity.capacity_at_objective import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod, LawSettings
 from penstock_operator.observed import GenerationSample, PodSample, PoolSignals, SignalSource
 

@@ -5,21 +5,22 @@ from math import inf, isfinite
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.batch_cap import step_size
-from penstock_operator.decide.scaling.capacity import curves
-from penstock_operator.decide.scaling.capacity.consistency import off_curve
-from penstock_operator.decide.scaling.capacity.curves import Curves, PodCurve
-from penstock_operator.decide.scaling.capacity.model import Model, curve_seen, model
-from penstock_operator.decide.scaling.counters import Histogram, Point, Sums
-from penstock_operator.decide.scaling.generation import kept, pace
-from penstock_operator.decide.scaling.generation.learnt import Learnt, PodSteps
-from penstock_operator.decide.scaling.generation.learnt import learn as learn_steps
-from penstock_operator.decide.scaling.generation.plane import fit as fit_plane
-from penstock_operator.decide.scaling.generation.plane import solve
-from penstock_operator.decide.scaling.generation.steps import Answers, Steps, steps_of
+from penstock_operator.decide.scaling.utilization_band.batch_cap import step_size
+from penstock_operator.decide.scaling.capacity_at_objective.capacity import batch_curves
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import Curves, PodCurve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen, model
+from penstock_operator.decide.scaling.signals.counters import Histogram, Point, Sums
+from penstock_operator.decide.scaling.capacity_at_objective import kept
+from penstock_operator.decide.scaling.capacity_at_objective.capacity import decode_capacity
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt, PodSteps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import learn as learn_steps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit as fit_plane
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Answers, Steps, steps_of
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.measures import Service
-from penstock_operator.decide.scaling.service_curve import (
+from penstock_operator.decide.scaling.signals.aggregates import Service
+from penstock_operator.decide.scaling.signals.service_curve import (
     batch_p99_seconds,
     batch_seconds,
     fit,
@@ -78,7 +79,7 @@ def test_quantiles_rise_and_stay_inside_their_buckets(
 
 def pods_of(*sums: tuple[Sums, Sums]) -> list[PodCurve]:
     return [
-        PodCurve(None, Sums(), 0.0, prior, data, curves._surely_seen(data)) for prior, data in sums
+        PodCurve(None, Sums(), 0.0, prior, data, batch_curves._surely_seen(data)) for prior, data in sums
     ]
 
 
@@ -155,13 +156,13 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
         window = (
             point(5.0 * at, total if adds else sums, whole if adds else steps, epoch, completed),
         )
-        known = curves.learn(known, {"a": window}, (POD,))
+        known = batch_curves.learn(known, {"a": window}, (POD,))
         learnt = learn_steps(learnt, {"a": window}, (POD,))
     for one in known.pods.values():
         assert sound(*one.prior, *one.data, one.largest)
     for each in learnt.pods.values():
         assert sound(*each.prior, *each.data, *each.answers, each.largest)
-    for found in (model(known.of_revision(None)), pace.pace(learnt.of_revision(None))):
+    for found in (model(known.of_revision(None)), decode_capacity.pace(learnt.of_revision(None))):
         if found is not None:
             bears_questions(found, 7)
     data = kept.saved(learnt)
@@ -184,15 +185,15 @@ def test_a_plane_has_no_negative_cost(steps: Steps, other: Steps) -> None:
         assert sound(plane.a, plane.p, plane.d, plane.k, plane.sigma)
         assert sound(plane.slope_error(1.0, 1.0), plane.foretold(other), plane.seconds(1, 1, 1))
         assert plane.r_squared is None or 0 <= plane.r_squared <= 1
-        assert 0.1 <= pace.slowness(pod_steps(other, Answers()), plane) < inf
+        assert 0.1 <= decode_capacity.slowness(pod_steps(other, Answers()), plane) < inf
 
 
 @holds(steps=ALL_STEPS, answers=ANSWERS, rows=st.integers(1, 4096))
 def test_a_pace_says_times_and_capacities_that_are_some(
     steps: Steps, answers: Answers, rows: int
 ) -> None:
-    assert 1 <= pace.stretch(answers) <= pace.LARGEST_STRETCH
-    found = pace.pace([pod_steps(steps, answers)])
+    assert 1 <= decode_capacity.stretch(answers) <= decode_capacity.LARGEST_STRETCH
+    found = decode_capacity.pace([pod_steps(steps, answers)])
     if found is not None:
         bears_questions(found, rows)
         assert (found.steps or 0) >= 1
@@ -208,8 +209,8 @@ def test_the_first_rows_rise_with_the_time_of_a_step(
     steps: Steps, seconds: tuple[float, float], most: int
 ) -> None:
     pods = [pod_steps(steps, Answers())]
-    few, many = (pace.first_rows(pods, one, most) for one in sorted(seconds))
-    assert 1 <= few <= many <= most == pace.first_rows(pods, None, most)
+    few, many = (decode_capacity.first_rows(pods, one, most) for one in sorted(seconds))
+    assert 1 <= few <= many <= most == decode_capacity.first_rows(pods, None, most)
 
 
 @holds(told=st.lists(st.floats(), max_size=16))

@@ -6,10 +6,11 @@ from math import isfinite
 import pytest
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.capacity import forecast, lateness
-from penstock_operator.decide.scaling.capacity.forecast import Forecaster, Sample
-from penstock_operator.decide.scaling.capacity.load import load
-from penstock_operator.decide.scaling.capacity.misses import (
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective import lateness_price
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster, Sample
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
     Miss,
     Misses,
@@ -17,7 +18,7 @@ from penstock_operator.decide.scaling.capacity.misses import (
     likely_misses,
     quantile,
 )
-from penstock_operator.decide.scaling.capacity.startup import (
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
     LONGEST,
     SHORTEST,
     Startup,
@@ -26,10 +27,10 @@ from penstock_operator.decide.scaling.capacity.startup import (
     stuck_seconds,
     watch,
 )
-from penstock_operator.decide.scaling.counters import Histogram, Point
+from penstock_operator.decide.scaling.signals.counters import Histogram, Point
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.measures import demand, service
-from penstock_operator.decide.scaling.windows import WINDOW_SCRAPES
+from penstock_operator.decide.scaling.signals.aggregates import demand, service
+from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.scaling.properties.holds import MEASURED, OBJECTIVES, holds
 
@@ -198,7 +199,7 @@ def test_start_up_is_between_a_second_and_half_an_hour(
 def test_the_price_of_lateness_stays_inside_its_bounds(
     told: list[tuple[float, float, float, float]], objective: int | None
 ) -> None:
-    known, now, price = lateness.Lateness(), 1000.0, lateness.FIRST_PRICE
+    known, now, price = lateness_price.Lateness(), 1000.0, lateness_price.FIRST_PRICE
     for passed, settled, within, all_of_them in told:
         now += passed
         buckets = (
@@ -208,11 +209,11 @@ def test_the_price_of_lateness_stays_inside_its_bounds(
         )
         sample = PodSample("a", now, requests_settled=settled, request_duration_buckets=buckets)
         signals = PoolSignals(SignalSource.PODS, (sample,))
-        known, late = lateness.observe(known, signals, objective, now)
+        known, late = lateness_price.observe(known, signals, objective, now)
         if late is not None:
             assert isfinite(late)
-            before, known = known.price, lateness.priced(known, late)
+            before, known = known.price, lateness_price.priced(known, late)
             price = known.price
             assert (price >= before) if late > 0 else (price <= before)
-        assert lateness.LEAST_PRICE <= price <= lateness.LARGEST_PRICE
+        assert lateness_price.LEAST_PRICE <= price <= lateness_price.LARGEST_PRICE
         assert known.typical is None or (isfinite(known.typical) and known.typical > 0)

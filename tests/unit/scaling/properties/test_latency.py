@@ -6,11 +6,11 @@ from math import inf, isfinite
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.alternatives import Verdict, alternatives
-from penstock_operator.decide.scaling.capacity import chain, predicted
-from penstock_operator.decide.scaling.capacity.p99_table import RHOS, TABLE
-from penstock_operator.decide.scaling.capacity.predicted import SKEWED, Traffic, late_share
-from penstock_operator.decide.scaling.capacity.worth import best_count
+from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
+from penstock_operator.decide.scaling.capacity_at_objective.latency import markov_chain, predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import RHOS, TABLE
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import SKEWED, Traffic, late_share
+from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
 from penstock_operator.decide.scaling.law import CurveSeen, Decision, Outlook
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.scaling.properties.values import NOTHING_SEEN, law_settings
@@ -37,7 +37,7 @@ def test_the_table_rises_with_utilisation_and_with_dispersion() -> None:
 def test_latency_is_positive_and_rises_with_utilisation(
     intercept: float, dispersion: float, rhos: tuple[float, float]
 ) -> None:
-    low, high = (predicted.p99(intercept, dispersion, rho) for rho in sorted(rhos))
+    low, high = (predict.p99(intercept, dispersion, rho) for rho in sorted(rhos))
     assert 0 < low <= high
     assert high < inf or max(rhos) >= 0.7
 
@@ -46,7 +46,7 @@ def test_latency_is_positive_and_rises_with_utilisation(
 def test_latency_rises_with_dispersion(
     intercept: float, dispersions: tuple[float, float], rho: float
 ) -> None:
-    low, high = (predicted.p99(intercept, one, rho) for one in sorted(dispersions))
+    low, high = (predict.p99(intercept, one, rho) for one in sorted(dispersions))
     assert low <= high + 1e-9
 
 
@@ -57,7 +57,7 @@ def test_latency_rises_with_dispersion(
     rho=st.floats(0.1, 0.9),
 )
 def test_the_chain_rises_with_utilisation(intercept: float, dispersion: float, rho: float) -> None:
-    found = [chain.p99(intercept, dispersion, one) for one in (rho, rho + 0.05)]
+    found = [markov_chain.p99(intercept, dispersion, one) for one in (rho, rho + 0.05)]
     assert 0 < found[0] <= found[1]
 
 
@@ -114,7 +114,7 @@ def test_lateness_of_traffic_on_one_of_many_pods_is_nearly_all(
 def test_the_largest_utilisation_is_one_and_rises_with_the_limit(
     traffic: Traffic, limits: tuple[float, float]
 ) -> None:
-    low, high = (predicted.largest_rho(traffic, limit) for limit in sorted(limits))
+    low, high = (predict.largest_rho(traffic, limit) for limit in sorted(limits))
     assert 0 <= low <= high < 1
 
 
@@ -130,7 +130,7 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
 ) -> None:
     likely = [(1 / len(demands), one) for one in demands]
 
-    def late(pods: float) -> predicted.LateShares:
+    def late(pods: float) -> predict.LateShares:
         skew = Traffic(traffic.intercept, traffic.dispersion, min(traffic.unevenness, 2.0) * pods)
         return late_share(skew, limit)
 

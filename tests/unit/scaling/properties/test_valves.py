@@ -5,16 +5,16 @@ from math import inf, isfinite
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.batch_cap import (
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     CapInput,
     batch_target_seconds,
     clamp_cap,
     next_cap,
     predicted_seconds,
 )
-from penstock_operator.decide.scaling.capacity import batch_plan
-from penstock_operator.decide.scaling.capacity.batch_plan import BatchPlan, PlanInput
-from penstock_operator.decide.scaling.capacity.count import (
+from penstock_operator.decide.scaling.capacity_at_objective import batch_cap
+from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan, PlanInput
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
     hold_seconds,
@@ -24,17 +24,17 @@ from penstock_operator.decide.scaling.capacity.count import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity.load import Load
-from penstock_operator.decide.scaling.capacity.model import Model
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
 from penstock_operator.decide.scaling.law import LawSettings
-from penstock_operator.decide.scaling.measures import Demand, Service
-from penstock_operator.decide.scaling.replicas import (
+from penstock_operator.decide.scaling.signals.aggregates import Demand, Service
+from penstock_operator.decide.scaling.utilization_band.replicas import (
     ReplicasInput,
     clamp_replicas,
     is_spare,
     next_replicas,
 )
-from penstock_operator.decide.scaling.service_curve import ServiceCurve
+from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, holds
 from tests.unit.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
 
@@ -126,12 +126,12 @@ def test_the_planned_cap_is_inside_its_range(seen: list[tuple[float, PlanInput]]
     plan, now = BatchPlan(), 1000.0
     for passed, one in seen:
         now += passed
-        plan = batch_plan.next_plan(plan, one, now)
-        move = batch_plan.cap_move(plan, one)
+        plan = batch_cap.next_plan(plan, one, now)
+        move = batch_cap.cap_move(plan, one)
         settings, bound = one.settings, one.memory_bound
         assert clamp_cap(move.cap, settings) == move.cap
         assert bound is None or move.cap <= max(bound, settings.size_min)
-        assert batch_plan.LEAST_TRUST <= plan.trust <= 1
+        assert batch_cap.LEAST_TRUST <= plan.trust <= 1
         assert move.why
 
 
@@ -146,13 +146,13 @@ def test_a_longer_objective_never_asks_for_a_smaller_cap(
         settings = replace(
             seen.settings, objective_milliseconds=one, output_token_milliseconds=None
         )
-        longest = batch_plan.longest_batch(settings, seen.model.steps)
-        wait = batch_plan.longest_wait(settings, seen.model.steps)
+        longest = batch_cap.longest_batch(settings, seen.model.steps)
+        wait = batch_cap.longest_wait(settings, seen.model.steps)
         assert longest is not None
         assert longest >= 0
         assert wait is not None
         assert wait >= 0
-        caps.append(batch_plan.best_cap(replace(seen, settings=settings), 1.0)[0])
+        caps.append(batch_cap.best_cap(replace(seen, settings=settings), 1.0)[0])
     assert caps[0] <= caps[1]
 
 

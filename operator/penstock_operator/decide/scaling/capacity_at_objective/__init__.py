@@ -1,1 +1,1 @@
-"""The second law, `CapacityAtObjective`: knows what a replica can do at the objective, and forecasts to its start."""
+"""The law CapacityAtObjective: the fewest replicas whose predicted latency meets the objective."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_operator.decide.scaling.generation.learnt import Learnt, PodSteps
-from penstock_operator.decide.scaling.generation.steps import (
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt, PodSteps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     Answers,
     Steps,

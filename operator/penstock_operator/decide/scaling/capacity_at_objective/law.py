@@ -8,10 +8,10 @@ needs at that batch when a replica asked for now would serve. Absent signals mov
 from dataclasses import replace
 from math import isfinite
 
-from penstock_operator.decide.scaling import windows as kept
-from penstock_operator.decide.scaling.batch_cap import batch_target_seconds, clamp_cap
-from penstock_operator.decide.scaling.capacity import forecast
-from penstock_operator.decide.scaling.capacity.batch_plan import (
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.utilization_band.batch_cap import batch_target_seconds, clamp_cap
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     SPARE,
     PlanInput,
     cap_move,
@@ -20,8 +20,8 @@ from penstock_operator.decide.scaling.capacity.batch_plan import (
     next_plan,
     spare_seconds,
 )
-from penstock_operator.decide.scaling.capacity.consistency import off_curve
-from penstock_operator.decide.scaling.capacity.count import (
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     UTILIZATION,
     Count,
     CountInput,
@@ -32,28 +32,28 @@ from penstock_operator.decide.scaling.capacity.count import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity.lateness import ALLOWED, Lateness, priced
-from penstock_operator.decide.scaling.capacity.model import Model, curve_seen
-from penstock_operator.decide.scaling.capacity.startup import started_seconds
-from penstock_operator.decide.scaling.capacity.state import (
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import ALLOWED, Lateness, priced
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.state import (
     GOOD_TICKS,
     CapacityState,
     observed_by,
     smoothed,
 )
-from penstock_operator.decide.scaling.capacity.tick import (
+from penstock_operator.decide.scaling.capacity_at_objective.observations import (
     Tick,
     late_share,
     predicted_p99_seconds,
     ready_capacity,
     tick,
 )
-from penstock_operator.decide.scaling.capacity.worth import best_count
-from penstock_operator.decide.scaling.generation.pace import first_rows
+from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import first_rows
 from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
-from penstock_operator.decide.scaling.measures import Demand
-from penstock_operator.decide.scaling.replicas import bounds_only
-from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.signals.aggregates import Demand
+from penstock_operator.decide.scaling.utilization_band.replicas import bounds_only
+from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
 
 TICK_SECONDS = 5.0
 FELT = 0.85

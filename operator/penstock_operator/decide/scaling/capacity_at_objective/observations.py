@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from penstock_operator.decide.scaling import windows as kept
-from penstock_operator.decide.scaling.capacity import predicted
-from penstock_operator.decide.scaling.capacity.batch_plan import spare_seconds
-from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES
-from penstock_operator.decide.scaling.capacity.load import Load, load
-from penstock_operator.decide.scaling.capacity.model import Model, model
-from penstock_operator.decide.scaling.capacity.predicted import LATE, LEAST_RHO, LateShares, Traffic
-from penstock_operator.decide.scaling.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity.state import CapacityState
-from penstock_operator.decide.scaling.generation.pace import pace, slowness
-from penstock_operator.decide.scaling.generation.plane import fit
-from penstock_operator.decide.scaling.generation.steps import added
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
+from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import spare_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, model
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import LATE, LEAST_RHO, LateShares, Traffic
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace, slowness
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import added
 from penstock_operator.decide.scaling.law import LawInput, LawPod
-from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
-from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
+from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import SignalSource
 
 
@@ -98,11 +98,11 @@ def late_share(
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    if predicted.late_share(Traffic(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
+    if predict.late_share(Traffic(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
         return None
 
     def late(pods: float) -> LateShares:
-        return predicted.late_share(Traffic(intercept, dispersion, state.unevenness * pods), limit)
+        return predict.late_share(Traffic(intercept, dispersion, state.unevenness * pods), limit)
 
     return late
 
@@ -114,7 +114,7 @@ def predicted_p99_seconds(
     if curve.steps is not None:
         return inf
     whole = (curve.seconds(cap) or 0.0) * curve.p99_ratio
-    return whole * predicted.p99(curve.intercept(cap), state.dispersion / cap, utilization)
+    return whole * predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
 
 
 def _limit(found: Tick, curve: Model, cap: int) -> float | None:

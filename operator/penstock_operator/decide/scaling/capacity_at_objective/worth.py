@@ -7,7 +7,7 @@ would be dear where traffic is high, since pods are then many and unequally busy
 
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock_operator.decide.scaling.capacity.predicted import percent
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import percent
 
 LateShare = Callable[[float], Mapping[int, float]]
 """Pods -> utilisation in percent -> share of requests later than the objective."""

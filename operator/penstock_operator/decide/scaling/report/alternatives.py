@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
 
-from penstock_operator.decide.scaling.capacity import predicted
+from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.law import Decision, LawSettings, Outlook
 
 
@@ -59,19 +59,19 @@ def _judged(replicas: int, cap: int, outlook: Outlook, settings: LawSettings) ->
         verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED
         return Alternative(replicas, cap, rho, None, verdict)
     typical = seconds * outlook.p99_ratio
-    traffic = predicted.Traffic(
+    traffic = predict.Traffic(
         intercept=min(max(outlook.curve.a / seconds, 0.0), 1.0),
         dispersion=outlook.dispersion / cap,
         unevenness=outlook.unevenness * replicas,
     )
-    ends = predicted.p99(traffic.intercept, traffic.dispersion, rho)
+    ends = predict.p99(traffic.intercept, traffic.dispersion, rho)
     p99 = outlook.overhead_seconds + typical * ends if isfinite(ends) else None
     verdict = _verdict(traffic, rho, typical, outlook, settings)
     return Alternative(replicas, cap, rho, p99, verdict)
 
 
 def _verdict(
-    traffic: predicted.Traffic,
+    traffic: predict.Traffic,
     rho: float,
     typical: float,
     outlook: Outlook,
@@ -81,6 +81,6 @@ def _verdict(
     if settings.objective_milliseconds is None:
         return Verdict.NOT_PREDICTED
     spare = settings.objective_milliseconds / 1000 - outlook.overhead_seconds
-    if spare <= 0 or rho > predicted.largest_rho(traffic, spare / typical):
+    if spare <= 0 or rho > predict.largest_rho(traffic, spare / typical):
         return Verdict.MISSES_OBJECTIVE
     return Verdict.MEETS_OBJECTIVE

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from penstock_api.conditions import Condition, condition
-from penstock_api.live import ScalingMode
-from penstock_operator.decide.effective import EffectiveSpec
+from penstock_api.types.live import ScalingMode
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote, EventType
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision

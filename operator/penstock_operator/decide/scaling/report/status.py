@@ -6,7 +6,7 @@ reckoned only where the decision is new.
 
 from dataclasses import dataclass
 
-from penstock_api.decided import (
+from penstock_api.types.decision import (
     AlternativeStatus,
     AskedCount,
     BoundBy,
@@ -14,12 +14,12 @@ from penstock_api.decided import (
     LastDecision,
     ScalingStatus,
 )
-from penstock_api.live import ScalingMode
-from penstock_operator.decide.effective import EffectiveSpec
-from penstock_operator.decide.scaling.alternatives import alternatives
+from penstock_api.types.live import ScalingMode
+from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.law import CurveSeen, Decision
-from penstock_operator.decide.scaling.report import rfc3339
-from penstock_operator.decide.scaling.terms import ReplicasTerm
+from penstock_operator.decide.scaling.report.conditions import rfc3339
+from penstock_operator.decide.scaling.reasons import ReplicasTerm
 from penstock_operator.observed import PoolSignals
 
 MAX_MESSAGE, MAX_ASKED, MAX_ALTERNATIVES = 1024, 8, 8

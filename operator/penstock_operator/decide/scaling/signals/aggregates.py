@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_operator.decide.scaling import windows as kept
-from penstock_operator.decide.scaling.counters import (
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.signals.counters import (
     Sums,
     buckets,
     curve_sums,
@@ -14,8 +14,8 @@ from penstock_operator.decide.scaling.counters import (
     total,
 )
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.service_curve import batch_p99_seconds
-from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.decide.scaling.signals.service_curve import batch_p99_seconds
+from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import DutySource
 
 

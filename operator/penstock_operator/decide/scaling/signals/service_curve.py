@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.counters import Sums
+from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.observed import MEASURED_MAX, measured
 
 AnySums = CurveSums | Sums

@@ -6,8 +6,8 @@ let each valve decide. Absent signals never lower a count, and leave the cap whe
 
 from dataclasses import dataclass, field, replace
 
-from penstock_operator.decide.scaling import windows as kept
-from penstock_operator.decide.scaling.batch_cap import (
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     STEP_SECONDS,
     CapInput,
     batch_target_seconds,
@@ -15,7 +15,7 @@ from penstock_operator.decide.scaling.batch_cap import (
     next_cap,
     predicted_seconds,
 )
-from penstock_operator.decide.scaling.counters import Sums
+from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.decide.scaling.law import (
     CurveSeen,
     Decision,
@@ -24,17 +24,17 @@ from penstock_operator.decide.scaling.law import (
     Outlook,
     Seen,
 )
-from penstock_operator.decide.scaling.measures import Demand, Service, demand, service
-from penstock_operator.decide.scaling.replicas import (
+from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
+from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
     ReplicasInput,
     bounds_only,
     is_spare,
     next_replicas,
 )
-from penstock_operator.decide.scaling.service_curve import fit, r_squared
-from penstock_operator.decide.scaling.terms import CapMove, CapTerm, ReplicasMove, ReplicasTerm
-from penstock_operator.decide.scaling.windows import Windows
+from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
+from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.signals.windows import Windows
 from penstock_operator.observed import SignalSource
 
 GOOD_TICKS = 3

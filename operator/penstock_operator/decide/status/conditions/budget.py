@@ -1,8 +1,8 @@
 """BudgetLimited: does the pool get the devices it wants?"""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.ledger import BUDGET_LIMITED
+from penstock_operator.decide.pool_outcome import Findings
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 REMEDIES = {

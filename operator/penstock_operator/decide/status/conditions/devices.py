@@ -1,8 +1,8 @@
 """DevicesUsed: present on a pool whose replicas hold devices that they do not compute on."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.children.environment import accelerator
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.manifests.environment import accelerator
+from penstock_operator.decide.pool_outcome import Findings
 
 DEVICES_USED = "DevicesUsed"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock_api.limits import Loading, LoadStage
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.observed import PodObject
 
 MODEL_LOADING = "ModelLoading"

@@ -5,10 +5,10 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.budgets.ledger import BUDGET_LIMITED
-from penstock_operator.decide.conditions.loading import MODEL_LOADING, loading
-from penstock_operator.decide.conditions.problems import reason, sentence, worst
-from penstock_operator.decide.findings import Findings
+from penstock_operator.decide.ledger import BUDGET_LIMITED
+from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
+from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
+from penstock_operator.decide.pool_outcome import Findings
 
 READY = "Ready"
 _NOTHING_SERVED = (

@@ -1,1 +1,1 @@
-"""Structured answers: JSON schemas, regular expressions and grammars, by llguidance."""
+"""Grammars that constrain what is generated."""

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from penstock_runtime.generation.grammar import Allowed, Broken, Complete, Grammar, Verdict
-from penstock_runtime.grammar import worker
-from penstock_runtime.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
+from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar, Verdict
+from penstock_runtime.engine.continuous.grammar import worker
+from penstock_runtime.engine.continuous.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
 
 ENDED: Final = Broken(
     f"a token takes more than {worker.MASK_SECONDS:.0f} s of CPU time, {worker.MEMORY_BYTES >> 20} MiB of memory or"

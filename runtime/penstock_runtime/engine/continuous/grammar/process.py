@@ -1,4 +1,4 @@
-"""The fork server of grammars: `python -m penstock_runtime.grammar.process SOCKET`, one a pod.
+"""The fork server of grammars: `python -m penstock_runtime.engine.continuous.grammar.process SOCKET`, one a pod.
 
 Its standard input holds the tokenizer; it builds the trie once, and forks a worker for each socket that comes. The
 workers share the trie. It has one thread and does nothing else, so a fork copies nothing that is locked.
@@ -18,8 +18,8 @@ from typing import Final
 
 from llguidance import LLTokenizer
 
-from penstock_runtime.crashes import report_crashes
-from penstock_runtime.grammar import worker
+from penstock_runtime.engine.crashes import report_crashes
+from penstock_runtime.engine.continuous.grammar import worker
 
 FORK: Final = struct.Struct("<Q")
 """Service to server, with a socket: fork a worker of that number for it; without one: kill it."""

@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from penstock_runtime.grammar.spec import GrammarKind
+from penstock_runtime.engine.continuous.grammar.spec import GrammarKind
 
 STACK_BYTES: Final = 8 * 2**20
 MEMORY_BYTES: Final = 192 * 2**20

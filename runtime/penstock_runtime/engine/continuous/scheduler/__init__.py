@@ -1,1 +1,1 @@
-"""Placement of generations, pure: which sequences run in the next step, on which blocks, and who yields."""
+"""The scheduler of continuous batching, its KV cache and its preemption."""

@@ -7,7 +7,7 @@ released. `free + used + cached + copying == total`, always: `check` says so.
 
 from collections.abc import Iterable, Sequence
 
-from penstock_runtime.batching.hashes import BlockHash
+from penstock_runtime.engine.continuous.scheduler.prefix_hash import BlockHash
 
 
 class BlocksExhausted(Exception):

@@ -7,7 +7,7 @@ PATIENCE_SECONDS since arrival, so that nobody starves.
 
 from typing import Final
 
-from penstock_runtime.batching.tokens.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
 
 FIRST_QUANTUM: Final = 32
 """Positions of level 0: a chat turn's first words; each level below has twice as many."""

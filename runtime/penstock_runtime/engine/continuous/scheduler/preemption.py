@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.blocks import BlockLedger
-from penstock_runtime.batching.tokens.line import Line
-from penstock_runtime.batching.tokens.slot import Slot
-from penstock_runtime.generation.limits import Preemption
-from penstock_runtime.waiting.disciplines import priority_class
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger
+from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.limits import Preemption
+from penstock_runtime.engine.queue.disciplines import priority_class
 
 QUANTUM: Final = 16
 """Positions that a sequence feeds before an arrival may take its place again: one block's worth."""

@@ -1,4 +1,4 @@
-"""Which sequences run in the next step: a `generation.scheduling.Scheduler`, without a clock or a tensor.
+"""Which sequences run in the next step: a `engine.continuous.interfaces.Scheduler`, without a clock or a tensor.
 
 A plan is made in four passes. *Yield*: a lowered cap with Evict takes the places of those whom the discipline
 would serve last. *Admit*: the head of the line gets a place while there is one, tokens and blocks for it, or
@@ -10,23 +10,23 @@ prompts, the best first, in chunks. Only the head of the line is ever looked at.
 from collections.abc import Container, Iterable
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens import levels, victims
-from penstock_runtime.batching.tokens.ceiling import Ceiling
-from penstock_runtime.batching.tokens.families import Families
-from penstock_runtime.batching.tokens.line import Line
-from penstock_runtime.batching.tokens.memory import KvMemory
-from penstock_runtime.batching.tokens.slot import Slot
-from penstock_runtime.batching.tokens.victims import PreemptionCosts
-from penstock_runtime.generation.limits import (
+from penstock_runtime.engine.continuous.scheduler import mlfq, preemption as victims
+from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
+from penstock_runtime.engine.continuous.scheduler.sequence_groups import Families
+from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
+from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvMemory
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
+from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
     Lowering,
     Preemption,
 )
-from penstock_runtime.generation.messages import SchedulerReport
-from penstock_runtime.generation.plan import Idle, Row, StepPlan
-from penstock_runtime.generation.sequence import Sequence, TokenRef
-from penstock_runtime.waiting.heap import LazyHeap
+from penstock_runtime.engine.continuous.messages import SchedulerReport
+from penstock_runtime.engine.continuous.step_plan import Idle, Row, StepPlan
+from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.queue.heap import LazyHeap
 
 
 class TokenScheduler:
@@ -65,7 +65,7 @@ class TokenScheduler:
         self._slots[sequence.uid] = slot
         if sequence.deadline is not None:
             self._deadlines.put(sequence.uid, sequence.deadline)
-        levels.join(slot)
+        mlfq.join(slot)
         if not self._families.join(slot):
             self._line.add(slot)
 
@@ -332,7 +332,7 @@ class TokenScheduler:
         draft.slots.append(slot)
         draft.left -= count
         slot.last_plan = plan.number
-        levels.note(slot, count)
+        mlfq.note(slot, count)
 
     def _preempt(self, slot: Slot, plan: StepPlan | None) -> None:
         """Take a running sequence's place and memory: swapped out within `plan`, or to be computed again."""

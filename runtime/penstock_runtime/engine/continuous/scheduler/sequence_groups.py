@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from penstock_runtime.batching.tokens.slot import Slot
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 @dataclass(slots=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.hashes import HashChain
-from penstock_runtime.generation.sequence import Sequence
+from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain
+from penstock_runtime.engine.continuous.sequence import Sequence
 
 NEVER = -1
 """No plan has named its blocks yet; plans count from 0."""

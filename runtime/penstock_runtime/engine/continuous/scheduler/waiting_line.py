@@ -3,11 +3,11 @@
 from typing import Final
 
 from penstock_api.limits import Discipline
-from penstock_runtime.batching.tokens.levels import PATIENCE_SECONDS
-from penstock_runtime.batching.tokens.slot import Slot
-from penstock_runtime.waiting.disciplines import order_key
-from penstock_runtime.waiting.order import Order, order_of
-from penstock_runtime.waiting.tenants import TenantCounters
+from penstock_runtime.engine.continuous.scheduler.mlfq import PATIENCE_SECONDS
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.queue.disciplines import order_key
+from penstock_runtime.engine.queue.order import Order, order_of
+from penstock_runtime.engine.queue.fair_share import TenantCounters
 
 TENANT_CREDIT: Final = 2048.0
 """Positions: a handful of chat turns. Of ten seconds of a backlogged device it is a few percent at most."""

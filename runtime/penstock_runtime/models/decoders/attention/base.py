@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.models.decoders.packing import Packed
 
 
 @dataclass(frozen=True, slots=True)

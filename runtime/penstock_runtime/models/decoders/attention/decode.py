@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from penstock_runtime.generation.step.attention.base import LayerRule
-from penstock_runtime.generation.step.attention.dense import Masks, attend
+from penstock_runtime.models.decoders.attention.base import LayerRule
+from penstock_runtime.models.decoders.attention.sdpa import Masks, attend
 
 
 @dataclass(slots=True)

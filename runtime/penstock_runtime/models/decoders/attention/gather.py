@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from penstock_runtime.generation.step.attention.base import Geometry, LayerRule
-from penstock_runtime.generation.step.attention.decode import DecodeRows, decode_rows
-from penstock_runtime.generation.step.attention.dense import Masks, attend
-from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.models.decoders.attention.base import Geometry, LayerRule
+from penstock_runtime.models.decoders.attention.decode import DecodeRows, decode_rows
+from penstock_runtime.models.decoders.attention.sdpa import Masks, attend
+from penstock_runtime.models.decoders.packing import Packed
 
 
 @dataclass(slots=True)

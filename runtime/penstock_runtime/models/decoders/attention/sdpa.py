@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from penstock_runtime.generation.step.attention.base import LayerRule
+from penstock_runtime.models.decoders.attention.base import LayerRule
 
 
 @dataclass(slots=True)

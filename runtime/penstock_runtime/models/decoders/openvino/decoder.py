@@ -8,8 +8,8 @@ import openvino as ov
 import torch
 from numpy.typing import NDArray
 
-from penstock_runtime.generation.step.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
-from penstock_runtime.generation.step.packed import Packed
+from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
+from penstock_runtime.models.decoders.packing import Packed
 
 
 class OpenVinoDecoder:

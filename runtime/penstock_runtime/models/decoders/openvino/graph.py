@@ -13,8 +13,8 @@ import torch
 from openvino import opset15 as ops
 from openvino.op import _PagedAttentionExtension as PagedAttention
 
-from penstock_runtime.generation.step.attention.base import Heads
-from penstock_runtime.generation.step.blueprint import (
+from penstock_runtime.models.decoders.attention.base import Heads
+from penstock_runtime.models.decoders.model_parts import (
     Blueprint,
     Layer,
     Linear,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import torch
 
-from penstock_runtime.generation.plan import Row, StepPlan
-from penstock_runtime.generation.prompt_scores import PromptScores
-from penstock_runtime.generation.step.generic import Logits
+from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.models.decoders.transformers_decoder import Logits
 
 _AT_ONCE = 64
 """Positions whose log-probabilities over the whole vocabulary are held together: a chunk may have hundreds."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from penstock_runtime.protocols.header_fields import whole_number
+from penstock_runtime.protocols.common.headers import whole_number
 from penstock_runtime.protocols.openai.wire.base import AskingBody, Part
 
 MOST_CHOICES = 128

@@ -1,1 +1,1 @@
-"""What a step of generation takes, and what one replica can do at the objectives: for `CapacityAtObjective`."""
+"""Capacity of one replica: service curves, step times, start-up."""

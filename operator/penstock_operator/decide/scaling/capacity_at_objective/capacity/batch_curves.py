@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from operator import lt
 
-from penstock_operator.decide.scaling.counters import SUMS, Point, Sums
-from penstock_operator.decide.scaling.knowledge import Knowledge
+from penstock_operator.decide.scaling.signals.counters import SUMS, Point, Sums
+from penstock_operator.decide.scaling.signals.per_revision import Knowledge
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.service_curve import AnySums, ServiceCurve, fit
-from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.decide.scaling.signals.service_curve import AnySums, ServiceCurve, fit
+from penstock_operator.decide.scaling.signals.windows import Window
 
 HALF_LIFE_SECONDS = 600.0
 """Of busy time."""

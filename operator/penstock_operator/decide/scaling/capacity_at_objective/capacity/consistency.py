@@ -5,8 +5,8 @@ that keeps it busy (somebody else computes on it, or the pod pauses between batc
 then not known well, and the pool says so.
 """
 
-from penstock_operator.decide.scaling.capacity.model import Model
-from penstock_operator.decide.scaling.measures import Service
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
+from penstock_operator.decide.scaling.signals.aggregates import Service
 
 BUSY = 0.95
 FAR = 0.10

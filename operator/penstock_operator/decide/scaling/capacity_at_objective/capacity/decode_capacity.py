@@ -8,13 +8,13 @@ Little's law b sequences run. Three things bound b: the time of a step (tokens a
 from collections.abc import Sequence
 from math import inf, sqrt
 
-from penstock_operator.decide.scaling.capacity.curves import FEW_BATCHES
-from penstock_operator.decide.scaling.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
-from penstock_operator.decide.scaling.counters import Sums
-from penstock_operator.decide.scaling.generation.learnt import PodSteps
-from penstock_operator.decide.scaling.generation.plane import Plane, fit
-from penstock_operator.decide.scaling.generation.steps import Answers, Steps, added, answered
-from penstock_operator.decide.scaling.service_curve import ServiceCurve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
+from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import PodSteps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import Plane, fit
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Answers, Steps, added, answered
+from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 
 LEAST_ENDS = 8.0
 """Fewer answers do not tell how long answers are."""

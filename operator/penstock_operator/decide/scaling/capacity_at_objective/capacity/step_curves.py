@@ -7,16 +7,16 @@ data, forgotten with a half-life of busy time. What answers need changes with th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock_operator.decide.scaling.capacity.curves import (
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     FEW_BATCHES,
     HALF_LIFE_SECONDS,
     ODD_INTERVALS,
     PRIOR_BATCHES,
     too_far,
 )
-from penstock_operator.decide.scaling.counters import Point
-from penstock_operator.decide.scaling.generation.plane import fit
-from penstock_operator.decide.scaling.generation.steps import (
+from penstock_operator.decide.scaling.signals.counters import Point
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     NO_STEPS,
     Answers,
@@ -25,9 +25,9 @@ from penstock_operator.decide.scaling.generation.steps import (
     answered,
     steps_of,
 )
-from penstock_operator.decide.scaling.knowledge import Knowledge
+from penstock_operator.decide.scaling.signals.per_revision import Knowledge
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.decide.scaling.signals.windows import Window
 
 ANSWERS_SECONDS = 120.0
 """The half-life of what answers need, in busy time. All else is forgotten, doubted and bounded as of batches, a step being one."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
 
-from penstock_operator.decide.scaling.generation.steps import Steps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps
 
 LEAST_STEPS = 4.0
 SINGULAR = 1e-9

@@ -10,7 +10,7 @@ taken, whose level is learned: up where a miss was felt, down a little while non
 from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 
-from penstock_operator.decide.scaling.capacity.misses import (
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
     Miss,
     Misses,

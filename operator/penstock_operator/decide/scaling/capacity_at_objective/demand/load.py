@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
-from penstock_operator.decide.scaling import windows as kept
-from penstock_operator.decide.scaling.counters import Point, per_second
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.signals.counters import Point, per_second
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.windows import Window
+from penstock_operator.decide.scaling.signals.windows import Window
 
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3

@@ -1,4 +1,4 @@
-"""The 99th percentile of latency, in t(cap), as `chain.p99` computes it: a test compares.
+"""The 99th percentile of latency, in t(cap), as `markov_chain.p99` computes it: a test compares.
 
 `TABLE[i][j][k]` is for INTERCEPTS[i], DISPERSIONS[j] and RHOS[k].
 """

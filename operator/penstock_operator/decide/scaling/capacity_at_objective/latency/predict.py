@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import exp, inf, log, sqrt
 from statistics import NormalDist
 
-from penstock_operator.decide.scaling.capacity.p99_table import (
+from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import (
     DISPERSIONS,
     INTERCEPTS,
     RHOS,

@@ -1,0 +1,1 @@
+"""Types to CRDs, the charts' copies and the tables of the docs."""

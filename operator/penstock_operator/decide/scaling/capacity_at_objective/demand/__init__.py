@@ -1,0 +1,1 @@
+"""Demand: arrivals, their forecast, and the forecast's errors."""

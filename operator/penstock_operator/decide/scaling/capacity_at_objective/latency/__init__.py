@@ -1,0 +1,1 @@
+"""Predicted latency: a Markov chain, its table, the prediction."""

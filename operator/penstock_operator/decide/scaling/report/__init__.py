@@ -1,0 +1,1 @@
+"""A decision as status and conditions report it."""

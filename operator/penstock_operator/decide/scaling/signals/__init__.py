@@ -1,0 +1,1 @@
+"""Signals as control laws read them: counters, windows, aggregates, service curves."""

@@ -1,0 +1,1 @@
+"""The law UtilizationBand: keeps GPU utilization between two bounds."""

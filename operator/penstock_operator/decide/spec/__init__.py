@@ -1,0 +1,1 @@
+"""The effective spec of a pool: defaults, policies, ranges, schedules."""

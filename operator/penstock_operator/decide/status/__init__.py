@@ -1,0 +1,1 @@
+"""The status of a pool and its policies: conditions, Events, fields."""

@@ -1,0 +1,1 @@
+"""Calls to pods and Prometheus: HTTP, tokens, TLS."""

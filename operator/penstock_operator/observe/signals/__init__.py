@@ -1,0 +1,1 @@
+"""Signals of pools: from Prometheus, from the pods, from DCGM."""

@@ -1,0 +1,1 @@
+"""HTTP: ports, TLS, routing, connections and their bounds."""

@@ -1,0 +1,1 @@
+"""Sampling: logits processors, the sampler, its random numbers."""

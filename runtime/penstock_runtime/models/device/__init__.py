@@ -1,0 +1,1 @@
+"""Devices: memory, CUDA graphs, staging, tensors."""

@@ -1,0 +1,1 @@
+"""What all protocols share: replies, headers, request ids, the access log."""

@@ -1,0 +1,1 @@
+"""The control API: live limits and state, for the operator."""

@@ -1,0 +1,1 @@
+"""The pod: admission, limits, health, tokenization; between protocols and engines."""

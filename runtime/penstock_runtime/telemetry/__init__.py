@@ -1,0 +1,1 @@
+"""Metrics and the utilization of the GPU."""
