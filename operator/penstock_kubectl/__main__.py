@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from penstock_kubectl.cli import parser
 from penstock_kubectl.errors import Trouble
 from penstock_kubectl.explain import explain
-from penstock_kubectl.cli import parser
 from penstock_kubectl.simulate import simulate
 
 LEAST_WIDTH = 140

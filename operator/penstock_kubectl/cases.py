@@ -9,14 +9,14 @@ from penstock_api.limits import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
 from penstock_kubectl.errors import Unfit
 from penstock_kubectl.pool_context import Subject
-from penstock_operator.decide.manifests.environment import accelerator
-from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.limits import wanted_limits
+from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.scaling import modes
 from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
-from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.signals.service_curve import fit
+from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.observed import PolicyObject
 from penstock_simulator.scenario import EPOCH, ColdStarts, Scenario

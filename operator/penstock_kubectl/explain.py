@@ -8,8 +8,8 @@ from rich.console import Console
 from penstock_kubectl import prometheus
 from penstock_kubectl.cluster import Cluster
 from penstock_kubectl.errors import Trouble
-from penstock_kubectl.history import History, span
 from penstock_kubectl.explain_view import page
+from penstock_kubectl.history import History, span
 from penstock_kubectl.pool_context import Subject, note, policy_object, pool_object
 
 

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_api.types.decision import LastDecision
-from penstock_kubectl.sparkline import chart, extent
-from penstock_kubectl.status_text import GOOD_WHEN_FALSE, demand, sentence, service, valves
 from penstock_kubectl.history import History
 from penstock_kubectl.pool_context import Subject
+from penstock_kubectl.sparkline import chart, extent
+from penstock_kubectl.status_text import GOOD_WHEN_FALSE, demand, sentence, service, valves
 
 VERDICTS = {
     "MeetsObjective": "[green]meets the objective[/]",

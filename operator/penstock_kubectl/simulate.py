@@ -15,10 +15,6 @@ from penstock_api.limits import CurveSums
 from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
 from penstock_kubectl import prometheus, simulate_view
-from penstock_kubectl.cluster import Cluster
-from penstock_kubectl.errors import Trouble, Unfit
-from penstock_kubectl.explain import read
-from penstock_kubectl.history import Demand, Span, demand, span
 from penstock_kubectl.cases import (
     Asked,
     Case,
@@ -28,6 +24,10 @@ from penstock_kubectl.cases import (
     service_of,
     startup_p90,
 )
+from penstock_kubectl.cluster import Cluster
+from penstock_kubectl.errors import Trouble, Unfit
+from penstock_kubectl.explain import read
+from penstock_kubectl.history import Demand, Span, demand, span
 from penstock_kubectl.pool_context import Subject, policy_object, with_policies
 from penstock_kubectl.scenario import Comparison, World
 from penstock_operator.observed import PolicyObject

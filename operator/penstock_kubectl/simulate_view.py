@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from penstock_kubectl.errors import Unfit
 from penstock_kubectl.cases import Case, devices
+from penstock_kubectl.errors import Unfit
 from penstock_kubectl.scenario import Comparison, World
 from penstock_simulator import plot as picture
 from penstock_simulator.outcome import Outcome

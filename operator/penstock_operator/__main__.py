@@ -11,17 +11,32 @@ from pathlib import Path
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_api.types.container import ImagePullPolicy
-from penstock_operator.net import http
 from penstock_operator import garbage, health
-from penstock_operator.kube import kinds
-from penstock_operator.telemetry import logs
 from penstock_operator.act.children import Children
-from penstock_operator.act.rate_limit import TokenBucket, WriteBudget
 from penstock_operator.act.events import Events
 from penstock_operator.act.executor import PoolActs
+from penstock_operator.act.rate_limit import TokenBucket, WriteBudget
 from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
+from penstock_operator.config import Config, metrics_server
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.errors import ConfigError
+from penstock_operator.kube import kinds
+from penstock_operator.kube.client import Cluster, connect
+from penstock_operator.kube.namespace_leases import Leases
+from penstock_operator.kube.reach import scope_of
+from penstock_operator.kube.scope import Scope
+from penstock_operator.net import http
+from penstock_operator.net.tls import PodTrust
+from penstock_operator.observe.cluster.absence import Confirmations
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.crd_skew import ServedSchemas
+from penstock_operator.observe.cluster.relist import Resync
+from penstock_operator.observe.cluster.watches import Watches
+from penstock_operator.observe.observer import Observer
+from penstock_operator.observe.signals.credentials import Accesses
+from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.periodic import (
     keep_compared,
     keep_keys,
@@ -29,24 +44,9 @@ from penstock_operator.periodic import (
     keep_synced,
     keep_trusted,
 )
-from penstock_operator.kube.client import Cluster, connect
-from penstock_operator.config import Config, metrics_server
-from penstock_operator.decide.config import DecideConfig
-from penstock_operator.errors import ConfigError
-from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.reconcile_state import Memory
-from penstock_operator.observe.signals.credentials import Accesses
-from penstock_operator.observe.cluster.absence import Confirmations
-from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.observer import Observer
-from penstock_operator.observe.cluster.relist import Resync
-from penstock_operator.observe.signals.shared_queries import Rounds
-from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.reconciler import Operation
-from penstock_operator.kube.reach import scope_of
-from penstock_operator.kube.scope import Scope
-from penstock_operator.net.tls import PodTrust
-from penstock_operator.observe.cluster.watches import Watches
+from penstock_operator.telemetry import logs
 
 log = logging.getLogger("penstock_operator")
 

@@ -8,8 +8,8 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock_api import names
-from penstock_operator.telemetry.metrics import exposition
 from penstock_operator.reconciler import Operation
+from penstock_operator.telemetry.metrics import exposition
 
 STALLED_SECONDS = 30.0
 """The loop turns every second: after this long it hangs, and a restart is the cure."""

@@ -8,9 +8,9 @@ from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_operator.act.signing_key import load_keys
 from penstock_operator.act.writer import Writer
 from penstock_operator.errors import ClusterError, ConfigError, NotFound, NotLeading, Rejected
+from penstock_operator.net.tls import PodTrust
 from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.reconciler import Operation
-from penstock_operator.net.tls import PodTrust
 
 log = logging.getLogger(__name__)
 

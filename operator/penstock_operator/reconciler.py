@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from penstock_api import names
-from penstock_operator.telemetry import metrics, policy_metrics
 from penstock_operator import reporter
-from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.executor import Acted, PoolActs
+from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.signing_key import KeyRing
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.workqueue import ACTIVE_SECONDS, DueQueue
 from penstock_operator.errors import NotFound, NotLeading
 from penstock_operator.kube.namespace_leases import Leases
-from penstock_operator.reconcile_state import back_off
-from penstock_operator.observe.observer import Observer
+from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.views import all_pools, is_going
+from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
-from penstock_operator.kube.scope import Scope
+from penstock_operator.reconcile_state import back_off
+from penstock_operator.telemetry import metrics, policy_metrics
+from penstock_operator.workqueue import ACTIVE_SECONDS, DueQueue
 
 log = logging.getLogger(__name__)
 

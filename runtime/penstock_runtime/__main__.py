@@ -13,22 +13,22 @@ from typing import Any
 import uvloop
 
 from penstock_api.certificates import CertificateUnusable
-from penstock_runtime.http import descriptors
 from penstock_runtime.assembly import make_pod
-from penstock_runtime.http.tls import certificate_of, context_of, watch_certificate
-from penstock_runtime.engine.collector import spare_the_collector
 from penstock_runtime.config import Config
-from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.drain import drain
-from penstock_runtime.errors import ConfigError
-from penstock_runtime.telemetry.gpu import DutyMeter, Nvml
-from penstock_runtime.serving.health import Stage
+from penstock_runtime.engine.collector import spare_the_collector
+from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
-from penstock_runtime.logs import configure
-from penstock_runtime.telemetry.metrics import Exposition
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.errors import ConfigError
+from penstock_runtime.http import descriptors
 from penstock_runtime.http.server import ClientServer, ClusterServer
+from penstock_runtime.http.tls import certificate_of, context_of, watch_certificate
+from penstock_runtime.logs import configure
+from penstock_runtime.serving.health import Stage
 from penstock_runtime.serving.limits_file import first_limits, watch_limits
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.telemetry.gpu import DutyMeter, Nvml
+from penstock_runtime.telemetry.metrics import Exposition
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from penstock_api import names
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.serving.auth.callers import Network
-from penstock_runtime.errors import ConfigError
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.placement import Placement
+from penstock_runtime.errors import ConfigError
+from penstock_runtime.serving.auth.callers import Network
 
 E = TypeVar("E", bound=StrEnum)
 

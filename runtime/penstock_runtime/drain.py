@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from penstock_runtime.serving.health import Stage
 from penstock_runtime.engine.messages import Drain
-from penstock_runtime.serving.pod import Pod
-from penstock_runtime.request import Failed
 from penstock_runtime.http.server import ClientServer
+from penstock_runtime.request import Failed
+from penstock_runtime.serving.health import Stage
+from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import Config
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.link.inline_policy import BRIEF_SECONDS
-from penstock_runtime.engine.placement import Placement, Seat, seat
 from penstock_runtime.engine.link.process import ProcessLink
 from penstock_runtime.engine.link.thread import ThreadLink
-from penstock_runtime.logs import configure
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import Model
+from penstock_runtime.engine.placement import Placement, Seat, seat
+from penstock_runtime.logs import configure
 
 
 def engine_link(config: Config, limits: LimitsUpdate) -> EngineLink:

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import Config
+from penstock_runtime.http.server import ClientServer, ClusterServer
+from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
-from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
-from penstock_runtime.http.server import ClientServer, ClusterServer
 from tests.encoders.directories import write
 from tests.integration.runtime.conftest import Runtime, start
 from tests.stalls import shapes

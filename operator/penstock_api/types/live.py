@@ -6,7 +6,6 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
-from penstock_api.types.fields import list_map, rule, rules
 from penstock_api.limits import (
     BatchSize,
     Discipline,
@@ -14,6 +13,7 @@ from penstock_api.limits import (
     QueueDelayMilliseconds,
     QueueDepth,
 )
+from penstock_api.types.fields import list_map, rule, rules
 
 MAX_REPLICAS = 1000
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS)]

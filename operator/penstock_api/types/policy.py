@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from penstock_api.base import ApiModel
 from penstock_api.conditions import Condition
+from penstock_api.limits import BatchSize, Generation, QueueDepth
 from penstock_api.types.container import KeySelector
 from penstock_api.types.fields import (
     ATOMIC_LIST,
@@ -22,7 +23,6 @@ from penstock_api.types.fields import (
     rule,
     rules,
 )
-from penstock_api.limits import BatchSize, Generation, QueueDepth
 from penstock_api.types.live import BatchingDefaults, Objectives, Replicas, ScalingDefaults, Weight
 from penstock_api.types.resources import Resource
 from penstock_api.types.schedules import Schedule

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.kube import kinds
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
-from penstock_operator.kube.client import Request
 from penstock_operator.decide.plan import ChildWrite, Write
 from penstock_operator.errors import Conflict, NotFound
+from penstock_operator.kube import kinds
+from penstock_operator.kube.client import Request
 from penstock_operator.kube.kinds import Kind
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import ChildObject, PoolView

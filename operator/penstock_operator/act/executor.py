@@ -12,9 +12,9 @@ from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.plan import ChildWrite, PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
-from penstock_operator.telemetry.logs import fields
-from penstock_operator.reconcile_state import ChildKey, child_key
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
+from penstock_operator.reconcile_state import ChildKey, child_key
+from penstock_operator.telemetry.logs import fields
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from penstock_api import names
-from penstock_operator.kube import kinds
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, Writer
+from penstock_operator.kube import kinds
 from penstock_operator.kube.client import Request
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import record_of

@@ -14,8 +14,8 @@ from typing import Any
 from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import Writer
-from penstock_operator.kube.client import Request
 from penstock_operator.errors import NotFound
+from penstock_operator.kube.client import Request
 from penstock_operator.kube.kinds import Kind
 from penstock_operator.net.tokens import BadSigningKey, Signer
 

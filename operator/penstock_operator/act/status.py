@@ -11,11 +11,11 @@ from typing import Any
 from penstock_api import names
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
-from penstock_operator.kube import kinds
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, Writer
-from penstock_operator.kube.client import Request
 from penstock_operator.decide.plan import PolicyPlan
+from penstock_operator.kube import kinds
+from penstock_operator.kube.client import Request
 from penstock_operator.kube.kinds import Kind
 from penstock_operator.observe.cluster.cache import ObjectStore, Unreadable
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock_operator.telemetry import metrics
 from penstock_operator.act.rate_limit import Urgency, WriteBudget
-from penstock_operator.kube.client import Cluster, Json, Request
 from penstock_operator.errors import ClusterError, NotLeading
+from penstock_operator.kube.client import Cluster, Json, Request
 from penstock_operator.kube.kinds import Kind
+from penstock_operator.telemetry import metrics
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"

@@ -1,7 +1,7 @@
 """How soon a pool is to be looked at again: at the fast tick while anything goes on, else at the slow."""
 
-from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.limits import acknowledged
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.observed import PodSample
 
 QUIET_SECONDS = 120.0

@@ -8,8 +8,8 @@ from typing import Any
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
-from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.scaling.failure import LawFailure
 
 

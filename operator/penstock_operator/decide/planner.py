@@ -9,31 +9,31 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock_api.types.status import CandidateDecision
-from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide import memoized
 from penstock_operator.decide.activity import busy_until, is_active
-from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.budgets.claims import allowance
-from penstock_operator.decide.ledger import Claim, Grant, Ledger
 from penstock_operator.decide.budgets.update import disturbed, next_ledger
-from penstock_operator.decide.shadow import Shadow, recorded
-from penstock_operator.decide.status.conditions import all_conditions
-from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.replica_conflict import contest
-from penstock_operator.decide.pool_draft import Draft, Moment, draft
-from penstock_operator.decide.status.events import pool_events
 from penstock_operator.decide.children import conflicts
-from penstock_operator.decide.pool_outcome import Findings, own_deployment
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.ledger import Claim, Grant, Ledger
 from penstock_operator.decide.limits import publish, pushes, wanted_limits
-from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
-from penstock_operator.decide.status.policies import policy_plans
+from penstock_operator.decide.manifests.pinned_template import Pinned
+from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
+from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
+from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.pool_draft import Draft, Moment, draft
+from penstock_operator.decide.pool_outcome import Findings, own_deployment
+from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
+from penstock_operator.decide.shadow import Shadow, recorded
 from penstock_operator.decide.spec.schedules import openings
-from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.status.conditions import all_conditions
+from penstock_operator.decide.status.events import pool_events
+from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
-from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.observed import Observed, PoolView
 
 NOTHING_CLAIMED = Ledger()

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
-from penstock_operator.decide.scaling.signals.attainment import Attainment
-from penstock_operator.decide.shadow import Shadow
+from penstock_operator.decide.memoized import Standing
 from penstock_operator.decide.rollback.record import Record
 from penstock_operator.decide.rollback.trial import Watch
-from penstock_operator.decide.memoized import Standing
+from penstock_operator.decide.scaling.signals.attainment import Attainment
+from penstock_operator.decide.shadow import Shadow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.budgets.claims import claims
-from penstock_operator.decide.ledger import Claim
-from penstock_operator.decide.shadow import Shadow, carrier, continued, in_place
 from penstock_operator.decide.config import DecideConfig, PoolPeers
-from penstock_operator.decide.spec.effective import EffectiveSpec, effective
+from penstock_operator.decide.ledger import Claim
 from penstock_operator.decide.limits import all_obey, published
-from penstock_operator.decide.rollback.ruling import Ruling, Seen, rule
-from penstock_operator.decide.scaling.decision import Proposal, propose
-from penstock_operator.decide.spec.schedules import Opening
+from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.memoized import Standing, pinned, ruled, stored
 from penstock_operator.decide.planner_state import PoolMemory, remembered
-from penstock_operator.decide.manifests.pinned_template import Pinned
+from penstock_operator.decide.rollback.ruling import Ruling, Seen, rule
+from penstock_operator.decide.scaling.decision import Proposal, propose
+from penstock_operator.decide.shadow import Shadow, carrier, continued, in_place
+from penstock_operator.decide.spec.effective import EffectiveSpec, effective
+from penstock_operator.decide.spec.schedules import Opening
 from penstock_operator.observed import Observed, PolicyObject, PoolView
 
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from kubernetes.aio.client.configuration import Configuration
 
-from penstock_operator.kube.client import IN_CLUSTER_TOKEN, in_cluster
 from penstock_operator.errors import cluster_error
+from penstock_operator.kube.client import IN_CLUSTER_TOKEN, in_cluster
 
 CALL_SECONDS = 5.0
 

@@ -2,9 +2,9 @@
 
 import logging
 
-from penstock_operator.kube.client import Cluster, Request
 from penstock_operator.config import Config
 from penstock_operator.errors import Rejected
+from penstock_operator.kube.client import Cluster, Request
 from penstock_operator.kube.kinds import POLICY
 from penstock_operator.kube.scope import CLUSTER, Scope, namespaces_scope
 

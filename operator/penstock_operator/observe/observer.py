@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from penstock_operator.telemetry import metrics
 from penstock_operator.decide.spec.prometheus import MetricsServer, metrics_server
 from penstock_operator.errors import ClusterError
-from penstock_operator.reconcile_state import FRESH_SECONDS, Memory
 from penstock_operator.observe.cluster.absence import Confirmations
 from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.views import Heard, namespace_labels, owned_pods, pool_view
 from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
-from penstock_operator.observe.cluster.views import Heard, namespace_labels, owned_pods, pool_view
 from penstock_operator.observed import PoolObject, PoolSignals, PoolView, SignalSource
+from penstock_operator.reconcile_state import FRESH_SECONDS, Memory
+from penstock_operator.telemetry import metrics
 
 log = logging.getLogger(__name__)
 

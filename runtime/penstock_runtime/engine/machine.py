@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 
 import pynvml
 
-from penstock_runtime.engine.placement import Machine
 from penstock_runtime.cgroup import cpu_quota
+from penstock_runtime.engine.placement import Machine
 
 
 def this_machine() -> Machine:

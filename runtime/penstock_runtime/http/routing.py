@@ -6,13 +6,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from penstock_api.types.model import Task
-from penstock_runtime.serving.auth.callers import Callers
-from penstock_runtime.serving.counters import Counters
 from penstock_runtime.errors import Refusal
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
+from penstock_runtime.serving.auth.callers import Callers
+from penstock_runtime.serving.counters import Counters
+from penstock_runtime.serving.pod import Pod
 
 UNASKED: Final = frozenset(
     {"/health", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready"}
@@ -33,8 +33,8 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
 
 
 def _generating(pod: Pod) -> list[web.RouteDef]:
-    from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
     from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
+    from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
     from penstock_runtime.serving.generation.pod import GenerationPod  # noqa: PLC0415
 
     assert isinstance(pod, GenerationPod)  # noqa: S101 - as `assembly.make_pod` makes it

@@ -10,38 +10,38 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.http import descriptors
-from penstock_runtime.http.connection_age import Connections
 from penstock_runtime.errors import Defect, Refusal, Unrouted
-from penstock_runtime.http.listener import Listener
-from penstock_runtime.telemetry.metrics import Exposition
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.http import descriptors
+from penstock_runtime.http.backpressure import Rests
+from penstock_runtime.http.connection_age import Connections
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
-from penstock_runtime.protocols.control.routes import Control
-from penstock_runtime.http.routing import routes_of, who_is_calling
 from penstock_runtime.http.fast_path.connection import LaneConnection
 from penstock_runtime.http.fast_path.exchange import FastLane
 from penstock_runtime.http.fast_path.response import Wire
-from penstock_runtime.protocols.common.request_context import LAST, LOGGED
-from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
+from penstock_runtime.http.listener import Listener
+from penstock_runtime.http.routing import routes_of, who_is_calling
+from penstock_runtime.http.runner import ClientsRunner
+from penstock_runtime.http.write_buffers import Unread, WatchedConnection
+from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
 from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
     of_refusal,
     refusal_reply,
 )
+from penstock_runtime.protocols.common.request_context import LAST, LOGGED
 from penstock_runtime.protocols.common.request_ids import (
     HEADER_REQUEST_ID,
     HEADER_TRACE_PARENT,
     RequestIds,
     trace_of,
 )
-from penstock_runtime.http.backpressure import Rests
-from penstock_runtime.http.runner import ClientsRunner
 from penstock_runtime.protocols.control.auth import TokenVerifier
-from penstock_runtime.http.write_buffers import Unread, WatchedConnection
+from penstock_runtime.protocols.control.routes import Control
+from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
 from penstock_runtime.request import Outcome
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.shown import shown
-from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
+from penstock_runtime.telemetry.metrics import Exposition
 
 log = logging.getLogger(__name__)
 

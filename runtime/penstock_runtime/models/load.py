@@ -4,11 +4,11 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock_api.types.model import ModelSpec, Task
 from penstock_api.names import MODEL_FOLDER
-from penstock_runtime.models.device.malloc import keep_freed_memory
+from penstock_api.types.model import ModelSpec, Task
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 from penstock_runtime.models.device.device import pin_threads
+from penstock_runtime.models.device.malloc import keep_freed_memory
 from penstock_runtime.models.export_program import load_program
 from penstock_runtime.models.module import load_module
 from penstock_runtime.models.torch_model import TorchModel, Wrapping

@@ -9,11 +9,11 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.models.device.device import raise_as_device_error
-from penstock_runtime.models.device.cuda_graphs import Call, Graphs, Named, recorder_of
-from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.engine.dynamic.sample_inputs import find_sample
+from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.models.device.cuda_graphs import Call, Graphs, Named, recorder_of
+from penstock_runtime.models.device.device import raise_as_device_error
+from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.device.staging import staging_for
 from penstock_runtime.request import Tensor
 

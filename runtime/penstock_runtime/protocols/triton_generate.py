@@ -7,20 +7,20 @@ from aiohttp import web
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, metadata
-from penstock_runtime.protocols.openai.response import Object
-from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
 from penstock_runtime.protocols.openai.handler import Door
+from penstock_runtime.protocols.openai.response import Object
+from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.wire.generate import (
     GenerateBody,
     StreamedGenerateBody,
     parameter,
 )
-from penstock_runtime.shown import shown
-from penstock_runtime.serving.generation.response_stream import Cost
-from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.choice import Piece
 from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.response_stream import Cost
+from penstock_runtime.shown import shown
 
 
 class GenerateExtension:

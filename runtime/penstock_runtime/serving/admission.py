@@ -14,16 +14,20 @@ from itertools import count
 from msgspec import Struct
 
 from penstock_api.limits import Discipline, Load
-from penstock_runtime.serving.priority_classes import Classes
-from penstock_runtime.serving.counters import Counters
-from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
-from penstock_runtime.serving.health import Health
 from penstock_runtime.engine.messages import Cancel, Submit, ToEngine
-from penstock_runtime.serving.limits import LiveLimits
-from penstock_runtime.serving.wait_estimate import least_wait_seconds, patience_to_start, retry_after_seconds
-from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Outcome, Request
-from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
+from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
+from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Outcome, Request
+from penstock_runtime.serving.counters import Counters
+from penstock_runtime.serving.health import Health
+from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.priority_classes import Classes
+from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.serving.wait_estimate import (
+    least_wait_seconds,
+    patience_to_start,
+    retry_after_seconds,
+)
 
 Hold = Callable[[int], None]
 """Told how many bytes a request takes from now on, before it takes more; raises MemoryFull, as `hold_bytes`."""

@@ -6,9 +6,9 @@ Always: received = refused + completed + failed + expired + cancelled + those st
 from collections import Counter
 from dataclasses import dataclass, field
 
-from penstock_runtime.serving.histogram import ROWS, SECONDS, Histogram
 from penstock_runtime.engine.messages import BatchReport
 from penstock_runtime.request import Outcome
+from penstock_runtime.serving.histogram import ROWS, SECONDS, Histogram
 
 
 @dataclass(slots=True)

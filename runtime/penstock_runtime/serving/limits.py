@@ -17,10 +17,10 @@ from penstock_api.limits import (
     Range,
     State,
 )
-from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, fit
-from penstock_runtime.errors import PenstockError
 from penstock_runtime.engine.messages import EngineReport, SetLimits
 from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, fit
+from penstock_runtime.errors import PenstockError
 
 FIRST_LIMITS = LimitsUpdate(
     generation=0,

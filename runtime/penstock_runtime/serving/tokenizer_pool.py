@@ -19,8 +19,8 @@ from penstock_api.types.model import Task
 from penstock_runtime.config import Config
 from penstock_runtime.errors import BadInput, ContextExceeded, TooLate
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
-from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS
 from penstock_runtime.request import Tensor
+from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS
 from penstock_runtime.text.bounds import check_text_bytes, max_text_bytes, text_bytes
 
 ENCODED: Final = frozenset((Task.EMBEDDING, Task.CLASSIFICATION))

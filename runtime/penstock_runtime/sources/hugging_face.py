@@ -31,8 +31,8 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in i
 )
 
 from penstock_api.types.sources import HuggingFaceSource
-from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelNotFound,

@@ -19,8 +19,8 @@ from botocore.exceptions import BotoCoreError, NoCredentialsError
 from s3fs import S3FileSystem
 
 from penstock_api.types.sources import S3Source
-from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.cache import Cache
+from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelCorrupt,

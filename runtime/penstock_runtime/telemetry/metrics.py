@@ -17,9 +17,9 @@ from prometheus_client.registry import Collector
 
 from penstock_api import names
 from penstock_api.limits import CurveSums
-from penstock_runtime.telemetry.gpu import DutyMeter
 from penstock_runtime.serving.histogram import Histogram
 from penstock_runtime.serving.pod import Pod
+from penstock_runtime.telemetry.gpu import DutyMeter
 
 
 class PodCollector(Collector):

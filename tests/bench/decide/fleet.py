@@ -8,9 +8,13 @@ from penstock_api.limits import CurveSums
 from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import KEPT_MISSES, Miss, Misses
-from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
+    KEPT_MISSES,
+    Miss,
+    Misses,
+)
+from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import (
     Acknowledgement,
     DutySource,

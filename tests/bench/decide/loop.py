@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from penstock_operator.act.executor import Acted
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.reconcile_state import Memory
+from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSkew
+from penstock_operator.reconcile_state import Memory
 from penstock_operator.reconciler import Operation
-from penstock_operator.kube.scope import CLUSTER
 from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.decide.world import CONFIG
 

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from aiohttp import web
 
 from penstock_api import names
-from penstock_operator.net.http import new_session
 from penstock_operator.decide.spec.prometheus import MetricsServer
-from penstock_operator.workqueue import BATCH
-from penstock_operator.observe.signals.samples import DURATIONS, WANTED
+from penstock_operator.net.http import new_session
 from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS
+from penstock_operator.observe.signals.samples import DURATIONS, WANTED
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
-from penstock_runtime.serving.histogram import SECONDS
+from penstock_operator.workqueue import BATCH
 from penstock_runtime.request import Outcome
+from penstock_runtime.serving.histogram import SECONDS
 from tests.bench.decide.fleet import PODS
 from tests.unit.signals.exporter import pod_object, serving
 

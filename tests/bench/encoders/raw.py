@@ -17,9 +17,9 @@ import torch
 import transformers
 
 from penstock_api.types.model import Task
+from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from penstock_runtime.models.encoders.load import load_encoder
-from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.request import Tensor
 from tests.bench.encoders.subjects import BATCH, NUMBER, SUBJECTS, Subject
 

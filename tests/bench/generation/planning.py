@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
@@ -12,8 +11,9 @@ from penstock_runtime.engine.continuous.limits import (
     Preemption,
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.step_plan import StepPlan
 from tests.bench.generation.clock import now
 
 RUNNING, WAITING, STEPS = 64, 10_000, 300

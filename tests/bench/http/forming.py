@@ -8,9 +8,9 @@ import numpy as np
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.batch_former import Batch, FormingLimits, Outlook, form
+from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN
 from penstock_runtime.request import Request
-from penstock_runtime.engine.queue.queue import WaitingRequests
 from tests.bench.http.plan import MAX_BATCH
 
 WAITING: Final = (100, 300, 1000, 3000, 10_000)

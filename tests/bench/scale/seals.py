@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.kube import kinds
-from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.pool_draft import Moment, draft
 from penstock_operator.decide.children import wanted
-from penstock_operator.decide.planner import find
+from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.writes import sealed
-from penstock_operator.reconcile_state import NO_SIGNALS
+from penstock_operator.decide.planner import find
+from penstock_operator.decide.pool_draft import Moment, draft
+from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import Heard, pool_view
 from penstock_operator.observed import Observed
+from penstock_operator.reconcile_state import NO_SIGNALS
 from tests.bench.scale.operator import IMAGE
 
 Json = dict[str, Any]

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
+from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals.credentials import Accesses
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import promql
 from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.prometheus import missing, read_prometheus

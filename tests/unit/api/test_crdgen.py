@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from penstock_api.codegen import crdgen
-from penstock_api.types.fields import rule
 from penstock_api.codegen.structural import NotStructural, structural
+from penstock_api.types.fields import rule
 from tests.unit.api.crds import ROOT
 
 

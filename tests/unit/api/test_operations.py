@@ -49,7 +49,13 @@ def words() -> set[str]:
 
 def test_the_modules_that_make_conditions_are_found() -> None:
     told = {path.name for path, _ in makers()}
-    assert {"readiness.py", "conditions.py", "replica_conflict.py", "policies.py", "reporter.py"} <= told
+    assert {
+        "readiness.py",
+        "conditions.py",
+        "replica_conflict.py",
+        "policies.py",
+        "reporter.py",
+    } <= told
     assert {"NameConflict", "ReplicasContested", "ScaledUp", "SpecNotUnderstood"} <= words()
     assert {"ModelLoading", "Unschedulable"} <= words()
 

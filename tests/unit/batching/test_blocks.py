@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger, BlocksExhausted
-from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, child_hash, root_hash
+from penstock_runtime.engine.continuous.scheduler.prefix_hash import (
+    HashChain,
+    child_hash,
+    root_hash,
+)
 
 ROOT = root_hash("revision")
 

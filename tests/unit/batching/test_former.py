@@ -11,9 +11,9 @@ from penstock_runtime.engine.dynamic.batch_former import (
     WaitUntil,
     form,
 )
+from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime
 from penstock_runtime.request import Request
-from penstock_runtime.engine.queue.queue import WaitingRequests
 from tests.unit.engine.builders import a_request
 
 WINDOW = 0.5

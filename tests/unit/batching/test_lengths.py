@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.batch_former import Batch
+from penstock_runtime.engine.messages import Submit
 from penstock_runtime.engine.padding import (
     BUCKET_RATIO,
     LEAST_BUCKET,
@@ -14,7 +15,6 @@ from penstock_runtime.engine.padding import (
     length_buckets,
     runs,
 )
-from penstock_runtime.engine.messages import Submit
 from tests.unit.engine.builders import Doubling, FakeClock, a_request, an_engine, limits
 
 

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.engine.dynamic.arrival_rate import ArrivalRate
-from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, Sums, fit
 from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, Sums, fit
 
 
 def curve_of(*batches: tuple[int, float]) -> Curve:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.serving.auth.callers import ANYBODY, Callers
-from penstock_runtime.serving.auth.api_keys import KeyRing
-from penstock_runtime.serving.auth.rate_limit import Bucket
-from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.engine.queue.disciplines import priority_class
+from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
+from penstock_runtime.serving.auth.api_keys import KeyRing
+from penstock_runtime.serving.auth.callers import ANYBODY, Callers
+from penstock_runtime.serving.auth.rate_limit import Bucket
 
 KEY = {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 100}
 

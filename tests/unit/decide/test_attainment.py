@@ -5,7 +5,12 @@ from math import inf
 
 import pytest
 
-from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives, advance, within
+from penstock_operator.decide.scaling.signals.attainment import (
+    Attainment,
+    Objectives,
+    advance,
+    within,
+)
 from penstock_operator.observed import GenerationSample, PodSample
 
 ON_TIME = Objectives(1000)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from penstock_api.types.status import CandidateDecision
-from penstock_operator.telemetry import policy_metrics
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.telemetry.metrics import exposition
 from penstock_operator.observed import PolicyObject
+from penstock_operator.telemetry import policy_metrics
+from penstock_operator.telemetry.metrics import exposition
 from tests.unit.decide.world import World, known, policy, pool, settled
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from penstock_api.types.live import ScalingAlgorithm
-from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.plan import PoolPlan, Write
+from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
-from penstock_operator.decide.planner_state import PoolMemory
 from tests.bench.decide.fleet import SPEC, TICK, signals
 from tests.unit.decide.world import NOW, World, known, pod, pool
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock_api.types.live import ScalingAlgorithm
-from penstock_operator.telemetry import metrics
 from penstock_operator import reporter
 from penstock_operator.decide.planner import make_plan
+from penstock_operator.decide.planner_state import PoolMemory as PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
 from penstock_operator.decide.scaling.guard import RETRIES
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_operator.decide.planner_state import PoolMemory as PlannerState
-from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
+from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.telemetry import metrics
 from tests.bench.decide.fleet import SPEC, Fleet, signals
 from tests.unit.decide.test_checkpoint import law_state, ticks, working
 from tests.unit.decide.world import NOW, World, known, message, pod, policy, pool, reason

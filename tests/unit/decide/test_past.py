@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_operator.decide.planner_state import PoolMemory
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
 from penstock_operator.decide.scaling.decision import ScalingState
-from penstock_operator.decide.planner_state import PoolMemory
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import SPEC, TICK, signals
 from tests.unit.decide.test_checkpoint import NAME, law_state, ticks, working

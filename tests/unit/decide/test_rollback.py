@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock_operator.decide.rollback.record import Record, Settings, read
+from penstock_operator.decide.rollback.ruling import OWN
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, in_force
-from penstock_operator.decide.rollback.ruling import OWN
-from penstock_operator.decide.rollback.record import Record, Settings, read
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
 from tests.unit.decide.world import World, known, message, of, policy, pool, reason, settled
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.manifests.rollout import helped_by_leaving
+from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.observed import PodObject, PodProblem
 from tests.unit.decide.world import World, failing, message, pod, pool, reason, settled
 

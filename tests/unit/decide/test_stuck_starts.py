@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import LEAST_HOLD_SECONDS
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import STUCK_SECONDS
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import LEAST_HOLD_SECONDS
 from penstock_operator.observed import PodProblem, PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import TICK, signals
 from tests.unit.decide.test_checkpoint import working

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from penstock_api.log_format import JsonFormatter
-from penstock_operator.telemetry import logs
 from penstock_operator import reporter
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.telemetry import logs
 from tests.unit.decide.test_checkpoint import ticks, working
 from tests.unit.decide.world import World, settled
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import kopf
 
-from penstock_operator.observe.cluster import handlers
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import Cluster
+from penstock_operator.kube.scope import CLUSTER
+from penstock_operator.observe.cluster import handlers
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync
-from penstock_operator.kube.scope import CLUSTER
 
 
 def made() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:

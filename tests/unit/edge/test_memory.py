@@ -2,7 +2,6 @@
 
 from penstock_api.limits import Loading, LoadStage
 from penstock_operator.decide.plan import ChildWrite, Write
-from penstock_operator.reconcile_state import Memory, PoolMemory, back_off, child_key
 from penstock_operator.observed import (
     Acknowledgement,
     PodSample,
@@ -10,6 +9,7 @@ from penstock_operator.observed import (
     Rejection,
     SignalSource,
 )
+from penstock_operator.reconcile_state import Memory, PoolMemory, back_off, child_key
 
 NOW = 1000.0
 REFUSED = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota")

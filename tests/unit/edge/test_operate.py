@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_operator import workqueue, reconciler, reporter
-from penstock_operator.telemetry import metrics, policy_metrics
+from penstock_operator import reconciler, reporter, workqueue
 from penstock_operator.decide.plan import Plan
-from penstock_operator.reconcile_state import Memory
+from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
+from penstock_operator.reconcile_state import Memory
 from penstock_operator.reconciler import Operation
-from penstock_operator.kube.scope import CLUSTER
+from penstock_operator.telemetry import metrics, policy_metrics
 from tests.unit.decide.world import CONFIG, policy, pool, settled
 
 DECIDE_SECONDS = 0.05

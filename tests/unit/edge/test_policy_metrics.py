@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock_api.types.policy import BudgetStatus, PolicyStatus
-from penstock_operator.telemetry import metrics, policy_metrics
 from penstock_operator.decide.plan import Plan, PolicyPlan
+from penstock_operator.telemetry import metrics, policy_metrics
 from tests.unit.decide.world import World, policy, pool, settled
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"

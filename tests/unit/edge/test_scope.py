@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_operator.kube import kinds
 from penstock_operator.act.rate_limit import TokenBucket, Urgency, WriteBudget
 from penstock_operator.act.writer import Writer
-from penstock_operator.kube.client import Cluster, Listed, Request
 from penstock_operator.errors import NotLeading, Rejected
+from penstock_operator.kube import kinds
+from penstock_operator.kube.client import Cluster, Listed, Request
 from penstock_operator.kube.kinds import Kind
 from penstock_operator.kube.leader_election import Leadership
 from penstock_operator.kube.namespace_leases import Leases
+from penstock_operator.kube.scope import CLUSTER, namespaces_scope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import NAMESPACE_SECONDS, Resync
-from penstock_operator.kube.scope import CLUSTER, namespaces_scope
 
 SCOPE = namespaces_scope(("team-a", "team-b"), "system", policies_readable=True)
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.telemetry import metrics
 from penstock_operator import reporter
 from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.telemetry import metrics
 from tests.unit.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}

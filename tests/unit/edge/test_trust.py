@@ -15,8 +15,8 @@ from penstock_api.certificates import (
     CertificateUnusable,
     ServerCertificate,
 )
-from penstock_operator.net.http import Call, CallFailed, call, new_session, pod_url
 from penstock_operator.errors import ConfigError
+from penstock_operator.net.http import Call, CallFailed, call, new_session, pod_url
 from penstock_operator.net.tls import PodTrust
 from tests.unit.edge.certificates import Authority
 from tests.unit.signals.exporter import free_address

@@ -9,9 +9,9 @@ import pytest
 
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import Cluster
+from penstock_operator.kube.scope import Scope, namespaces_scope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync
-from penstock_operator.kube.scope import Scope, namespaces_scope
 from penstock_operator.observe.cluster.watches import Watches
 from tests.unit.edge.api_server import ApiServer, Json
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from penstock_runtime.serving import tokenizer_pool
 from penstock_runtime.errors import BadInput
+from penstock_runtime.serving import tokenizer_pool
 from penstock_runtime.serving.tokenizer_pool import Ids, Tokenizing, rows_of
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.dynamic.service_curve import Curve
 from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.service_curve import Curve
 from penstock_runtime.engine.messages import Settled, Submit
 from penstock_runtime.engine.model import ModelInfo, OutOfMemory, TensorSpec
 from penstock_runtime.request import Completed, End, Request, Tensor

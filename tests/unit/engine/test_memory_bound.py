@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.dynamic import memory_bound
+from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.engine.model import OutOfMemory, TensorSpec
 from penstock_runtime.request import Completed, Failed, Tensor

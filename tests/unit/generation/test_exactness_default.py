@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.engine.link.generation_setup import open_runner
+from penstock_runtime.models.decoders.open import open_step
 
 from .models import save
 from .scenarios import Scenario, prompts, references

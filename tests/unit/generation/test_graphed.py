@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.models.decoders import backends, cuda_graph_decoder, warm_up
 from penstock_runtime.models.decoders import open as opening
-from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.cuda_graph_decoder import GraphedDecoder
+from penstock_runtime.models.decoders.graph_shapes import padded, padded_rows
 from penstock_runtime.models.decoders.memory import CACHE_SHARE
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import Packed, positions_of
-from penstock_runtime.models.decoders.graph_shapes import padded, padded_rows
+from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.step import TorchStep
-from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.models.device.cuda_graphs import Named, Replay
 
 from .driver import Driver, ask

@@ -10,14 +10,14 @@ import pytest
 import torch
 from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 
-from penstock_runtime.engine.continuous.service_curve import GenerationCurve, GenerationSums
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
-from penstock_runtime.models.decoders.max_length import longest_of
-from penstock_runtime.models.decoders.load import refuse_other_layers
-from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.models.decoders.warm_up import timed_steps
+from penstock_runtime.engine.continuous.service_curve import GenerationCurve, GenerationSums
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.models.decoders.load import refuse_other_layers
+from penstock_runtime.models.decoders.max_length import longest_of
+from penstock_runtime.models.decoders.open import open_step
+from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
+from penstock_runtime.models.decoders.warm_up import timed_steps
 
 from .models import save
 

@@ -15,11 +15,11 @@ import torch
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.runner import ThreadRunner
+from penstock_runtime.engine.continuous.step_thread import StepThread
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.step import TorchStep
-from penstock_runtime.engine.continuous.step_thread import StepThread
-from penstock_runtime.engine.model import ModelLoadFailed
 
 from .models import HAS_BFLOAT16, VOCABULARY, save
 from .scenarios import Scenario, Tally, prompts, references

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.engine import GenerationEngine
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.limits import Lowering, Preemption
 from penstock_runtime.engine.continuous.loop import Outside, serve
-from penstock_runtime.engine.continuous.messages import Ended, Generated, SetLimits, Stepped, ToGeneration
+from penstock_runtime.engine.continuous.messages import (
+    Ended,
+    Generated,
+    SetLimits,
+    Stepped,
+    ToGeneration,
+)
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed

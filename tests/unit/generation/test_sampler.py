@@ -9,7 +9,11 @@ import torch
 
 from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.models.decoders.sampling.logits_processors import distribution, keep_nucleus, penalize
+from penstock_runtime.models.decoders.sampling.logits_processors import (
+    distribution,
+    keep_nucleus,
+    penalize,
+)
 from penstock_runtime.models.decoders.sampling.sampler import sample
 
 DRAWS = 4000

@@ -14,6 +14,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.load import read_config
 from penstock_runtime.models.decoders.memory import holds_float32
 from penstock_runtime.models.decoders.open import open_step
@@ -21,7 +22,6 @@ from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import Packed
 from penstock_runtime.models.decoders.selection import Measure, select
 from penstock_runtime.models.decoders.step_times import Candidate, StepTimes, measure_steps
-from penstock_runtime.engine.model import ModelLoadFailed
 from tests.unit.generation.models import CONFIGS, auto, save
 
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)

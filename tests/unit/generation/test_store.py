@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.step_plan import BlockCopy, Row, StepPlan
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
-from penstock_runtime.models.decoders.packing import Packer
+from penstock_runtime.engine.continuous.step_plan import BlockCopy, Row, StepPlan
 from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.packing import Packer
 
 
 def store(blocks: int = 6, host_blocks: int = 3) -> Store:

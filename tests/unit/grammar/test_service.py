@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from penstock_runtime.demo_model.tokenizer import make_tokenizer
-from penstock_runtime.errors import MemoryFull, NotServing
-from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
 from penstock_runtime.engine.continuous.grammar import server
 from penstock_runtime.engine.continuous.grammar import service as module
+from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
 from penstock_runtime.engine.continuous.grammar.server import Tokens
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.grammar.spec import GrammarKind, GrammarSpec, Unenforceable
+from penstock_runtime.errors import MemoryFull, NotServing
 from tests.unit.grammar.hostile import repeated
 
 VOCABULARY = 1024

@@ -15,14 +15,14 @@ import pytest
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import Config
-from penstock_runtime.telemetry.gpu import DutyMeter
 from penstock_runtime.engine.link.thread import ThreadLink
-from penstock_runtime.telemetry.metrics import Exposition
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.http.fast_path import connection
-from penstock_runtime.request import Tensor
 from penstock_runtime.http.server import ClientServer, ClusterServer
+from penstock_runtime.request import Tensor
+from penstock_runtime.serving.pod import Pod
+from penstock_runtime.telemetry.gpu import DutyMeter
+from penstock_runtime.telemetry.metrics import Exposition
 
 LIMITS = LimitsUpdate(
     generation=1,

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_runtime.serving.admission import Admission
-from penstock_runtime.engine.service_time import Sums
-from penstock_runtime.serving.counters import Counters
-from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
-from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.engine.messages import Cancel, EngineReport, Submit, ToEngine
-from penstock_runtime.serving.limits import LiveLimits
-from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request, Tensor
-from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.engine.queue.disciplines import AGING_SECONDS
+from penstock_runtime.engine.service_time import Sums
+from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
+from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request, Tensor
+from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.counters import Counters
+from penstock_runtime.serving.health import Health, Stage
+from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.ticket import Ticket
 
 
 class Door:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock_runtime.config import Config
-from penstock_runtime.errors import ConfigError
 from penstock_runtime.engine.placement import Placement
+from penstock_runtime.errors import ConfigError
 
 MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factory": "a.b:c"}}})
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.serving.wait_estimate import patience_to_start
-from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, Freshness
 from penstock_runtime.http.backpressure import FREE_REFUSALS, MOST_OF_PATIENCE
+from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, Freshness
 from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.serving.wait_estimate import patience_to_start
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import connected, one_answer
 from tests.unit.http.test_refusals import told

@@ -14,13 +14,13 @@ import pytest
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic import warm_up
-from penstock_runtime.errors import BadInput, UnknownModel
-from penstock_runtime.models.device import memory
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.errors import BadInput, UnknownModel
 from penstock_runtime.http.fast_path.endpoints import InferWay, Later
-from penstock_runtime.protocols.open_inference.infer_request import InferCall
+from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.models.device import memory
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import TextCall, read_call
 from penstock_runtime.protocols.openai import embedding_response
 from tests.encoders.directories import write

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.serving.health import Stage
 from penstock_runtime.engine.messages import EngineDied
+from penstock_runtime.serving.health import Stage
 
 
 async def probe(pod: Any, path: str) -> tuple[int, str]:

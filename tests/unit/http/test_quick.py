@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
+from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, infer_request
-from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
 
 FLOATS = TensorSpec("X", "FP32", (-1, 2))
 MODELS = [

@@ -10,13 +10,13 @@ import pytest
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import Refusal
-from penstock_runtime.serving.limits import LiveLimits
 from penstock_runtime.http import backpressure
-from penstock_runtime.http.fast_path.hints import hinted_class
+from penstock_runtime.http.backpressure import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
 from penstock_runtime.http.fast_path.canned_rejections import Refusals
+from penstock_runtime.http.fast_path.hints import hinted_class
 from penstock_runtime.http.fast_path.response import Wire
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
-from penstock_runtime.http.backpressure import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
+from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.http.conftest import LIMITS
 from tests.unit.http.test_admission import Door
 from tests.unit.http.test_lanes import VARYING, connected, one_answer
@@ -195,7 +195,10 @@ def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
 def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
     shortest, longest = (told(9 * FREE_REFUSALS, drawn).seconds(patience) for drawn in (0.0, 1.0))
     assert longest == pytest.approx(
-        min(backpressure.MOST_OF_PATIENCE * patience, (1 + backpressure.SPREAD) * backpressure.MOST_REST_SECONDS)
+        min(
+            backpressure.MOST_OF_PATIENCE * patience,
+            (1 + backpressure.SPREAD) * backpressure.MOST_REST_SECONDS,
+        )
     )
     assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest
 

@@ -19,14 +19,14 @@ from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.link.thread import ThreadLink
-from penstock_runtime.telemetry.metrics import Exposition
+from penstock_runtime.http.server import ClientServer
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.protocols.openai.embedding_response import Wanted, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
-from penstock_runtime.http.server import ClientServer
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.tokenizer_pool import Ids
+from penstock_runtime.telemetry.metrics import Exposition
 from tests.encoders.directories import write
 from tests.unit.http.conftest import config
 

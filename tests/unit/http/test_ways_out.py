@@ -16,11 +16,11 @@ from aiohttp import web
 
 from penstock_api import names
 from penstock_operator.act.pod_limits import LIMIT_BYTES, PodControl
-from penstock_operator.net.http import new_session
 from penstock_operator.decide.plan import Push
+from penstock_operator.net.http import new_session
+from penstock_operator.net.tokens import TOKEN_SECONDS, Signer
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observed import Acknowledgement, SignalSource
-from penstock_operator.net.tokens import TOKEN_SECONDS, Signer
 from penstock_runtime.protocols.control.auth import LEEWAY_SECONDS
 from tests.unit.http.conftest import LIMITS
 from tests.unit.signals.exporter import Figures, pod_object, serving

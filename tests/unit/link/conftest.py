@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.link.base import EngineLink
-from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
 from penstock_runtime.engine.link.process import ProcessLink
 from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.request import End, Request
 from tests.unit.link.models import Gate

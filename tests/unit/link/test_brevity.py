@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from penstock_runtime.engine.link.inline_policy import Brevity
-from penstock_runtime.engine.messages import EngineDied, SetLimits, Submit
 from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.messages import EngineDied, SetLimits, Submit
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 from tests.unit.engine.builders import FEATURES, a_request, answer, limits

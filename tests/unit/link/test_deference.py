@@ -26,7 +26,9 @@ async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> 
 
 
 async def test_short_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_priority, "LONG_SECONDS", 60.0)  # what a busy machine makes of a short one
+    monkeypatch.setattr(
+        cpu_priority, "LONG_SECONDS", 60.0
+    )  # what a busy machine makes of a short one
     model = Watched()
     client = Client(ThreadLink(lambda: model, limits(cap=8)))
     await client.start()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from penstock_runtime.engine.link.channel import Wire
 from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Cancel, Submit
-from penstock_runtime.engine.link.channel import Wire
 from tests.unit.engine.builders import a_request
 
 SIZE = 2**24

@@ -11,9 +11,9 @@ import pytest
 
 from penstock_runtime.engine.link.base import Heartbeat
 from penstock_runtime.engine.link.frames import Frames
+from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.engine.link.shared_memory import Borrower, Lender
 from penstock_runtime.engine.messages import Submit
-from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.request import Request
 from tests.unit.engine.builders import FakeClock, a_request
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime import cgroup
+from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory
 from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import ResidentMeter, bound_rows, measured_bound_rows

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from penstock_runtime.drain import drain
-from penstock_runtime.serving.health import Stage
 from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
 from penstock_runtime.serving.generation import mailbox
+from penstock_runtime.serving.health import Stage
 from tests.unit.openai.served import Served
 
 Serve = Callable[..., Served]

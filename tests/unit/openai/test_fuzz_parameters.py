@@ -14,12 +14,10 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import httpx2
 import pytest
 
-from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.errors import BadInput, Refusal, UnknownModel
-from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
-from penstock_runtime.protocols.triton_generate import _completion
+from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
 from penstock_runtime.protocols.openai.wire.completion import (
@@ -28,6 +26,8 @@ from penstock_runtime.protocols.openai.wire.completion import (
     TokenizeBody,
 )
 from penstock_runtime.protocols.openai.wire.generate import GenerateBody, GenerateParameters
+from penstock_runtime.protocols.triton_generate import _completion
+from penstock_runtime.serving.auth.callers import ANYBODY
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.texts import MARK, damage, dumped, spoil
 from tests.unit.openai.served import NAME, Served

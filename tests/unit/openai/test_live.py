@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 import httpx2
 
 from penstock_api import names
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    Steps,
+    steps_of,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps, steps_of
 from penstock_operator.observe.signals.samples import parse, pod_sample
 from penstock_runtime.engine.continuous.options import DType, StepOptions
 from tests.unit.openai.served import NAME, Served

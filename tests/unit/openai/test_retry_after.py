@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import pytest
 
-from penstock_runtime.serving.counters import Counters
 from penstock_runtime.engine.continuous.messages import Ended, Generate, Generated, Usage
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.serving.health import Health, Stage
-from penstock_runtime.serving.limits import LiveLimits
+from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
+from penstock_runtime.serving.health import Health, Stage
+from penstock_runtime.serving.limits import LiveLimits
 
 from .served import LIMITS
 

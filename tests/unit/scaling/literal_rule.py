@@ -5,8 +5,8 @@ It is here to show why the first law is not this rule; it is no field of any poo
 
 from dataclasses import dataclass, field, replace
 
-from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap, step_size
 from penstock_operator.decide.scaling.law import Decision, LawInput
+from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap, step_size
 from penstock_operator.decide.scaling.utilization_band.law import BandState, UtilizationBand
 
 

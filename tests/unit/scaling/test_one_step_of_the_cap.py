@@ -5,8 +5,12 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.utilization_band.batch_cap import CapInput, next_cap, step_size
 from penstock_operator.decide.scaling.signals.aggregates import Service
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
+    CapInput,
+    next_cap,
+    step_size,
+)
 from penstock_operator.observed import DutySource
 from tests.unit.scaling.test_service_curve import sums_of
 from tests.unit.scaling.world import SETTINGS

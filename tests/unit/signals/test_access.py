@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.net.http import CallFailed
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.errors import Rejected
+from penstock_operator.net.http import CallFailed
 from penstock_operator.observe.signals.credentials import Access, Accesses
 
 URL = "https://prometheus:9090"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.prometheus import missing, read_prometheus
 from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api import names
-from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import prometheus, promql
 from penstock_operator.observe.signals import shared_queries as shared
+from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.credentials import Access
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
-from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
-from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.promql import (
     PAST_BYTES,
     QUERY,
@@ -27,6 +26,7 @@ from penstock_operator.observe.signals.promql import (
     QUERY_PODS,
     past_seconds,
 )
+from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource

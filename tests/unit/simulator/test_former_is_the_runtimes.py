@@ -5,9 +5,15 @@ from random import Random
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.dynamic.batch_former import Batch, FormingLimits, Outlook, WaitUntil, form
-from penstock_runtime.engine.service_time import ServiceTime
+from penstock_runtime.engine.dynamic.batch_former import (
+    Batch,
+    FormingLimits,
+    Outlook,
+    WaitUntil,
+    form,
+)
 from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.engine.service_time import ServiceTime
 from penstock_simulator.engine import Engine
 from penstock_simulator.pod import Pod, PodLimits
 from tests.unit.engine.builders import a_request

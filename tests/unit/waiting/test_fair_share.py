@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
-from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.queue.fair_share import TenantCounters
+from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.request import Request
 from tests.unit.engine.builders import a_request
 
 FAIR = Discipline.FAIR_SHARE

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
 from penstock_runtime.engine.queue import queue as queues
 from penstock_runtime.engine.queue.fifo import PlainLine
 from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.request import Request
 from tests.unit.engine.builders import a_request
 
 STEPS = st.lists(

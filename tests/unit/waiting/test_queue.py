@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request, Tensor
 from penstock_runtime.engine.queue.disciplines import order_key
 from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.request import Request, Tensor
 from tests.unit.engine.builders import a_request
 
 FIFO, PRIORITY, _, _, FAIR = Discipline

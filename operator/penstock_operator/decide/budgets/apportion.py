@@ -9,8 +9,8 @@ left; then what is wanted without a need. A replica that a pool has already is w
 from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from penstock_operator.decide.ledger import Claim, LimitKey
 from penstock_operator.decide.budgets.shares import Part, fair_shares
+from penstock_operator.decide.ledger import Claim, LimitKey
 
 INCUMBENCY = 1.1
 Limits = Mapping[LimitKey, int]

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from penstock_operator.decide.budgets.devices import devices, held_devices
 from penstock_operator.decide.ledger import Claim, Grant
+from penstock_operator.decide.manifests.digest import digest
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
-from penstock_operator.decide.budgets.devices import devices, held_devices
-from penstock_operator.decide.manifests.digest import digest
 from penstock_operator.decide.scaling.decision import Allowance, Proposal
 from penstock_operator.decide.scaling.modes import live_replicas
 from penstock_operator.observed import PodObject, PolicyObject, PoolView

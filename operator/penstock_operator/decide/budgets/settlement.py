@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_operator.decide.budgets.apportion import Limits, budgets_of, divide, fits, joined
+from penstock_operator.decide.budgets.pressure import pressed
 from penstock_operator.decide.ledger import (
     BudgetKey,
     Claim,
@@ -18,7 +19,6 @@ from penstock_operator.decide.ledger import (
     PlaceKey,
     Pressure,
 )
-from penstock_operator.decide.budgets.pressure import pressed
 
 PATIENCE_SECONDS = 60.0
 Budgets = Mapping[BudgetKey, int]

@@ -4,10 +4,10 @@ from penstock_api import names
 from penstock_api.types.container import ContainerTemplate, Resources
 from penstock_api.types.pool import Accelerator, RuntimeSpec
 from penstock_api.types.template import PodTemplate
+from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.environment import accelerator, environment
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.manifests.volumes import mounts
-from penstock_operator.decide.config import DecideConfig
 from penstock_operator.observed import PoolObject
 
 CONTAINER_NAME = "runtime"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.decide.config import Peer, PoolPeers
+from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.observed import PoolObject
 
 

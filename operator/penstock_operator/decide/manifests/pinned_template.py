@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock_api import names
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.manifests.digest import digest
 from penstock_operator.decide.manifests.metadata import Manifest, child_name
 from penstock_operator.decide.manifests.pod import pod_template
 from penstock_operator.decide.manifests.revision import (
@@ -23,8 +25,6 @@ from penstock_operator.decide.manifests.revision import (
     revision_name,
     template_of,
 )
-from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.digest import digest
 from penstock_operator.decide.manifests.template_bounds import refusals
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, PoolView
 

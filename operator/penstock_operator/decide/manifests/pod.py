@@ -8,10 +8,10 @@ from typing import Any
 from penstock_api import names
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.template import PodTemplate
+from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.container import container
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, labels
 from penstock_operator.decide.manifests.volumes import volumes
-from penstock_operator.decide.config import DecideConfig
 from penstock_operator.observed import PoolObject
 
 USER = 65532

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_api.types.policy import RollbackMode
+from penstock_operator.decide.rollback.record import Record, Settings, read
+from penstock_operator.decide.rollback.trial import Look, Watch, begun, judged
+from penstock_operator.decide.rollback.windows import Mark
 from penstock_operator.decide.scaling.signals.attainment import Attainment
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.effective import EffectiveSpec, in_force
 from penstock_operator.decide.spec.live_fields import WEIGHT, Value
-from penstock_operator.decide.rollback.windows import Mark
-from penstock_operator.decide.rollback.record import Record, Settings, read
-from penstock_operator.decide.rollback.trial import Look, Watch, begun, judged
 from penstock_operator.observed import PolicyObject
 
 WINDOW_SECONDS = 600

@@ -8,8 +8,8 @@ objective, or over which it tightens: attainment before says nothing of it.
 
 from dataclasses import dataclass, replace
 
-from penstock_operator.decide.rollback.windows import Mark, marked, score
 from penstock_operator.decide.rollback.record import Record, Score, Settings
+from penstock_operator.decide.rollback.windows import Mark, marked, score
 
 MISS = 0.01
 LIKE_DEMAND = 0.2

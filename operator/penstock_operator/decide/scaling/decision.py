@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock_api.conditions import Condition
-from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.limits import LimitsUpdate
+from penstock_api.types.decision import LastDecision, ScalingStatus
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_operator.decide.manifests.environment import accelerator
-from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote
-from penstock_operator.decide.scaling.report import status, conditions as report
 from penstock_operator.decide.scaling import law_memory, modes
-from penstock_operator.decide.scaling.report.status import Told
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.report import conditions as report
+from penstock_operator.decide.scaling.report import status
+from penstock_operator.decide.scaling.report.status import Told
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
 
 LAWS: dict[ScalingAlgorithm, Law[Any]] = {

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_operator.decide.scaling import law_memory
-from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, Seen
-from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
 from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
+from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
+from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
 from penstock_operator.observed import SignalSource
 
 RETRIES = 3

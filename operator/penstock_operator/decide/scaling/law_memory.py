@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.checkpoint import held
-from penstock_operator.decide.scaling.utilization_band import law as utilization_band
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
 from penstock_operator.decide.scaling.capacity_at_objective.backfill import earlier, rebuilt
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState, observed_by
+from penstock_operator.decide.scaling.checkpoint import held
 from penstock_operator.decide.scaling.law import Law, LawInput
-from penstock_operator.decide.scaling.utilization_band.law import BandState
 from penstock_operator.decide.scaling.signals.windows import advance, clock
+from penstock_operator.decide.scaling.utilization_band import law as utilization_band
+from penstock_operator.decide.scaling.utilization_band.law import BandState
 from penstock_operator.observed import PoolView
 
 

@@ -7,16 +7,16 @@ the range of batch sizes hold at once in every mode; minReplicas and maxReplicas
 
 from penstock_api.conditions import ConditionStatus
 from penstock_api.limits import LimitsUpdate
-from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.names import CHILD_SUFFIX
+from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.ledger import BUDGET_LIMITED
-from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.law import Decision
-from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
-from penstock_operator.decide.scaling.report.conditions import HELD
 from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.report.conditions import HELD
+from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
+from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PoolView
 
 

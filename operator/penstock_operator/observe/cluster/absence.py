@@ -8,14 +8,14 @@ itself once the name is free.
 import asyncio
 from dataclasses import dataclass, field
 
-from penstock_operator.kube.client import Cluster
 from penstock_operator.errors import NotFound
+from penstock_operator.kube.client import Cluster
 from penstock_operator.kube.kinds import NAMED_CHILDREN, Kind
-from penstock_operator.reconcile_state import ChildKey
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import child_keys
 from penstock_operator.observed import ChildObject, PoolObject
+from penstock_operator.reconcile_state import ChildKey
 
 FOUND_SECONDS = 4.0
 """How long a foreign object is believed to be still there: less than a tick, so that a freed name heals in one."""

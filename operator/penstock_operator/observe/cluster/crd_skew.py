@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any
 
 from penstock_api import names
+from penstock_api.codegen.structural import structural
 from penstock_api.types.policy import InferencePolicy
 from penstock_api.types.pool import InferencePool
-from penstock_api.codegen.structural import structural
-from penstock_operator.kube.client import Cluster
 from penstock_operator.errors import ClusterError
+from penstock_operator.kube.client import Cluster
 from penstock_operator.observed import SchemaSkew
 
 log = logging.getLogger(__name__)

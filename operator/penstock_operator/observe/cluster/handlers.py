@@ -10,11 +10,11 @@ from typing import Any
 
 import kopf
 
-from penstock_operator.observe.cluster.keepsakes import NoEssence, NoProgress
 from penstock_operator.kube.kinds import WATCHED
-from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.relist import Resync, Wake, Watched
 from penstock_operator.kube.scope import Place
+from penstock_operator.observe.cluster.cache import ObjectStore
+from penstock_operator.observe.cluster.keepsakes import NoEssence, NoProgress
+from penstock_operator.observe.cluster.relist import Resync, Wake, Watched
 
 CHUNK = 500
 REQUEST_SECONDS = 30.0

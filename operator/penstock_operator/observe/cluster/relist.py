@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_operator.kube.client import Cluster
 from penstock_operator.errors import NotFound, Rejected
+from penstock_operator.kube.client import Cluster
 from penstock_operator.kube.kinds import NAMESPACE, Kind
-from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.kube.scope import CLUSTER, Place, Scope
+from penstock_operator.observe.cluster.cache import ObjectStore
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from penstock_api import names
 from penstock_operator.kube import kinds
 from penstock_operator.kube.kinds import Kind, child_name
-from penstock_operator.reconcile_state import ChildKey
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import (
     Acknowledgement,
@@ -18,6 +17,7 @@ from penstock_operator.observed import (
     PoolView,
     Rejection,
 )
+from penstock_operator.reconcile_state import ChildKey
 
 
 @dataclass(frozen=True, slots=True)

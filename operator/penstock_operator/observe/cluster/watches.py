@@ -15,10 +15,10 @@ import kopf
 from kopf._cogs.clients.errors import APIError  # kopf's own top level does not name it
 from kopf._core.engines.peering import Identity  # likewise
 
+from penstock_operator.kube.scope import Place, Scope
 from penstock_operator.observe.cluster import handlers
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync, Wake
-from penstock_operator.kube.scope import Place, Scope
 
 WATCHER = "watcher for "
 """What kopf calls its tasks that watch one kind in one place."""

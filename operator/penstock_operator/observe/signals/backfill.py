@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import aiohttp
 
-from penstock_operator.net.http import CallFailed
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.http import CallFailed
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods
 from penstock_operator.observed import PoolSignals

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_operator.net.http import CallFailed
-from penstock_operator.kube.client import Cluster
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.errors import ClusterError
+from penstock_operator.kube.client import Cluster
 from penstock_operator.kube.kinds import CONFIG_MAP, Kind
+from penstock_operator.net.http import CallFailed
 
 SECRET = Kind("Secret", "", "v1", "secrets")
 KEPT_SECONDS = 60.0

@@ -21,8 +21,8 @@ from penstock_operator.observe.signals import promql
 from penstock_operator.observe.signals.credentials import Access
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.dcgm import Devices
-from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, told_uid
 from penstock_operator.observe.signals.pod_scrape import reachable
+from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, told_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
 LEAST_SCRAPES = 2

@@ -12,10 +12,10 @@ from typing import Any
 
 import aiohttp
 
-from penstock_operator.telemetry import metrics
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observe.signals.credentials import Access, plain
 from penstock_operator.observe.signals.prometheus import Round, ask, ask_past
+from penstock_operator.telemetry import metrics
 
 SHARED_SECONDS = 4.0
 """Under one tick, so that no tick is served by the round of the one before."""

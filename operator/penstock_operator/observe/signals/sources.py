@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from penstock_operator.net.http import CallFailed
 from penstock_operator.decide.spec.prometheus import MetricsServer
+from penstock_operator.net.http import CallFailed
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observe.signals.prometheus import Round, missing
 from penstock_operator.observe.signals.shared_queries import Rounds

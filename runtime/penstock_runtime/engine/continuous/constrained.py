@@ -11,11 +11,17 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar, GrammarSource
-from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
+from penstock_runtime.engine.continuous.grammar.base import (
+    Allowed,
+    Broken,
+    Complete,
+    Grammar,
+    GrammarSource,
+)
 from penstock_runtime.engine.continuous.messages import FinishReason
-from penstock_runtime.engine.continuous.step_plan import StepPlan
+from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.step_plan import StepPlan
 
 PATIENCE_SECONDS: Final = 0.01
 """How long a step waits for masks after its forward."""

@@ -4,8 +4,8 @@ import numpy as np
 
 from penstock_runtime.engine.continuous.grammar.base import Grammar
 from penstock_runtime.engine.continuous.sampling_inputs import Draw, SamplingInputs
-from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
 from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
 
 
 def sampling_inputs(plan: StepPlan, grammars: dict[int, Grammar]) -> SamplingInputs:

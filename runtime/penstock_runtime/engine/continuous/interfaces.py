@@ -6,8 +6,8 @@ from typing import Protocol
 
 from penstock_runtime.engine.continuous.limits import GenerationLimits
 from penstock_runtime.engine.continuous.messages import SchedulerReport
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
 from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
 
 
 class Scheduler(Protocol):

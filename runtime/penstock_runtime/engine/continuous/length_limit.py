@@ -1,7 +1,7 @@
 """What may enter: a request that can never fit is refused at the door with the number that was exceeded."""
 
-from penstock_runtime.errors import BadInput, ContextExceeded
 from penstock_runtime.engine.continuous.limits import GenerationInfo
+from penstock_runtime.errors import BadInput, ContextExceeded
 
 
 def longest(info: GenerationInfo) -> int:

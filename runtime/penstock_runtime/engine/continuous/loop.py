@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive
 from penstock_runtime.engine.continuous.engine import GenerationEngine
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.continuous.outcomes import Known, Outcome
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
+from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive
 from penstock_runtime.engine.model import DeviceLost, describe
 
 

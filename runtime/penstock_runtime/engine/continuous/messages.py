@@ -10,10 +10,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from penstock_runtime.engine.continuous.service_curve import GenerationSums
 from penstock_runtime.engine.continuous.limits import GenerationLimits
-from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.engine.continuous.service_curve import GenerationSums
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 # -- in

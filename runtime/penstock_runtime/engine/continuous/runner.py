@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.outcomes import Known, Outcome, Raised
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 from penstock_runtime.engine.continuous.step_thread import StepThread
 from penstock_runtime.engine.continuous.stepping import Step

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from penstock_runtime.engine.continuous.grammar.base import Grammar
 from penstock_runtime.engine.continuous.messages import FinishReason, Logprob
-from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 
 
 class TokenRef(Struct, frozen=True, gc=False):

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.limits import GenerationInfo
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from penstock_runtime.engine.queue.queue import Head, WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.request import Group, Request
-from penstock_runtime.engine.queue.queue import Head, WaitingRequests
 
 
 class FormingLimits(Struct, frozen=True):

@@ -8,12 +8,18 @@ from typing import assert_never
 
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
 from penstock_runtime.engine.dynamic.arrival_rate import ArrivalRate
-from penstock_runtime.engine.dynamic.batch_former import Batch, FormingLimits, Outlook, Placement, form
-from penstock_runtime.engine.dynamic.memory_bound import Bounds
-from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.dynamic.batch_former import (
+    Batch,
+    FormingLimits,
+    Outlook,
+    Placement,
+    form,
+)
 from penstock_runtime.engine.dynamic.drain import Draining
 from penstock_runtime.engine.dynamic.execution import Ran, execute
+from penstock_runtime.engine.dynamic.memory_bound import Bounds
 from penstock_runtime.engine.dynamic.request_ledger import Ledger
+from penstock_runtime.engine.dynamic.service_curve import Curve
 from penstock_runtime.engine.messages import (
     BatchReport,
     Cancel,
@@ -25,8 +31,8 @@ from penstock_runtime.engine.messages import (
     ToEngine,
 )
 from penstock_runtime.engine.model import Model
-from penstock_runtime.request import Cancelled, Expired, Failed, Request
 from penstock_runtime.engine.queue.queue import WaitingRequests
+from penstock_runtime.request import Cancelled, Expired, Failed, Request
 
 
 class Engine:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.engine.datatypes import datatype_of
+from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.request import Tensor
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock_runtime.engine.model import Model, ModelLoadFailed, OutOfMemory, TensorSpec, describe
 from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.dynamic.output_check import checked
+from penstock_runtime.engine.model import Model, ModelLoadFailed, OutOfMemory, TensorSpec, describe
 from penstock_runtime.request import Tensor
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.dynamic.service_curve import Curve
-from penstock_runtime.engine.model import Model, OutOfMemory
 from penstock_runtime.engine.dynamic.output_check import checked
 from penstock_runtime.engine.dynamic.sample_inputs import Sample, find_sample
+from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.model import Model, OutOfMemory
 
 WARM_UP_SECONDS = 2.0
 """No size but the first is begun after this long: a slow model's start must not be dominated by it."""

@@ -20,9 +20,15 @@ from penstock_runtime.engine.dynamic.engine import Engine
 from penstock_runtime.engine.dynamic.loop import serve
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.link.frames import Frames
-from penstock_runtime.engine.messages import EngineDied, Settled
-from penstock_runtime.engine.link.handshake import FROM_ENGINE, MEMORY_BYTES, Begin, Loaded, NotLoaded
+from penstock_runtime.engine.link.handshake import (
+    FROM_ENGINE,
+    MEMORY_BYTES,
+    Begin,
+    Loaded,
+    NotLoaded,
+)
 from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.messages import EngineDied, Settled
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 
 RECEIVE_BYTES = 2**20

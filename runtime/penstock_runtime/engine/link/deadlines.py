@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from penstock_runtime.engine.messages import Settled
-from penstock_runtime.request import Expired, Request
 from penstock_runtime.engine.queue.heap import LazyHeap
+from penstock_runtime.request import Expired, Request
 
 
 class Deadlines:

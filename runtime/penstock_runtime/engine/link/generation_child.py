@@ -14,9 +14,9 @@ from penstock_runtime.engine.continuous.loop import Outside, serve
 from penstock_runtime.engine.continuous.messages import Stepped
 from penstock_runtime.engine.link.child import Child, run_child
 from penstock_runtime.engine.link.generation_setup import OpenedEngine, open_engine
+from penstock_runtime.engine.link.handshake import BeginGeneration, Loaded, NotLoaded
 from penstock_runtime.engine.link.inbox import Inbox
 from penstock_runtime.engine.messages import EngineDied
-from penstock_runtime.engine.link.handshake import BeginGeneration, Loaded, NotLoaded
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 
 

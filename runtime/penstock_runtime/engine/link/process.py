@@ -19,8 +19,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.link import shared_memory
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
+from penstock_runtime.engine.link.channel import Wire
 from penstock_runtime.engine.link.deadlines import Deadlines
 from penstock_runtime.engine.link.frames import Frames
+from penstock_runtime.engine.link.handshake import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
+from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.engine.messages import (
     Cancel,
     EngineDied,
@@ -29,9 +32,6 @@ from penstock_runtime.engine.messages import (
     Settled,
     Submit,
 )
-from penstock_runtime.engine.link.handshake import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
-from penstock_runtime.engine.link.heartbeat import SharedPulse
-from penstock_runtime.engine.link.channel import Wire
 from penstock_runtime.engine.model import Model, ModelInfo
 
 LATE_SECONDS = 0.005

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from penstock_runtime.request import Request
 from penstock_runtime.engine.queue.monotonic_queue import Line
 from penstock_runtime.engine.queue.order import STALE_ALLOWED, Key, Order
+from penstock_runtime.request import Request
 
 _Entry = tuple[float, int, str]
 """A time, the order of admission, the id; the first two tell entries apart. The request itself, whose tensors may be large,

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.disciplines import Ordered, key_function, order_key
+from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.heap import LazyHeap
 from penstock_runtime.engine.queue.monotonic_queue import Line
-from penstock_runtime.engine.queue.fair_share import TenantCounters
 
 Key = tuple[float, int]
 """A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""

@@ -9,12 +9,12 @@ from itertools import count
 from msgspec import Struct
 
 from penstock_api.limits import Discipline
-from penstock_runtime.request import Request
+from penstock_runtime.engine.queue.fair_share import TenantCounters
+from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, PlainLine
 from penstock_runtime.engine.queue.group import Group
 from penstock_runtime.engine.queue.heap import LazyHeap
 from penstock_runtime.engine.queue.order import Key, order_of
-from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, PlainLine
-from penstock_runtime.engine.queue.fair_share import TenantCounters
+from penstock_runtime.request import Request
 
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 

@@ -6,10 +6,10 @@ tenth of serving; the request's body is not read. The second stage is rest: `htt
 
 from typing import Final, Protocol
 
-from penstock_runtime.serving.admission import Admission
 from penstock_runtime.errors import QueueFull, Refusal, TooLate
 from penstock_runtime.http.fast_path.response import Wire
 from penstock_runtime.protocols.common.replies import Reply
+from penstock_runtime.serving.admission import Admission
 
 REFRESH_SECONDS: Final = 0.1
 """How long a written refusal is told: its `Retry-After` is in whole seconds."""

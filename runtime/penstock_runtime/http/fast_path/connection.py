@@ -13,10 +13,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.http.connection_age import Age
-from penstock_runtime.http.fast_path.request_head import LONGEST, Head
 from penstock_runtime.http.fast_path.exchange import Exchange, FastLane
-from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
+from penstock_runtime.http.fast_path.request_head import LONGEST, Head
 from penstock_runtime.http.write_buffers import WatchedConnection
+from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
 PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""

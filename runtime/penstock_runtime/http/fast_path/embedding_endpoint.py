@@ -3,15 +3,15 @@
 from functools import partial
 
 from penstock_runtime.errors import Refusal
-from penstock_runtime.serving.pod import Pod
-from penstock_runtime.http.fast_path.request_head import Head
 from penstock_runtime.http.fast_path.endpoints import Later
+from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import Answer
 from penstock_runtime.protocols.openai import embedding_response
 from penstock_runtime.protocols.openai.embedding_response import Asked, Wanted
 from penstock_runtime.protocols.openai.errors import of_refusal
-from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.request import Completed, End, Request
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
 
@@ -25,7 +25,9 @@ class EmbeddingWay:
     def read(self, body: bytes, _head: Head) -> Later:
         """As `Way.read`: token ids are rare here, and take the way of texts."""
         return Later(
-            partial(embedding_response.tokenised, embedding_response.read(body, self._pod), self._pod)
+            partial(
+                embedding_response.tokenised, embedding_response.read(body, self._pod), self._pod
+            )
         )
 
     def to_request(self, ticket: Ticket, asked: Asked, head: Head) -> Request:

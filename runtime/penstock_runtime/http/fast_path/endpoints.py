@@ -11,18 +11,18 @@ from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
-from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import NotServing, Refusal
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.http.fast_path.request_head import Head
-from penstock_runtime.protocols.open_inference.infer_response import Answer, render
-from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
-from penstock_runtime.protocols.open_inference.completion import reply_to, to_request
-from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
-from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
-from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
+from penstock_runtime.protocols.open_inference.completion import reply_to, to_request
+from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.infer_response import Answer, render
+from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
+from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
 from penstock_runtime.request import Completed, End, Request
+from penstock_runtime.serving.admission import Hold
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
 

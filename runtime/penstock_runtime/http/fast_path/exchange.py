@@ -4,23 +4,23 @@ import asyncio
 import logging
 from typing import Any, Final, Protocol
 
-from penstock_runtime.http.connection_age import Connections
+from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
 from penstock_runtime.errors import Defect, QueueFull, Refusal, TooLate
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.http.backpressure import TOO_MUCH, Rests
+from penstock_runtime.http.connection_age import Connections
 from penstock_runtime.http.fast_path.arrival_time import Freshness
-from penstock_runtime.http.fast_path.request_head import Head, Heads
-from penstock_runtime.http.fast_path.hints import hinted_class
 from penstock_runtime.http.fast_path.canned_rejections import Refusals
 from penstock_runtime.http.fast_path.endpoints import Later, Way, ways_of
+from penstock_runtime.http.fast_path.hints import hinted_class
+from penstock_runtime.http.fast_path.request_head import Head, Heads
 from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
 from penstock_runtime.protocols.common.long_answers import is_long
-from penstock_runtime.protocols.open_inference.infer_response import Answer
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.common.request_ids import RequestIds, trace_of
-from penstock_runtime.http.backpressure import TOO_MUCH, Rests
+from penstock_runtime.protocols.open_inference.infer_response import Answer
 from penstock_runtime.request import Completed, End, Outcome
-from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
-from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
+from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from aiohttp.helpers import rfc822_formatted_time
 
-from penstock_runtime.protocols.open_inference.infer_response import Answer
+from penstock_runtime.protocols.common.replies import JSON, Reply
 from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.protocols.open_inference.completion import BINARY, HEADER_QUEUE_SECONDS
-from penstock_runtime.protocols.common.replies import JSON, Reply
+from penstock_runtime.protocols.open_inference.infer_response import Answer
 
 _REASONS: Final = {one.value: one.phrase for one in HTTPStatus}
 

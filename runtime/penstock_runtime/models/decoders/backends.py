@@ -9,14 +9,14 @@ import torch
 from transformers import PreTrainedModel
 
 from penstock_runtime.engine.continuous.options import Compute, StepOptions
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.self_check import Expected, check
-from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder, heads
 from penstock_runtime.models.decoders.cuda_graph_decoder import MOST_GATHERED, GraphedDecoder
 from penstock_runtime.models.decoders.graph_shapes import MOST_ROWS, padded_rows
 from penstock_runtime.models.decoders.merged_projections import merge_projections
-from penstock_runtime.engine.model import ModelLoadFailed, describe
+from penstock_runtime.models.decoders.self_check import Expected, check
+from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder, heads
 from penstock_runtime.models.device.cuda_graphs import recorder_of
 
 _log = logging.getLogger(__name__)

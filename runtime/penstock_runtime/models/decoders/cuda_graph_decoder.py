@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
+from penstock_runtime.models.decoders.graph_shapes import Shape, padded
+from penstock_runtime.models.decoders.packing import Packed
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
-from penstock_runtime.models.decoders.packing import Packed
-from penstock_runtime.models.decoders.graph_shapes import Shape, padded
-from penstock_runtime.engine.model import describe
 from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
 
 _log = logging.getLogger(__name__)

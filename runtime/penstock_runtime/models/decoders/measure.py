@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from penstock_runtime.engine.continuous.limits import KVSpec
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.warm_up import fed
 
 _PROMPT = 256

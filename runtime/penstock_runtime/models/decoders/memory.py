@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from penstock_runtime.engine.continuous.options import StepOptions
 from penstock_runtime.cgroup import free_memory_bytes
+from penstock_runtime.engine.continuous.options import StepOptions
 
 CACHE_SHARE = {"cpu": 0.25, "cuda": 0.85}
 """Of the memory that is free after loading: a CPU's is shared with the HTTP side and the page cache."""

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.packing import Packed, positions_of
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 
 class OneTokenDecoder:

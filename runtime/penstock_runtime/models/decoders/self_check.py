@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.models.decoders.packing import positions_of
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 _CHUNKS = ((6, 1, 1), (3, 4, 1))
 """Positions fed by sequence and step: a prompt with a prompt, a decode with a chunk, two decodes."""

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable
 
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.packing import Packer
-from penstock_runtime.models.decoders.sampling.sampler import sample
-from penstock_runtime.models.decoders.sampling.prompt_logprobs import score
+from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.packing import Packer
+from penstock_runtime.models.decoders.sampling.prompt_logprobs import score
+from penstock_runtime.models.decoders.sampling.sampler import sample
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.device.device import raise_as_device_error
 
 

@@ -18,11 +18,11 @@ from transformers.initialization import no_init_weights
 
 from penstock_runtime.engine.continuous.limits import KVSpec
 from penstock_runtime.engine.continuous.options import Compute, StepOptions
-from penstock_runtime.models.decoders.backends import backend_for
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.packing import Packed
-from penstock_runtime.models.decoders.warm_up import fed, run
 from penstock_runtime.engine.model import describe
+from penstock_runtime.models.decoders.backends import backend_for
+from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
+from penstock_runtime.models.decoders.warm_up import fed, run
 
 PROMPT_TOKENS = 32
 DECODE_ROWS = 4

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.attention.base import AttentionBackend, Heads, LayerRule
 from penstock_runtime.models.decoders.packing import Packed
-from penstock_runtime.engine.model import ModelLoadFailed
 
 REGISTERED = "penstock"
 

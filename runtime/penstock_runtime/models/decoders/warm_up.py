@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.limits import KVSpec, TimedStep
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.packing import Packed, positions_of
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 MOST_SECONDS = 2.0
 """No shape is begun later: as for one-shot batches."""

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
-from penstock_runtime.engine.model import DeviceLost, OutOfMemory, describe
 from penstock_runtime.cgroup import cpu_quota
+from penstock_runtime.engine.model import DeviceLost, OutOfMemory, describe
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
 """How torch's allocator for CPUs signs its RuntimeError: it has no type of its own."""

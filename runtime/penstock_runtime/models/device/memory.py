@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.engine.model import OutOfMemory
 from penstock_runtime.cgroup import free_memory_bytes
+from penstock_runtime.engine.model import OutOfMemory
 
 SHARE_OF_FREE = 0.8
 ENOUGH_GROWTH_BYTES = 32 * 2**20

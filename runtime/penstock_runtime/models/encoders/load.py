@@ -11,9 +11,10 @@ import transformers
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
-from penstock_runtime.engine.padding import length_buckets
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed, TensorSpec, describe
+from penstock_runtime.engine.padding import length_buckets
 from penstock_runtime.models.device.device import backend_of, choose_device
+from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.models.encoders.bert_layers import parts_of
 from penstock_runtime.models.encoders.directory import (
     IDS,
@@ -30,7 +31,6 @@ from penstock_runtime.models.encoders.model import (
     padded_call,
 )
 from penstock_runtime.models.encoders.packed import PackedBody
-from penstock_runtime.models.device.prepacked_linear import prepack
 from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 

@@ -16,10 +16,10 @@ from torch.nn import functional
 from penstock_runtime.engine import padding as by_length
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.models.device.device import device_errors
+from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.encoders.bert_layers import Classify
 from penstock_runtime.models.encoders.directory import IDS, MASK, Pooling
 from penstock_runtime.models.encoders.packed import PackedBody, equals_of, pooled
-from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 

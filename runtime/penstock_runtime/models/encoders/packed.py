@@ -10,9 +10,14 @@ from itertools import groupby
 import torch
 from torch.nn import functional
 
+from penstock_runtime.models.device.prepacked_linear import (
+    ONE_DNN_ACTIVATIONS,
+    Chooser,
+    Use,
+    merged,
+)
 from penstock_runtime.models.encoders.bert_layers import EncoderParts, LayerParts
 from penstock_runtime.models.encoders.directory import Pooling
-from penstock_runtime.models.device.prepacked_linear import ONE_DNN_ACTIVATIONS, Chooser, Use, merged
 
 TOKEN_STEP = 16
 """Tokens are rounded up to this many: oneDNN makes a kernel for every new size, and keeps about a thousand."""

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.serving.auth.callers import Caller
 from penstock_runtime.errors import Refusal
+from penstock_runtime.serving.auth.callers import Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
 """Who calls, where this pod asks."""

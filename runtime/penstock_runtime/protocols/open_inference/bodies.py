@@ -11,7 +11,6 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from pydantic_core import from_json
 
-from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import (
     BadInput,
     BodyTimeout,
@@ -29,6 +28,7 @@ from penstock_runtime.protocols.common.json_structure import (
     without,
 )
 from penstock_runtime.protocols.open_inference.decompression import PIECE_BYTES, Inflater
+from penstock_runtime.serving.admission import Hold
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10

@@ -4,9 +4,9 @@ import logging
 from typing import Final, assert_never
 
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.protocols.open_inference import infer_response, bodies
-from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.protocols.common.replies import JSON, Reply, error
+from penstock_runtime.protocols.open_inference import bodies, infer_response
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
 from penstock_runtime.serving.ticket import Ticket
 

@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock_runtime.errors import BadInput
-from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
-from penstock_runtime.protocols.open_inference.input_check import fault_of, is_particular
 from penstock_runtime.engine.datatypes import numpy_dtype
+from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
+from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.input_check import fault_of, is_particular
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
 

@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 from msgspec import Struct
 
-from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.engine.datatypes import datatype_of
+from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.protocols.common.long_answers import (
     LONG_BYTES,
     PIECE_NUMBERS,

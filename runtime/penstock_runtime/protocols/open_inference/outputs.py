@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.errors import BadInput
 from penstock_runtime.shown import shown
 
 _UNSUPPORTED = ("classification", "shared_memory_region")

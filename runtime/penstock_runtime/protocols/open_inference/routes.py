@@ -5,17 +5,11 @@ from functools import partial
 
 from aiohttp import hdrs, web
 
-from penstock_runtime.serving.auth.callers import ANYBODY
-from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.errors import NotServing, UnknownModel
 from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.common.long_answers import Body, is_long, made
-from penstock_runtime.protocols.common.request_context import CALLER, best_class
-from penstock_runtime.protocols.open_inference import infer_response, bodies, completion, metadata
-from penstock_runtime.protocols.open_inference.infer_request import InferCall
-from penstock_runtime.protocols.open_inference.text_request import read_call
 from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
     Reply,
@@ -23,10 +17,16 @@ from penstock_runtime.protocols.common.replies import (
     json_reply,
     response_of,
 )
-from penstock_runtime.request import Completed, End
-from penstock_runtime.shown import shown
+from penstock_runtime.protocols.common.request_context import CALLER, best_class
 from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.protocols.open_inference import bodies, completion, infer_response, metadata
+from penstock_runtime.protocols.open_inference.infer_request import InferCall
+from penstock_runtime.protocols.open_inference.text_request import read_call
+from penstock_runtime.request import Completed, End
+from penstock_runtime.serving.auth.callers import ANYBODY
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.shown import shown
 
 COMPRESS_IN_THREAD_BYTES = 2**20
 
@@ -142,7 +142,9 @@ class OpenInference:
     def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:
         """Hand the engine what a call asks, by the nearer of its deadlines; raise as `Admission.serve`."""
         admission = self._pod.admission
-        asked = completion.to_request(ticket, call, admission.seconds_to_start(header_seconds(request)))
+        asked = completion.to_request(
+            ticket, call, admission.seconds_to_start(header_seconds(request))
+        )
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
 
     def _check_model(self, request: web.Request) -> None:

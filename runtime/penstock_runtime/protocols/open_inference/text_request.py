@@ -11,15 +11,21 @@ from typing import Any, Final
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.serving.admission import Hold
-from penstock_runtime.errors import BadInput, NotServing
 from penstock_runtime.engine.model import ModelInfo, group_of
+from penstock_runtime.errors import BadInput, NotServing
 from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.serving.admission import Hold
+from penstock_runtime.serving.tokenizer_pool import (
+    Tokenizing,
+    nearest,
+    rows_bytes,
+    rows_of,
+    texts_bytes,
+)
 from penstock_runtime.shown import shown
-from penstock_runtime.serving.tokenizer_pool import Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
 
 _FIELD: Final = "inputs[0]"
 

@@ -5,9 +5,13 @@ from typing import Any, Final
 
 from orjson import Fragment
 
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.openai.chat_deltas import Delta, Message, Speaker
+from penstock_runtime.protocols.openai.logprobs import chat_logprobs, prompt_logprobs
+from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.response import Head, Object, usage, usage_so_far
+from penstock_runtime.protocols.openai.response_format import grammar_of
 from penstock_runtime.protocols.openai.sampling import (
     Asked,
     Terms,
@@ -16,15 +20,11 @@ from penstock_runtime.protocols.openai.sampling import (
     make_prompt,
     sampling,
 )
-from penstock_runtime.protocols.openai.response_format import grammar_of
-from penstock_runtime.protocols.openai.logprobs import chat_logprobs, prompt_logprobs
-from penstock_runtime.protocols.openai.prompts import render
-from penstock_runtime.protocols.openai.chat_deltas import Delta, Message, Speaker
 from penstock_runtime.protocols.openai.tools import Toolbox, toolbox
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
-from penstock_runtime.serving.generation.response_stream import Cost
-from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.choice import Piece
+from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.response_stream import Cost
 from penstock_runtime.text.chat_template import ChatTemplate
 from penstock_runtime.text.reasoning import CLOSES, OPENS, ReasoningSplitter, opens_thought
 from penstock_runtime.text.vocabulary import Vocabulary

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.continuous.messages import FinishReason
 from penstock_runtime.engine.continuous.prompt_scores import PromptLogprob, PromptScores
+from penstock_runtime.errors import BadInput
+from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.response import Head, Object, usage, usage_so_far
+from penstock_runtime.protocols.openai.response_format import grammar_of
 from penstock_runtime.protocols.openai.sampling import (
     Asked,
     Terms,
@@ -17,12 +19,10 @@ from penstock_runtime.protocols.openai.sampling import (
     make_prompt,
     sampling,
 )
-from penstock_runtime.protocols.openai.response_format import grammar_of
-from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
-from penstock_runtime.serving.generation.response_stream import Cost
-from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.choice import Piece
+from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.response_stream import Cost
 from penstock_runtime.text.detokenizer import detokenize
 from penstock_runtime.text.vocabulary import Vocabulary
 

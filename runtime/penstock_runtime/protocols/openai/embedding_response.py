@@ -9,16 +9,14 @@ import orjson
 from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
-from penstock_runtime.serving.admission import Hold
-from penstock_runtime.errors import BadInput, BrokenJson, NotServing
 from penstock_runtime.engine.model import ModelInfo, group_of
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.errors import BadInput, BrokenJson, NotServing
 from penstock_runtime.protocols.common.json_structure import PLAIN, SMALL_BYTES, structure_of
 from penstock_runtime.protocols.common.long_answers import PIECE_NUMBERS, Body, joined
+from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.completion import HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.openai.embedding_request import EmbeddingCall, parse
 from penstock_runtime.protocols.openai.errors import error_reply
-from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.request import (
     Cancelled,
     Completed,
@@ -29,8 +27,17 @@ from penstock_runtime.request import (
     Request,
     Tensor,
 )
+from penstock_runtime.serving.admission import Hold
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
-from penstock_runtime.serving.tokenizer_pool import Ids, Tokenizing, nearest, rows_bytes, rows_of, texts_bytes
+from penstock_runtime.serving.tokenizer_pool import (
+    Ids,
+    Tokenizing,
+    nearest,
+    rows_bytes,
+    rows_of,
+    texts_bytes,
+)
 
 
 class Wanted(Struct, frozen=True):

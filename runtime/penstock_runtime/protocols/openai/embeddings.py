@@ -5,12 +5,12 @@ from functools import partial
 
 from aiohttp import web
 
-from penstock_runtime.serving.auth.callers import ANYBODY
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.common.long_answers import is_long, made
+from penstock_runtime.protocols.common.replies import Reply, response_of
 from penstock_runtime.protocols.common.request_context import CALLER, best_class
+from penstock_runtime.protocols.common.socket_age import lain_seconds
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embedding_response import (
     Asked,
@@ -20,9 +20,9 @@ from penstock_runtime.protocols.openai.embedding_response import (
     tokenised,
 )
 from penstock_runtime.protocols.openai.models import Models
-from penstock_runtime.protocols.common.replies import Reply, response_of
 from penstock_runtime.request import Completed, End
-from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.serving.auth.callers import ANYBODY
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
 PATH = "/v1/embeddings"

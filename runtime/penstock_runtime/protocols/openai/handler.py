@@ -6,19 +6,19 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.errors import Refusal
 from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference import bodies
-from penstock_runtime.protocols.openai.response import Answer
-from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.openai.responder import note_end, reply_stream, reply_whole
+from penstock_runtime.protocols.openai.response import Answer
+from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.unknown_fields import UnknownFields
 from penstock_runtime.protocols.openai.wire.base import AskingBody, read
-from penstock_runtime.serving.generation.response_stream import Answering
+from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.generation.response_stream import Answering
 from penstock_runtime.serving.ticket import Ticket
 
 Asks = TypeVar("Asks", bound=AskingBody)

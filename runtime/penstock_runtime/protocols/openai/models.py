@@ -5,8 +5,8 @@ from typing import Any
 from aiohttp import web
 
 from penstock_api import names
-from penstock_runtime.serving.pod import Pod
 from penstock_runtime.protocols.common.replies import json_reply
+from penstock_runtime.serving.pod import Pod
 
 
 class Models:

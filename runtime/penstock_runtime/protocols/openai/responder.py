@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.serving.pod import Pod
-from penstock_runtime.protocols.common.long_answers import json_of, made
-from penstock_runtime.protocols.common.request_context import LAST, LOGGED
-from penstock_runtime.protocols.openai.response import Answer
-from penstock_runtime.protocols.openai.errors import error_body, error_reply
-from penstock_runtime.protocols.openai.sse import EventStream, written
-from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, response_of
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
-from penstock_runtime.serving.generation.response_stream import Answering, Cost, EndedBadly
-from penstock_runtime.serving.generation.choice import Piece
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE
+from penstock_runtime.protocols.common.long_answers import json_of, made
+from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, response_of
+from penstock_runtime.protocols.common.request_context import LAST, LOGGED
+from penstock_runtime.protocols.openai.errors import error_body, error_reply
+from penstock_runtime.protocols.openai.response import Answer
+from penstock_runtime.protocols.openai.sse import EventStream, written
+from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
+from penstock_runtime.serving.generation.choice import Piece
+from penstock_runtime.serving.generation.response_stream import Answering, Cost, EndedBadly
+from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
 

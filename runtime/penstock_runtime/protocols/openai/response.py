@@ -5,9 +5,9 @@ import time
 from typing import Any, Protocol
 
 from penstock_runtime.protocols.openai.wire.options import Options
-from penstock_runtime.serving.generation.response_stream import Cost
-from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.choice import Piece
+from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.response_stream import Cost
 
 Object = dict[str, Any]
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any, Literal
 
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.continuous.grammar.spec import GrammarKind, GrammarSpec
+from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.wire.options import (
     Options,
     ResponseFormat,

@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.serving.admission import Hold
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.json_structure import in_pieces
+from penstock_runtime.protocols.common.replies import json_reply
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
@@ -21,9 +21,9 @@ from penstock_runtime.protocols.openai.wire.completion import (
     DetokenizeBody,
     TokenizeBody,
 )
-from penstock_runtime.protocols.common.replies import json_reply
-from penstock_runtime.serving.generation.pod import GenerationPod
+from penstock_runtime.serving.admission import Hold
 from penstock_runtime.serving.generation.loaded_model import Serving
+from penstock_runtime.serving.generation.pod import GenerationPod
 from penstock_runtime.text.detokenizer import detokenize
 
 Plain = TypeVar("Plain", bound=WireBody)

@@ -7,15 +7,15 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock_runtime.serving.auth.callers import Caller
-from penstock_runtime.errors import BadInput
 from penstock_runtime.engine.continuous.length_limit import grant
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
+from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.openai.wire.options import Options
-from penstock_runtime.serving.generation.response_stream import draw_seed
-from penstock_runtime.serving.generation.request import Call, Prompt
+from penstock_runtime.serving.auth.callers import Caller
 from penstock_runtime.serving.generation.loaded_model import Serving
+from penstock_runtime.serving.generation.request import Call, Prompt
+from penstock_runtime.serving.generation.response_stream import draw_seed
 
 MAX_RETURNED: Final = 2**20
 """Tokens and log-probabilities of prompts in one answer: up to 80 bytes of JSON each, and written in a second."""

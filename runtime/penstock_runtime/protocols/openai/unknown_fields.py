@@ -5,8 +5,8 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock_runtime.protocols.openai.wire.base import WireBody
 from penstock_runtime.protocols.common.replies import REQUEST_ID
+from penstock_runtime.protocols.openai.wire.base import WireBody
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
-from penstock_runtime.serving.auth.api_keys import ApiKey, KeyRing
-from penstock_runtime.serving.auth.rate_limit import Bucket
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.request import Request
+from penstock_runtime.serving.auth.api_keys import ApiKey, KeyRing
+from penstock_runtime.serving.auth.rate_limit import Bucket
 
 HEADER_TENANT: Final = "X-Penstock-Tenant"
 HEADER_PRIORITY: Final = "X-Penstock-Priority"

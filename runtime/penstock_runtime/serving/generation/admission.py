@@ -5,9 +5,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
-from penstock_runtime.serving.admission import Admission
-from penstock_runtime.serving.counters import Counters
-from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.engine.continuous import messages
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
@@ -19,14 +16,17 @@ from penstock_runtime.engine.continuous.messages import (
     ToGeneration,
     TokensEmitted,
 )
-from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.engine.messages import ToEngine
-from penstock_runtime.serving.limits import LiveLimits
-from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
+from penstock_runtime.errors import NotServing, QueueFull
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
+from penstock_runtime.serving.admission import Admission
+from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.mailbox import Mailbox
+from penstock_runtime.serving.health import Health, Stage
+from penstock_runtime.serving.limits import LiveLimits
 from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS
 
 _INTERVAL_WEIGHT = 0.1
 """Of the newest interval between two ends in their running mean."""

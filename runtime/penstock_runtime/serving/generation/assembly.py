@@ -8,10 +8,10 @@ from penstock_runtime.config import Config
 from penstock_runtime.engine.continuous.stepping import Step
 from penstock_runtime.engine.link.generation_process import GenerationProcessLink
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
-from penstock_runtime.engine.placement import Placement, Seat, seat, step_depth
-from penstock_runtime.logs import configure
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
+from penstock_runtime.engine.placement import Placement, Seat, seat, step_depth
+from penstock_runtime.logs import configure
 from penstock_runtime.serving.generation.link_adapter import GenerationLink, generation_limits
 from penstock_runtime.serving.generation.pod import GenerationPod
 

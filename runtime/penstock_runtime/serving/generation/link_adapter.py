@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
-from penstock_runtime.engine.service_time import Sums
 from penstock_runtime.engine.continuous import messages
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped, ToGeneration
@@ -22,6 +21,7 @@ from penstock_runtime.engine.messages import (
     ToEngine,
 )
 from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.service_time import Sums
 
 PLATFORM: Final = "transformers"
 """As in Open Inference metadata."""

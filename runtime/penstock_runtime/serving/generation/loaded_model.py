@@ -3,10 +3,10 @@
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from penstock_runtime.errors import BadInput, Refusal
-from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable
+from penstock_runtime.engine.continuous.limits import GenerationInfo
+from penstock_runtime.errors import BadInput, Refusal
 from penstock_runtime.serving.generation.request import Shape
 from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import Tokenizer

@@ -16,19 +16,19 @@ from penstock_api.limits import (
     State,
 )
 from penstock_runtime.config import Config
-from penstock_runtime.errors import NotServing
-from penstock_runtime.engine.continuous.length_limit import longest
-from penstock_runtime.engine.continuous.service_curve import GenerationSums
-from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
 from penstock_runtime.engine.continuous.grammar.server import Tokens
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
+from penstock_runtime.engine.continuous.length_limit import longest
+from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
+from penstock_runtime.engine.continuous.service_curve import GenerationSums
 from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
-from penstock_runtime.serving.pod import Pod
+from penstock_runtime.errors import NotServing
 from penstock_runtime.serving.generation.admission import GenerationAdmission
 from penstock_runtime.serving.generation.counters import GenerationCounters
 from penstock_runtime.serving.generation.link_adapter import Face, GenerationLink
-from penstock_runtime.serving.generation.metrics import GenerationCollector
 from penstock_runtime.serving.generation.loaded_model import Serving
+from penstock_runtime.serving.generation.metrics import GenerationCollector
+from penstock_runtime.serving.pod import Pod
 from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import TokenizerRefused, load_tokenizer
 

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock_runtime.errors import PenstockError
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
@@ -14,13 +13,14 @@ from penstock_runtime.engine.continuous.messages import (
     PromptScored,
     TokensEmitted,
 )
+from penstock_runtime.errors import PenstockError
 from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
 from penstock_runtime.serving.generation.admission import GenerationAdmission
-from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.choice import Choice, Piece
 from penstock_runtime.serving.generation.mailbox import Mailbox
-from penstock_runtime.text.vocabulary import Vocabulary
+from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.ticket import Ticket
+from penstock_runtime.text.vocabulary import Vocabulary
 
 
 class EndedBadly(PenstockError):

@@ -10,8 +10,6 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
@@ -20,8 +18,10 @@ from penstock_runtime.engine.continuous.limits import (
     Preemption,
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
+from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
 
 VOCABULARY = 997
 SWAP = PreemptionCosts(prefill_token_seconds=1.0, copied_block_seconds=0.0)

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
 from penstock_runtime.engine.continuous.limits import Preemption
+from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
 from tests.unit.batching.tokens.device import RECOMPUTE, Machine, a_machine, a_sequence, limits
 
 

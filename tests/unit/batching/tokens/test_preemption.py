@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import Discipline
+from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.scheduler.preemption import (
     MOST_PREEMPTIONS,
     MOST_SLICES,
     PreemptionCosts,
 )
-from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.sequence import Sequence
 from tests.unit.batching.tokens.device import (
     RECOMPUTE,

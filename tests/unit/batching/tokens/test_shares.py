@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
-from penstock_runtime.engine.continuous.step_plan import StepPlan
 from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.step_plan import StepPlan
 from tests.unit.batching.tokens.device import Machine, a_machine, a_sequence, limits
 
 

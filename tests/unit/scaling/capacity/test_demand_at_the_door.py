@@ -4,8 +4,8 @@ import pytest
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
-from penstock_operator.decide.scaling.signals.counters import point
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals.counters import point
 from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import PodSample
 

@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast_errors as known
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster, likely
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    Forecaster,
+    likely,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
     PRIOR_MISSES,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
@@ -12,7 +13,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
 from penstock_operator.decide.scaling.law import Guards
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
 from tests.unit.scaling.world import SETTINGS

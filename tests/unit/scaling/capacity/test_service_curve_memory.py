@@ -3,10 +3,13 @@
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import Curves, learn
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    Curves,
+    learn,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, model
-from penstock_operator.decide.scaling.signals.counters import Point, point
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals.counters import Point, point
 from penstock_operator.observed import PodSample
 
 WARM_UP = (1, 2, 4, 8, 16, 32)

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster, Sample
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
     LONGEST,
     STUCK_SECONDS,
@@ -13,6 +11,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
     p90_seconds,
     started_seconds,
     watch,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    Forecaster,
+    Sample,
 )
 from penstock_operator.decide.scaling.law import LawPod
 

@@ -5,9 +5,9 @@ from math import inf
 
 import pytest
 
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace
 from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
 
 from .world import BOUNDS, SETTINGS, Device, Pool, Replica

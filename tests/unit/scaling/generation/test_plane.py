@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    Steps,
+    added,
+    steps_of,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit, solve
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps, added, steps_of
 
 from .world import Device, sums_of
 

@@ -5,21 +5,40 @@ from math import inf, isfinite
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.utilization_band.batch_cap import step_size
-from penstock_operator.decide.scaling.capacity_at_objective.capacity import batch_curves
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import Curves, PodCurve
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen, model
-from penstock_operator.decide.scaling.signals.counters import Histogram, Point, Sums
 from penstock_operator.decide.scaling.capacity_at_objective import kept
-from penstock_operator.decide.scaling.capacity_at_objective.capacity import decode_capacity
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt, PodSteps
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import learn as learn_steps
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit as fit_plane
+from penstock_operator.decide.scaling.capacity_at_objective.capacity import (
+    batch_curves,
+    decode_capacity,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    Curves,
+    PodCurve,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    Model,
+    curve_seen,
+    model,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    Learnt,
+    PodSteps,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    learn as learn_steps,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    Answers,
+    Steps,
+    steps_of,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import (
+    fit as fit_plane,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Answers, Steps, steps_of
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import Service
+from penstock_operator.decide.scaling.signals.counters import Histogram, Point, Sums
 from penstock_operator.decide.scaling.signals.service_curve import (
     batch_p99_seconds,
     batch_seconds,
@@ -27,6 +46,7 @@ from penstock_operator.decide.scaling.signals.service_curve import (
     quantile,
     r_squared,
 )
+from penstock_operator.decide.scaling.utilization_band.batch_cap import step_size
 from penstock_operator.observed import GenerationSample
 from tests.unit.scaling.properties.holds import MEASURED, holds
 from tests.unit.scaling.properties.values import ALL_STEPS, ALL_SUMS, BATCH_SUMS, REAL_STEPS
@@ -79,7 +99,8 @@ def test_quantiles_rise_and_stay_inside_their_buckets(
 
 def pods_of(*sums: tuple[Sums, Sums]) -> list[PodCurve]:
     return [
-        PodCurve(None, Sums(), 0.0, prior, data, batch_curves._surely_seen(data)) for prior, data in sums
+        PodCurve(None, Sums(), 0.0, prior, data, batch_curves._surely_seen(data))
+        for prior, data in sums
     ]
 
 

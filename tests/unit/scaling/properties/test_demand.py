@@ -6,18 +6,7 @@ from math import isfinite
 import pytest
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective import lateness_price
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster, Sample
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
-    KEPT_MISSES,
-    Miss,
-    Misses,
-    at_points,
-    likely_misses,
-    quantile,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
     LONGEST,
     SHORTEST,
@@ -27,9 +16,23 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
     stuck_seconds,
     watch,
 )
-from penstock_operator.decide.scaling.signals.counters import Histogram, Point
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    Forecaster,
+    Sample,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
+    KEPT_MISSES,
+    Miss,
+    Misses,
+    at_points,
+    likely_misses,
+    quantile,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import demand, service
+from penstock_operator.decide.scaling.signals.counters import Histogram, Point
 from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.scaling.properties.holds import MEASURED, OBJECTIVES, holds

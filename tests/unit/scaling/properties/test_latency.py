@@ -6,12 +6,16 @@ from math import inf, isfinite
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from penstock_operator.decide.scaling.capacity_at_objective.latency import markov_chain, predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import RHOS, TABLE
-from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import SKEWED, Traffic, late_share
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
+    SKEWED,
+    Traffic,
+    late_share,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
 from penstock_operator.decide.scaling.law import CurveSeen, Decision, Outlook
+from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.scaling.properties.values import NOTHING_SEEN, law_settings
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.signals import counters, windows
-from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
 from penstock_operator.decide.scaling.capacity_at_objective.backfill import earlier, rebuilt
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
+from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals import counters, windows
 from penstock_operator.decide.scaling.signals.windows import Windows
 from penstock_operator.observed import (
     MEASURED_MAX,

@@ -5,15 +5,10 @@ from math import inf, isfinite
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.utilization_band.batch_cap import (
-    CapInput,
-    batch_target_seconds,
-    clamp_cap,
-    next_cap,
-    predicted_seconds,
-)
 from penstock_operator.decide.scaling.capacity_at_objective import batch_cap
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan, PlanInput
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
@@ -24,17 +19,22 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
 from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.signals.aggregates import Demand, Service
+from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
+    CapInput,
+    batch_target_seconds,
+    clamp_cap,
+    next_cap,
+    predicted_seconds,
+)
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     ReplicasInput,
     clamp_replicas,
     is_spare,
     next_replicas,
 )
-from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, holds
 from tests.unit.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.report.alternatives import alternatives
-from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import saved
 from penstock_operator.decide.scaling.law import Law
 from penstock_operator.decide.scaling.law_memory import observed
-from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
+from penstock_operator.decide.scaling.report.alternatives import alternatives
+from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
+from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
 from tests.unit.scaling.properties.holds import holds
 from tests.unit.scaling.properties.walks import WALKS, Walk, decided
 

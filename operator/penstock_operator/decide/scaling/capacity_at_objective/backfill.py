@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import learn
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    learn as learn_steps,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState, smoothed
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import learn as learn_steps
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.observed import PoolSignals, SignalSource
 
 STEP_SECONDS = 5.0

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt, PodSteps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    Learnt,
+    PodSteps,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     Answers,

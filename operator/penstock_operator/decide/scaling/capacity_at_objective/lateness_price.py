@@ -8,7 +8,12 @@ was late beyond the share allowed, so that in the long run no more is late than 
 from dataclasses import dataclass, field, replace
 from math import exp, isnan
 
-from penstock_operator.decide.scaling.signals.attainment import Attainment, Objectives, advance, is_new
+from penstock_operator.decide.scaling.signals.attainment import (
+    Attainment,
+    Objectives,
+    advance,
+    is_new,
+)
 from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
 
 ALLOWED = 0.006

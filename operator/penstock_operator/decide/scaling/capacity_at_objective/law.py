@@ -8,9 +8,6 @@ needs at that batch when a replica asked for now would serve. Absent signals mov
 from dataclasses import replace
 from math import isfinite
 
-from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.utilization_band.batch_cap import batch_target_seconds, clamp_cap
-from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     SPARE,
     PlanInput,
@@ -21,6 +18,24 @@ from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     spare_seconds,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
+    first_rows,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
+from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
+    ALLOWED,
+    Lateness,
+    priced,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.observations import (
+    Tick,
+    late_share,
+    predicted_p99_seconds,
+    ready_capacity,
+    tick,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     UTILIZATION,
     Count,
@@ -32,28 +47,22 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import ALLOWED, Lateness, priced
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.state import (
     GOOD_TICKS,
     CapacityState,
     observed_by,
     smoothed,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.observations import (
-    Tick,
-    late_share,
-    predicted_p99_seconds,
-    ready_capacity,
-    tick,
-)
 from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import first_rows
 from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
-from penstock_operator.decide.scaling.signals.aggregates import Demand
-from penstock_operator.decide.scaling.utilization_band.replicas import bounds_only
 from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.signals.aggregates import Demand
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
+    batch_target_seconds,
+    clamp_cap,
+)
+from penstock_operator.decide.scaling.utilization_band.replicas import bounds_only
 
 TICK_SECONDS = 5.0
 FELT = 0.85

@@ -5,19 +5,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import spare_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
+    pace,
+    slowness,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, model
-from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import LATE, LEAST_RHO, LateShares, Traffic
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace, slowness
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import added
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
+from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
+from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
+    LATE,
+    LEAST_RHO,
+    LateShares,
+    Traffic,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawInput, LawPod
+from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
 from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import SignalSource

@@ -10,8 +10,12 @@ from math import ceil
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
 from penstock_operator.decide.scaling.law import LawSettings
-from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE, bounds_only, clamp_replicas
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.utilization_band.replicas import (
+    MINUTE,
+    bounds_only,
+    clamp_replicas,
+)
 
 UTILIZATION = 0.85
 """Of the capacity: the most that demand may take."""

@@ -10,12 +10,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import Curves, PodCurve, add
+from penstock_operator.decide.scaling.capacity_at_objective import kept as steps_kept
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    Curves,
+    PodCurve,
+    add,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
+    KEPT,
+    LONGEST,
+    SHORTEST,
+    Startup,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
     FIRST_LEVEL,
     LARGEST_LEVEL,
     LEAST_LEVEL,
     Forecaster,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
+    KEPT_MISSES,
+    Miss,
+    Misses,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     FIRST_PRICE,
@@ -23,11 +39,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     LEAST_PRICE,
     Lateness,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import KEPT_MISSES, Miss, Misses
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import KEPT, LONGEST, SHORTEST, Startup
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
-from penstock_operator.decide.scaling.capacity_at_objective import kept as steps_kept
 from penstock_operator.observed import measured
 
 KEPT_SECONDS = 6 * 3600.0

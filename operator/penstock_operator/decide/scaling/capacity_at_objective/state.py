@@ -3,19 +3,24 @@
 from dataclasses import dataclass, field, replace
 from math import exp
 
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import Curves, learn
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
-from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import Lateness, observe
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    Curves,
+    learn,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import Startup, watch
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import learn as learn_steps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    learn as learn_steps,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import Lateness, observe
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput, LawPod
-from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
+from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.windows import Windows
+from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
 
 GOOD_TICKS = 3
 """Absence is left only after so many good ticks."""

@@ -8,10 +8,10 @@ from typing import Literal
 
 from penstock_api.conditions import Condition, condition
 from penstock_api.types.live import ScalingMode
-from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.decide.plan import EventNote, EventType
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PoolSignals, SignalSource
 
 REPLICAS_IGNORED = "ReplicasIgnored"

@@ -15,11 +15,11 @@ from penstock_api.types.decision import (
     ScalingStatus,
 )
 from penstock_api.types.live import ScalingMode
-from penstock_operator.decide.spec.effective import EffectiveSpec
-from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.law import CurveSeen, Decision
-from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.report.alternatives import alternatives
+from penstock_operator.decide.scaling.report.conditions import rfc3339
+from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PoolSignals
 
 MAX_MESSAGE, MAX_ASKED, MAX_ALTERNATIVES = 1024, 8, 8

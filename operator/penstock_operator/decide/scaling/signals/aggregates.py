@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.counters import (
     Sums,
@@ -13,7 +14,6 @@ from penstock_operator.decide.scaling.signals.counters import (
     per_second,
     total,
 )
-from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.service_curve import batch_p99_seconds
 from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import DutySource

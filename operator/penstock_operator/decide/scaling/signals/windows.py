@@ -6,8 +6,8 @@ Counters are differenced by the operator from raw values, so that no rate ever s
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock_operator.decide.scaling.signals.counters import Point, born, point, restarted
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals.counters import Point, born, point, restarted
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
 MAX_AGE_SECONDS = 10.0

@@ -6,16 +6,6 @@ let each valve decide. Absent signals never lower a count, and leave the cap whe
 
 from dataclasses import dataclass, field, replace
 
-from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.utilization_band.batch_cap import (
-    STEP_SECONDS,
-    CapInput,
-    batch_target_seconds,
-    clamp_cap,
-    next_cap,
-    predicted_seconds,
-)
-from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.decide.scaling.law import (
     CurveSeen,
     Decision,
@@ -24,7 +14,20 @@ from penstock_operator.decide.scaling.law import (
     Outlook,
     Seen,
 )
+from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
+from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
+from penstock_operator.decide.scaling.signals.windows import Windows
+from penstock_operator.decide.scaling.utilization_band.batch_cap import (
+    STEP_SECONDS,
+    CapInput,
+    batch_target_seconds,
+    clamp_cap,
+    next_cap,
+    predicted_seconds,
+)
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
     ReplicasInput,
@@ -32,9 +35,6 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
     is_spare,
     next_replicas,
 )
-from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
-from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
-from penstock_operator.decide.scaling.signals.windows import Windows
 from penstock_operator.observed import SignalSource
 
 GOOD_TICKS = 3

@@ -1,14 +1,14 @@
 """What a pool's conditions say: one file a question, a reason always, a remedy in every message."""
 
 from penstock_api.conditions import Condition
+from penstock_operator.decide.manifests.replica_conflict import contested
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.status.conditions.applied import limits_applied
 from penstock_operator.decide.status.conditions.budget import budget_limited
 from penstock_operator.decide.status.conditions.devices import devices_used
 from penstock_operator.decide.status.conditions.policy import policy_applied
 from penstock_operator.decide.status.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.status.conditions.readiness import ready
-from penstock_operator.decide.manifests.replica_conflict import contested
-from penstock_operator.decide.pool_outcome import Findings
 
 
 def all_conditions(found: Findings) -> tuple[Condition, ...]:

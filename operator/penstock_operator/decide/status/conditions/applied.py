@@ -1,8 +1,8 @@
 """LimitsApplied: do the pods obey the published limits?"""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.limits import behind
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.observed import PodObject
 
 LIMITS_APPLIED = "LimitsApplied"

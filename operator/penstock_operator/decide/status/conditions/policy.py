@@ -1,8 +1,8 @@
 """PolicyApplied: what the administrators' policies made of the spec."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.spec.defaults import Tie
 from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.spec.defaults import Tie
 
 POLICY_APPLIED = "PolicyApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN

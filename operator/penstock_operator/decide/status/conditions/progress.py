@@ -3,11 +3,11 @@
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.manifests.revision import number_of, revision_name
+from penstock_operator.decide.manifests.rollout import Way
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.status.conditions.loading import loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.status.conditions.readiness import deployment_condition
-from penstock_operator.decide.pool_outcome import Findings
-from penstock_operator.decide.manifests.rollout import Way
 
 PROGRESSING = "Progressing"
 UP_TO_DATE = "UpToDate"

@@ -6,9 +6,9 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.ledger import BUDGET_LIMITED
+from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
-from penstock_operator.decide.pool_outcome import Findings
 
 READY = "Ready"
 _NOTHING_SERVED = (

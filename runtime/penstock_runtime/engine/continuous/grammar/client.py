@@ -11,8 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar, Verdict
 from penstock_runtime.engine.continuous.grammar import worker
+from penstock_runtime.engine.continuous.grammar.base import (
+    Allowed,
+    Broken,
+    Complete,
+    Grammar,
+    Verdict,
+)
 from penstock_runtime.engine.continuous.grammar.worker import ACCEPT, CLOSE, OPEN, REPLY, REQUEST
 
 ENDED: Final = Broken(

@@ -18,8 +18,8 @@ from typing import Final
 
 from llguidance import LLTokenizer
 
-from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.continuous.grammar import worker
+from penstock_runtime.engine.crashes import report_crashes
 
 FORK: Final = struct.Struct("<Q")
 """Service to server, with a socket: fork a worker of that number for it; without one: kill it."""

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final, Never
 
-from penstock_runtime.errors import NotServing
 from penstock_runtime.engine.continuous.grammar import worker
 from penstock_runtime.engine.continuous.grammar.process import FORK, NEWS, READY, STARTED
 from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable
+from penstock_runtime.errors import NotServing
 
 START_SECONDS: Final = 120.0
 """For the trie of a large vocabulary on a busy core."""
@@ -220,7 +220,12 @@ def _spawn(tokens: Tokens) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(  # noqa: S603 - this interpreter, our own module
-            [sys.executable, "-m", "penstock_runtime.engine.continuous.grammar.process", str(theirs.fileno())],
+            [
+                sys.executable,
+                "-m",
+                "penstock_runtime.engine.continuous.grammar.process",
+                str(theirs.fileno()),
+            ],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.PIPE,
             env={**os.environ, "MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "false"},

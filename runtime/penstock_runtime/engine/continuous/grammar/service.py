@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from penstock_runtime.errors import MemoryFull, NotServing
 from penstock_runtime.engine.continuous.grammar.server import (
     ForkServerHandle,
     ServerFailed,
@@ -21,6 +20,7 @@ from penstock_runtime.engine.continuous.grammar.server import (
 )
 from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable, check_size
 from penstock_runtime.engine.continuous.grammar.usage import private_bytes
+from penstock_runtime.errors import MemoryFull, NotServing
 
 MAX_WORKERS: Final = 128
 MAX_BYTES: Final = 384 * 2**20

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
 from penstock_runtime.engine.continuous.limits import Preemption
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
 from penstock_runtime.engine.queue.disciplines import priority_class
 
 QUANTUM: Final = 16

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
 from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
 
 
 class Ceiling:

@@ -10,13 +10,6 @@ prompts, the best first, in chunks. Only the head of the line is ever looked at.
 from collections.abc import Container, Iterable
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler import mlfq, preemption as victims
-from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
-from penstock_runtime.engine.continuous.scheduler.sequence_groups import Families
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
-from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvMemory
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
-from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.limits import (
     GenerationInfo,
     GenerationLimits,
@@ -24,8 +17,16 @@ from penstock_runtime.engine.continuous.limits import (
     Preemption,
 )
 from penstock_runtime.engine.continuous.messages import SchedulerReport
-from penstock_runtime.engine.continuous.step_plan import Idle, Row, StepPlan
+from penstock_runtime.engine.continuous.scheduler import mlfq
+from penstock_runtime.engine.continuous.scheduler import preemption as victims
+from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvMemory
+from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
+from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
+from penstock_runtime.engine.continuous.scheduler.sequence_groups import Families
+from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.step_plan import Idle, Row, StepPlan
 from penstock_runtime.engine.queue.heap import LazyHeap
 
 

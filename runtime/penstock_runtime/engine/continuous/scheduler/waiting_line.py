@@ -6,8 +6,8 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.scheduler.mlfq import PATIENCE_SECONDS
 from penstock_runtime.engine.continuous.scheduler.slot import Slot
 from penstock_runtime.engine.queue.disciplines import order_key
-from penstock_runtime.engine.queue.order import Order, order_of
 from penstock_runtime.engine.queue.fair_share import TenantCounters
+from penstock_runtime.engine.queue.order import Order, order_of
 
 TENANT_CREDIT: Final = 2048.0
 """Positions: a handful of chat turns. Of ten seconds of a backlogged device it is a few percent at most."""

@@ -6,12 +6,12 @@ import openvino as ov
 import torch
 from transformers import PreTrainedModel
 
+from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.model_parts import UnknownFamily, take_apart
-from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, PRECISIONS, build
-from penstock_runtime.engine.model import ModelLoadFailed, describe
+from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 
 def computes_bfloat16() -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
-from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
+from penstock_runtime.engine.continuous.step_plan import Row, StepPlan
 from penstock_runtime.models.decoders.transformers_decoder import Logits
 
 _AT_ONCE = 64

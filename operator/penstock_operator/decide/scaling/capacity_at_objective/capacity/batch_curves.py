@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from operator import lt
 
+from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS, Point, Sums
 from penstock_operator.decide.scaling.signals.per_revision import Knowledge
-from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.signals.windows import Window
 

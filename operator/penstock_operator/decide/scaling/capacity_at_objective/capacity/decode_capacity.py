@@ -9,11 +9,20 @@ from collections.abc import Sequence
 from math import inf, sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import LARGEST_RATIO, NORMAL_P99, Model
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    LARGEST_RATIO,
+    NORMAL_P99,
+    Model,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import PodSteps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    Answers,
+    Steps,
+    added,
+    answered,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import Plane, fit
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Answers, Steps, added, answered
+from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 
 LEAST_ENDS = 8.0

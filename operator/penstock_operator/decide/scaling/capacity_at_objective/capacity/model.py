@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import PodCurve, add, line, spread
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    PodCurve,
+    add,
+    line,
+    spread,
+)
 from penstock_operator.decide.scaling.law import CurveSeen
-from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve, batch_seconds, r_squared
+from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.service_curve import (
+    ServiceCurve,
+    batch_seconds,
+    r_squared,
+)
 from penstock_operator.observed import measured
 
 BEYOND = 1.25

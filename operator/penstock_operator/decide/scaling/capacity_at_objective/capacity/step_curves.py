@@ -14,8 +14,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     PRIOR_BATCHES,
     too_far,
 )
-from penstock_operator.decide.scaling.signals.counters import Point
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     NO_STEPS,
@@ -25,8 +23,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
     answered,
     steps_of,
 )
-from penstock_operator.decide.scaling.signals.per_revision import Knowledge
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.law import LawPod
+from penstock_operator.decide.scaling.signals.counters import Point
+from penstock_operator.decide.scaling.signals.per_revision import Knowledge
 from penstock_operator.decide.scaling.signals.windows import Window
 
 ANSWERS_SECONDS = 120.0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
+from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
-from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.windows import Window
 
 RECENT_SECONDS = 15.0
