@@ -1,6 +1,10 @@
-"""Wiring: settings, connections, leadership, the watch and the pass; all of it ends together."""
+"""Wiring: settings, connections, leadership, the watch and the pass; all of it ends together.
+
+How often Python looks for reference cycles: seldom, in a process whose state is thousands of small frozen values.
+"""
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -11,7 +15,7 @@ from pathlib import Path
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_api.types.container import ImagePullPolicy
-from penstock_operator import garbage, health
+from penstock_operator import health
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.executor import PoolActs
@@ -25,8 +29,7 @@ from penstock_operator.errors import ConfigError
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import Cluster, connect
 from penstock_operator.kube.namespace_leases import Leases
-from penstock_operator.kube.reach import scope_of
-from penstock_operator.kube.scope import Scope
+from penstock_operator.kube.scope import Scope, scope_of
 from penstock_operator.net import http
 from penstock_operator.net.tls import PodTrust
 from penstock_operator.observe.cluster.absence import Confirmations
@@ -60,7 +63,7 @@ def main() -> None:
         config = Config.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-operator: {error}")
-    garbage.settle()
+    settle()
     logs.set_up(config.log_format, config.log_level)
     with asyncio.Runner() as runner:
         said = _ended(runner, config)
@@ -176,6 +179,17 @@ async def _operation(
     server = metrics_server(config)
     observer = Observer(store, confirmations, session, Memory(), server, to_pods, rounds)
     return Operation(decide, observer, acts, leadership, scope, schemas), writer
+
+
+YOUNG, MIDDLE, OLD = 50_000, 20, 100
+"""Every tick makes each pool's state anew. At Python's own 700 allocations a look, the looking costs up to as much as the
+decisions do (measured with 600 pools: 2.7 to 4.6 ms a pool, and 1.6 to 2.3 with these); what is dropped is freed by its
+count all the same, cycles are few."""
+
+
+def settle() -> None:
+    """Set the thresholds of the collector for the life of the process."""
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from penstock_api.conditions import condition, merge
 from penstock_api.types.status import PoolStatus
 from penstock_operator.act.status import Statuses
-from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.limits import behind
-from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.plan import Figures, PoolPlan
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observed import PoolView

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from penstock_simulator.arrivals import requests_for, scaled
-from penstock_simulator.bounds import fluid_gpu_hours
+from penstock_simulator.clairvoyant import fluid_gpu_hours
 from penstock_simulator.laws import UnknownLaw, law_named
 from penstock_simulator.options import parser, scenario, service
 from penstock_simulator.outcome import Outcome, outcome

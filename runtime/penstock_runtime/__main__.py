@@ -16,9 +16,9 @@ from penstock_api.certificates import CertificateUnusable
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import Config
 from penstock_runtime.drain import drain
-from penstock_runtime.engine.collector import spare_the_collector
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
+from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.errors import ConfigError
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.server import ClientServer, ClusterServer

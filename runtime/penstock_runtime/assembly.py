@@ -1,9 +1,21 @@
-"""From the environment's word to a pod: which engine, behind which link, serves which task."""
+"""From the environment's word to a pod: which engine, behind which link, serves which task.
+
+From the configuration to an engine in its seat. What crosses to an engine's process is named here.
+"""
+
+from functools import partial
 
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.model import Task
 from penstock_runtime.config import Config
-from penstock_runtime.loading import engine_link
+from penstock_runtime.engine.link.base import EngineLink
+from penstock_runtime.engine.link.inline_policy import BRIEF_SECONDS
+from penstock_runtime.engine.link.process import ProcessLink
+from penstock_runtime.engine.link.thread import ThreadLink
+from penstock_runtime.engine.machine import keep_to, this_machine
+from penstock_runtime.engine.model import Model
+from penstock_runtime.engine.placement import Placement, Seat, seat
+from penstock_runtime.logs import configure
 from penstock_runtime.serving.pod import Pod
 
 
@@ -14,3 +26,30 @@ def make_pod(config: Config, first: LimitsUpdate) -> Pod:
 
         return generation_pod(config, first)
     return Pod(config, engine_link(config, first), first)
+
+
+def engine_link(config: Config, limits: LimitsUpdate) -> EngineLink:
+    """Return the engine's link, placed by what this container may use; pins this process where that helps."""
+    taken = seat(this_machine(), config.placement)
+    load = partial(load_model, config, taken)
+    if taken.placement is Placement.THREAD:
+        return ThreadLink(load, limits, brief_seconds=BRIEF_SECONDS)
+    keep_to(taken.http_cpus)
+    return ProcessLink(load, limits)
+
+
+def load_model(config: Config, taken: Seat) -> Model:
+    """Load the model, in the engine's own thread or process.
+
+    Raises:
+        ModelLoadFailed: with a one-line reason.
+    """
+    configure(config.log_format, config.log_level)
+    keep_to(taken.engine_cpus)
+    from penstock_runtime.models.load import (  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
+        Options,
+        load,
+    )
+
+    options = Options(taken.threads, compile=config.compile)
+    return load(config.model, config.model_name, config.files_folder, options)

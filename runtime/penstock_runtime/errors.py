@@ -20,9 +20,12 @@ PenstockError
     ├── NotServing         503  loading, draining or dead, with Retry-After
     ├── Unrouted           404 or 405: no such path, or not by this method
     └── Defect             500  a fault of this program
+
+A client's value as an error message shows it: bounded in depth and width, so that neither its text nor its cost is.
 """
 
-from typing import ClassVar
+from reprlib import Repr
+from typing import Any, ClassVar, Final
 
 
 class PenstockError(Exception):
@@ -189,3 +192,16 @@ class Defect(Refusal):
 
     def __init__(self) -> None:
         super().__init__("internal error: the log of this pod has it under the X-Request-Id")
+
+
+MAX_CHARACTERS: Final = 80
+
+_SHORT: Final = Repr()
+_SHORT.maxlevel = 4
+_SHORT.maxlist = _SHORT.maxdict = 16
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 2 * MAX_CHARACTERS
+
+
+def shown(value: Any, most: int = MAX_CHARACTERS) -> str:
+    """Return at most `most` characters of what `repr` would write: it would recurse, or write megabytes first."""
+    return _SHORT.repr(value)[:most]

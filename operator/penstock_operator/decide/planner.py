@@ -3,6 +3,8 @@
 First each pool by itself (`pool_draft.py`): effective spec, its law's step, the pinned template, its claim to devices.
 Then all claims together (`budgets/`): who gets the devices that several want. Then each pool is finished:
 count -> children -> limits -> pushes -> conditions -> status -> Events.
+
+How soon a pool is to be looked at again: at the fast tick while anything goes on, else at the slow.
 """
 
 from collections.abc import Mapping
@@ -10,13 +12,12 @@ from dataclasses import replace
 
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide import memoized
-from penstock_operator.decide.activity import busy_until, is_active
 from penstock_operator.decide.budgets.claims import allowance
 from penstock_operator.decide.budgets.update import disturbed, next_ledger
 from penstock_operator.decide.children import conflicts
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.ledger import Claim, Grant, Ledger
-from penstock_operator.decide.limits import publish, pushes, wanted_limits
+from penstock_operator.decide.limits import acknowledged, publish, pushes, wanted_limits
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
@@ -34,7 +35,7 @@ from penstock_operator.decide.status.conditions import all_conditions
 from penstock_operator.decide.status.events import pool_events
 from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
-from penstock_operator.observed import Observed, PoolView
+from penstock_operator.observed import Observed, PodSample, PoolView
 
 NOTHING_CLAIMED = Ledger()
 
@@ -195,3 +196,37 @@ def _allowed_replicas(view: PoolView, outcome: ScalingOutcome, pinned: Pinned) -
     deployed = own_deployment(view)
     live = int(deployed.manifest["spec"].get("replicas", 1)) if deployed is not None else 0
     return min(live, outcome.replicas)
+
+
+QUIET_SECONDS = 120.0
+"""After the last sign of life: longer than the gap between two requests of a pool in use."""
+IDLE_DUTY = 0.02
+
+
+def busy_until(found: Findings, before: float, now: float, *, moves: bool) -> float:
+    """Return until when the pool counts as busy; `moves`: this pass writes or pushes."""
+    alive = moves or any(_works(one) for one in found.view.signals.samples)
+    return max(before, now + QUIET_SECONDS) if alive else before
+
+
+def is_active(found: Findings, busy: float, now: float) -> bool:
+    """Tell whether the pool is busy, or not yet what it should be."""
+    return now < busy or not _settled(found)
+
+
+def _works(sample: PodSample) -> bool:
+    holds = bool(sample.waiting or sample.running)
+    return holds or (sample.gpu_utilization or 0.0) > IDLE_DUTY
+
+
+def _settled(found: Findings) -> bool:
+    """A pool that waits for somebody else's object to go is settled: its going is an event."""
+    if found.conflicts or found.pinned.template is None:
+        return True
+    limits = found.limits
+    counts = len(found.view.pods) == len(found.ready) == found.replicas
+    wish = found.outcome.replicas == found.replicas
+    obeyed = limits is not None and all(
+        acknowledged(found.view, pod, limits) for pod in found.ready
+    )
+    return counts and wish and obeyed

@@ -3,11 +3,17 @@
 Cluster: every namespace, by one list and watch a kind. Namespaces: those that are named, each by lists and watches of
 its own, so that exactly a Role in each is needed and one that is lost takes no other with it. Policies and the
 operator's own namespace are places of their own then.
+
+What this installation was told to serve, and what it may read of that: asked once, at start.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock_operator.config import Config
+from penstock_operator.errors import Rejected
+from penstock_operator.kube.client import Cluster, Request
 from penstock_operator.kube.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, Kind
 
 
@@ -54,3 +60,30 @@ def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: 
     if policies_readable:
         places.append(Place(None, (POLICY,)))
     return Scope(tuple(places), tuple(namespaces), policies_readable)
+
+
+log = logging.getLogger(__name__)
+
+
+async def scope_of(config: Config, cluster: Cluster) -> Scope:
+    """Return the scope that the settings name.
+
+    Raises:
+        ClusterError: the API server would not say whether policies may be read.
+    """
+    if not config.served:
+        return CLUSTER
+    readable = await _policies_readable(cluster)
+    if not readable:
+        log.warning("InferencePolicies may not be read: none applies (rbac.readPolicies)")
+    return namespaces_scope(config.served, config.namespace, policies_readable=readable)
+
+
+async def _policies_readable(cluster: Cluster) -> bool:
+    try:
+        await cluster.send(Request("GET", POLICY.path(), query={"limit": "1"}))
+    except Rejected as error:
+        if error.status != 403:
+            raise
+        return False
+    return True

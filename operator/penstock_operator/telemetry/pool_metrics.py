@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock_operator.decide.figures import Figures
+from penstock_operator.decide.plan import Figures
 
 PREFIX = "penstock_operator_"
 LABELS = ("namespace", "pool")

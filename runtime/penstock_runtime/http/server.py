@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.errors import Defect, Refusal, Unrouted
+from penstock_runtime.errors import Defect, Refusal, Unrouted, shown
 from penstock_runtime.http import descriptors
 from penstock_runtime.http.backpressure import Rests
 from penstock_runtime.http.connection_age import Connections
@@ -40,7 +40,6 @@ from penstock_runtime.protocols.control.routes import Control
 from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
 from penstock_runtime.request import Outcome
 from penstock_runtime.serving.pod import Pod
-from penstock_runtime.shown import shown
 from penstock_runtime.telemetry.metrics import Exposition
 
 log = logging.getLogger(__name__)

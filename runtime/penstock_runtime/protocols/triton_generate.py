@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
 from penstock_runtime.protocols.openai.handler import Door
@@ -20,7 +20,6 @@ from penstock_runtime.serving.generation.choice import Piece
 from penstock_runtime.serving.generation.pod import GenerationPod
 from penstock_runtime.serving.generation.request import Call
 from penstock_runtime.serving.generation.response_stream import Cost
-from penstock_runtime.shown import shown
 
 
 class GenerateExtension:

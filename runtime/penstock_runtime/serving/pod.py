@@ -13,7 +13,7 @@ from penstock_runtime.config import Config
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.messages import EngineDied, FromEngine
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.errors import UnknownModel
+from penstock_runtime.errors import UnknownModel, shown
 from penstock_runtime.request import Failed
 from penstock_runtime.serving.admission import Admission
 from penstock_runtime.serving.auth.api_keys import KeyRing
@@ -23,7 +23,6 @@ from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.serving.limits import ENVELOPE, LiveLimits
 from penstock_runtime.serving.liveness import EngineWatch
 from penstock_runtime.serving.tokenizer_pool import Tokenizing, tokenizing
-from penstock_runtime.shown import shown
 from penstock_runtime.sources.fetch import fetched
 from penstock_runtime.sources.progress import Meter
 

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from penstock_simulator.arrivals import requests_for, scaled
-from penstock_simulator.bounds import fluid_gpu_hours
-from penstock_simulator.clairvoyant import Clairvoyant
+from penstock_simulator.clairvoyant import Clairvoyant, fluid_gpu_hours
 from penstock_simulator.laws import law_named
 from penstock_simulator.outcome import Outcome, outcome
 from penstock_simulator.routing import Times

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from penstock_operator import garbage
+from penstock_operator import __main__
 from tests.bench.decide import loop
 from tests.bench.decide.fleet import PODS, TICK, Fleet
 from tests.bench.decide.rounds import questions_of_a_tick
@@ -31,7 +31,7 @@ WARM_TICKS = 6
 def main() -> None:
     """Measure, print and write."""
     args = _arguments()
-    garbage.settle()  # as the operator does
+    __main__.settle()  # as the operator does
     console = Console()
     if args.loop:
         _loop(args, console)

@@ -18,7 +18,7 @@ import uvloop
 
 from penstock_runtime.assembly import make_pod
 from penstock_runtime.config import Config
-from penstock_runtime.engine.collector import spare_the_collector
+from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.serving.limits_file import first_limits
 from penstock_runtime.telemetry.metrics import Exposition

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.manifests.digest import digest
+from penstock_operator.decide.manifests.diff import digest
 from tests.bench.scale.seals import manifests, seal_of
 
 Stored = Mapping[str, str]

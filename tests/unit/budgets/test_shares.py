@@ -6,9 +6,8 @@ from math import ceil, isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.decide.budgets.apportion import Limits, divide, fits
+from penstock_operator.decide.budgets.apportion import Limits, Part, divide, fair_shares, fits
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.budgets.shares import Part, fair_shares
 from penstock_operator.decide.ledger import Claim, Ledger
 from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim, entitled, obeyed, settled
 

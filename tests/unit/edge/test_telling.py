@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator import reporter
-from penstock_operator.decide.figures import Figures
-from penstock_operator.decide.plan import PoolPlan
+from penstock_operator.decide.plan import Figures, PoolPlan
 from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.telemetry import metrics
 from tests.unit.decide.world import World, pod, settled

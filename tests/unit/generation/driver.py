@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
-from penstock_runtime.engine.continuous.interfaces import Scheduler
+from penstock_runtime.engine.continuous.interfaces import Scheduler, Step
 from penstock_runtime.engine.continuous.loop import Loop, Outside, Runner
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
@@ -18,7 +18,6 @@ from penstock_runtime.engine.continuous.messages import (
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.engine.continuous.runner import InlineRunner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.stepping import Step
 
 
 class NoPulse:

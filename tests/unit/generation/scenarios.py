@@ -10,13 +10,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from penstock_api.limits import Discipline
+from penstock_runtime.engine.continuous.interfaces import Step
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
 from penstock_runtime.engine.continuous.loop import Runner
 from penstock_runtime.engine.continuous.messages import Cancel, Generated, SetLimits
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.stepping import Step
 from penstock_runtime.request import Cancelled
 
 from .driver import Driver, ask

@@ -32,13 +32,12 @@ from penstock_runtime.engine.continuous.messages import (
     SetLimits,
     Stop,
 )
-from penstock_runtime.engine.continuous.runner import InlineRunner, ThreadRunner
+from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
-from penstock_runtime.engine.continuous.step_thread import StepThread
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
 

@@ -13,11 +13,10 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.messages import SetLimits
 from penstock_runtime.engine.continuous.options import DType, StepOptions
-from penstock_runtime.engine.continuous.runner import ThreadRunner
+from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.step_thread import StepThread
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
 

@@ -13,7 +13,7 @@ from penstock_runtime.errors import Refusal
 from penstock_runtime.http import backpressure
 from penstock_runtime.http.backpressure import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
 from penstock_runtime.http.fast_path.canned_rejections import Refusals
-from penstock_runtime.http.fast_path.hints import hinted_class
+from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import Wire
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.serving.limits import LiveLimits

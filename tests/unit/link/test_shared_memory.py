@@ -175,7 +175,7 @@ def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
 def test_an_engines_process_needs_no_web_server_and_the_http_side_no_torch() -> None:
     for module, banned in (
         ("penstock_runtime.engine.link.child", ("aiohttp", "asyncio", "torch")),
-        ("penstock_runtime.loading", ("torch", "transformers")),
+        ("penstock_runtime.assembly", ("torch", "transformers")),
         ("penstock_runtime.http.server", ("torch", "transformers")),
         ("penstock_runtime.serving.tokenizer_pool", ("torch", "transformers")),
     ):

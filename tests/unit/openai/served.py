@@ -16,11 +16,11 @@ from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import Config
 from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from penstock_runtime.engine.continuous.interfaces import Step
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import Row, StepPlan, StepResult
-from penstock_runtime.engine.continuous.stepping import Step
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.models.decoders.open import open_step

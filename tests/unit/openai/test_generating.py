@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.engine.link.generation_process import GenerationProcessLink
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
 from penstock_runtime.engine.link.handshake import BeginGeneration
+from penstock_runtime.engine.link.process import GenerationProcessLink
 from penstock_runtime.engine.placement import Machine
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.pod import GenerationPod

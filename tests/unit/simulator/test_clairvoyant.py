@@ -7,8 +7,7 @@ import pytest
 
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
-from penstock_simulator.bounds import fluid_gpu_hours
-from penstock_simulator.clairvoyant import cheapest, clairvoyant
+from penstock_simulator.clairvoyant import cheapest, clairvoyant, fluid_gpu_hours
 from penstock_simulator.outcome import outcome
 from penstock_simulator.world import simulate
 from tests.unit.simulator.scenarios import EXACT, SETTINGS, world

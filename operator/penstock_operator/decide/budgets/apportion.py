@@ -4,13 +4,69 @@ The worth of a pool's next replica is weight * P(demand > served) per device, ov
 (Webster's method, so that what pools hold goes as their weights). P is 1 up to the need, and its fraction for
 the last replica. Rounds: floors; needs up to the fair share; needs beyond it, where the others cannot use what is
 left; then what is wanted without a need. A replica that a pool has already is worth 10 % more to it.
+
+What the cluster can place, where a budget grants more: found out by pods that wait for a device. Pure.
+
+While such pods are there, no more than the devices that bound pods hold can be had. One replica too many is left
+to wait, at the pool that needs it most: it starts by itself when there is room, tells this operator so, and is
+what a cluster autoscaler goes by.
+
+Weighted shares of one amount: max-min fair, floors first, nobody above his demand. Pure.
+
+Water filling (Bertsekas and Gallager, Data Networks, 6.5.2), with weights: share = clamp(level * weight, floor,
+demand), at the level at which the shares add up to the amount.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from penstock_operator.decide.budgets.shares import Part, fair_shares
-from penstock_operator.decide.ledger import Claim, LimitKey
+from penstock_operator.decide.ledger import Claim, LimitKey, Pressure
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One pool's part in a division, in devices."""
+
+    weight: float
+    floor: float
+    demand: float
+
+
+def fair_shares(parts: Sequence[Part], amount: float) -> list[float]:
+    """Return each part's share; floors that do not fit are themselves shared by weight."""
+    if sum(part.demand for part in parts) <= amount:
+        return [part.demand for part in parts]
+    if sum(part.floor for part in parts) > amount:
+        parts = [Part(part.weight, 0.0, part.floor) for part in parts]
+    level = _level(parts, amount)
+    return [_at(part, level) for part in parts]
+
+
+def _at(part: Part, level: float) -> float:
+    return min(max(level * part.weight, part.floor), part.demand)
+
+
+def _level(parts: Sequence[Part], amount: float) -> float:
+    """Return the level at which the shares, a piecewise linear sum, add up to `amount`."""
+    bends = sorted(
+        {part.floor / part.weight for part in parts} | {part.demand / part.weight for part in parts}
+    )
+    low, high = 0, len(bends) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if sum(_at(part, bends[middle]) for part in parts) < amount:
+            low = middle + 1
+        else:
+            high = middle
+    top = bends[low]
+    bottom = bends[low - 1] if low else 0.0
+    at_top = sum(_at(part, top) for part in parts)
+    at_bottom = sum(_at(part, bottom) for part in parts)
+    if at_top <= at_bottom:
+        return top
+    return bottom + (top - bottom) * max(amount - at_bottom, 0.0) / (at_top - at_bottom)
+
 
 INCUMBENCY = 1.1
 Limits = Mapping[LimitKey, int]
@@ -151,3 +207,19 @@ def _pour(
         held[uid] += 1
         if round_.wants(one, held[uid]):
             heappush(heap, (-round_.worth(one, held[uid]), uid))
+
+
+MEMORY_SECONDS = 60.0
+"""A device counts as there for so long after its pod went: the next pod takes a moment to be bound."""
+
+
+def pressed(before: Pressure | None, *, placed: int, waiting: bool, now: float) -> Pressure | None:
+    """Return the pressure with the devices `placed` now; None where the cluster places all that is asked for."""
+    if not waiting and (before is None or now - before.seen > MEMORY_SECONDS):
+        return None
+    held = before.placed if before is not None else ()
+    kept = tuple(
+        (when, most) for when, most in held if most > placed and now - when <= MEMORY_SECONDS
+    )
+    seen = now if waiting or before is None else before.seen
+    return Pressure(seen, (*kept, (now, placed)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from penstock_operator.decide.budgets.devices import devices, held_devices
 from penstock_operator.decide.ledger import Claim, Grant
-from penstock_operator.decide.manifests.digest import digest
+from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.decide.scaling.decision import Allowance, Proposal

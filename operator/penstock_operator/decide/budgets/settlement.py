@@ -8,8 +8,14 @@ they count as used, and the pool that gains waits.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock_operator.decide.budgets.apportion import Limits, budgets_of, divide, fits, joined
-from penstock_operator.decide.budgets.pressure import pressed
+from penstock_operator.decide.budgets.apportion import (
+    Limits,
+    budgets_of,
+    divide,
+    fits,
+    joined,
+    pressed,
+)
 from penstock_operator.decide.ledger import (
     BudgetKey,
     Claim,

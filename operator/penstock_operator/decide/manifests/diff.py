@@ -2,8 +2,12 @@
 
 The API server adds defaults, drops empty values and rewrites quantities (`1000m` -> `1`), so equality is
 "every wanted value is there", not "the same text". What others added beside it is theirs.
+
+Hashes of manifests: stable across processes and key order.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -67,3 +71,13 @@ def _quantity(value: Any) -> Decimal | str | None:
         return Decimal(number) * _SUFFIXES[text[len(number) :]]
     except (InvalidOperation, KeyError):
         return text
+
+
+DIGITS = 10
+"""Forty bits: collisions would have to happen within one pool's handful of revisions."""
+
+
+def digest(value: object) -> str:
+    """Return a short hex digest of any JSON value."""
+    plain = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]

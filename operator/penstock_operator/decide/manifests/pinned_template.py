@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from penstock_api import names
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.digest import digest
+from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest, child_name
 from penstock_operator.decide.manifests.pod import pod_template
 from penstock_operator.decide.manifests.revision import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.manifests.digest import digest
+from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.metadata import Manifest, metadata
 from penstock_operator.observed import ChildObject, PoolObject
 

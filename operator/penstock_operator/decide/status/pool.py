@@ -6,10 +6,10 @@ from penstock_api import names
 from penstock_api.conditions import Condition, merge
 from penstock_api.types.status import AcceleratorStatus, BatchStatus, PoolStatus, TemplateStatus
 from penstock_operator.decide.budgets.devices import held_devices, runtime_container
-from penstock_operator.decide.figures import Figures
 from penstock_operator.decide.limits import acknowledged
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.revision import revision_name
+from penstock_operator.decide.plan import Figures
 from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.scaling.signals.attainment import Attainment
 

@@ -12,7 +12,6 @@ from msgspec.structs import astuple
 
 from penstock_runtime.engine.continuous.constrained import Constrained, Outcomes, Undrawn
 from penstock_runtime.engine.continuous.drain import beyond
-from penstock_runtime.engine.continuous.drawing import sampling_inputs
 from penstock_runtime.engine.continuous.grammar.base import Broken, GrammarSource
 from penstock_runtime.engine.continuous.interfaces import Scheduler
 from penstock_runtime.engine.continuous.limits import GenerationInfo
@@ -30,7 +29,7 @@ from penstock_runtime.engine.continuous.messages import (
     ToGeneration,
 )
 from penstock_runtime.engine.continuous.request_ledger import Book
-from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs, sampling_inputs
 from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
 from penstock_runtime.engine.continuous.service_curve import GenerationCurve
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult

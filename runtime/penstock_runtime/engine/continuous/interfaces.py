@@ -1,13 +1,17 @@
-"""What the engine needs of a scheduler, and a scheduler of its ledger. Both are pure: `now` is an argument."""
+"""What the engine needs of a scheduler, and a scheduler of its ledger. Both are pure: `now` is an argument.
 
-from collections.abc import Container, Iterable
+What runs plans. The engine and its loop know a model by this alone.
+"""
+
+from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Items
 from typing import Protocol
 
-from penstock_runtime.engine.continuous.limits import GenerationLimits
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.messages import SchedulerReport
+from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import Sequence
-from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
+from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 
 
 class Scheduler(Protocol):
@@ -62,3 +66,17 @@ class BlockLedger(Protocol):
 
     def check(self) -> None:
         """Raise AssertionError unless free + used + cached + copying is the total, on device and host."""
+
+
+class Step(Protocol):
+    """Runs plans one after the other, in order of number."""
+
+    info: GenerationInfo
+
+    def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
+        """Do all that `plan` says. `inputs` is called once the forward is under way, and may wait.
+
+        Raises:
+            OutOfMemory: the step did not fit.
+            DeviceLost: nothing will run any more.
+        """

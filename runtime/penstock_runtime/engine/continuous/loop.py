@@ -15,7 +15,7 @@ from typing import Protocol
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
-from penstock_runtime.engine.continuous.outcomes import Known, Outcome
+from penstock_runtime.engine.continuous.runner import Known, Outcome
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive

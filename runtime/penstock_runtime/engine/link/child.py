@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from penstock_runtime.engine.collector import spare_the_collector
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.dynamic.engine import Engine
 from penstock_runtime.engine.dynamic.loop import serve
@@ -28,6 +27,7 @@ from penstock_runtime.engine.link.handshake import (
     NotLoaded,
 )
 from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.messages import EngineDied, Settled
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
 

@@ -1,4 +1,4 @@
-"""The child's side of `engine/link/generation_process`: `python -m penstock_runtime.engine.link.generation_child SOCKET MEMORY`.
+"""The child's side of `engine/link/process`: `python -m penstock_runtime.engine.link.generation_child SOCKET MEMORY`.
 
 Two threads: the engine's, which plans, runs and tells; and a listener, which unpacks what comes, so that no step
 waits for that.
@@ -9,13 +9,13 @@ import threading
 import time
 from typing import Any
 
-from penstock_runtime.engine.collector import spare_the_collector
 from penstock_runtime.engine.continuous.loop import Outside, serve
 from penstock_runtime.engine.continuous.messages import Stepped
 from penstock_runtime.engine.link.child import Child, run_child
 from penstock_runtime.engine.link.generation_setup import OpenedEngine, open_engine
 from penstock_runtime.engine.link.handshake import BeginGeneration, Loaded, NotLoaded
 from penstock_runtime.engine.link.inbox import Inbox
+from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.messages import EngineDied
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 

@@ -6,12 +6,11 @@ from typing import TypeVar
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
+from penstock_runtime.engine.continuous.interfaces import Step
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.loop import Runner
-from penstock_runtime.engine.continuous.runner import InlineRunner, ThreadRunner
+from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.step_thread import StepThread
-from penstock_runtime.engine.continuous.stepping import Step
 
 S = TypeVar("S", bound=Step)
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
+from penstock_runtime.engine.continuous.interfaces import Step
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.engine.continuous.stepping import Step
 from penstock_runtime.engine.link.heartbeat import PULSE_BYTES
 from penstock_runtime.engine.model import Model, ModelInfo
 

@@ -3,6 +3,8 @@
 An engine thread beside a busy event loop slows every step, and no switch interval cures it
 (docs/design/runtime.md#topology). Here the two share memory and a socket: one frame a message, tensors in
 shared memory, the heartbeat readable without asking.
+
+The `process` placement of generation: an engine beside a busy event loop would wait for it at every step.
 """
 
 import asyncio
@@ -17,12 +19,21 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock_api.limits import LimitsUpdate
+from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.link import shared_memory
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.engine.link.channel import Wire
 from penstock_runtime.engine.link.deadlines import Deadlines
 from penstock_runtime.engine.link.frames import Frames
-from penstock_runtime.engine.link.handshake import MEMORY_BYTES, TO_ENGINE, Begin, Loaded, NotLoaded
+from penstock_runtime.engine.link.handshake import (
+    MEMORY_BYTES,
+    TO_ENGINE,
+    Begin,
+    BeginGeneration,
+    Loaded,
+    NotLoaded,
+)
 from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.engine.messages import (
     Cancel,
@@ -243,3 +254,22 @@ def _ending(code: int) -> str:
         return f"ended with exit code {code}"
     hint = " (out of memory?)" if -code == signal.SIGKILL else ""
     return f"was killed by {signal.Signals(-code).name}{hint}"
+
+
+class GenerationProcessLink(ChildLink[GenerationInfo]):
+    """A `GenerationLink` whose engine loads and runs its model in a child process.
+
+    `load` crosses to the child, so it is picklable.
+    """
+
+    child = "penstock_runtime.engine.link.generation_child"
+
+    def __init__(
+        self,
+        load: Callable[[], Step],
+        limits: GenerationLimits,
+        *,
+        depth: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(BeginGeneration(load, limits, depth), clock)

@@ -20,8 +20,8 @@ from penstock_runtime.engine.dynamic.execution import Ran
 from penstock_runtime.engine.dynamic.warm_up import WarmUp, warm_up
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.engine.link.cpu_priority import Deference
+from penstock_runtime.engine.link.heartbeat import ThreadPulse
 from penstock_runtime.engine.link.inline_policy import Brevity
-from penstock_runtime.engine.link.pulse import ThreadPulse
 from penstock_runtime.engine.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo, describe
 from penstock_runtime.request import Request

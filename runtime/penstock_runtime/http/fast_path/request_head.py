@@ -1,6 +1,8 @@
 """What the head of a request says, if it is of the plain kind; pure, and remembered head by head.
 
 A client repeats its head byte for byte on a connection, so understanding costs one look-up.
+
+What a body says of its priority, without reading it: enough to refuse by, not to serve by.
 """
 
 import re
@@ -8,6 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
+
+from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
 LONGEST: Final = 8000
 """Bytes of a head that is looked at here; aiohttp's limits are a little higher, and its to enforce."""
@@ -145,3 +149,18 @@ def _text(value: bytes | None) -> str | None:
 
 def _seconds(milliseconds: bytes | None) -> float | None:
     return None if milliseconds is None else int(milliseconds) / 1000
+
+
+_NAME: Final = b'"priority"'
+_VALUE: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*([0-9]{1,9})")
+
+
+def hinted_class(body: bytes, header_length: str | None) -> int:
+    """Return the class that a body seems to ask for; the lowest where it asks for none, or not plainly.
+
+    `header_length` is that of the JSON before binary data.
+    """
+    end = len(body) if header_length is None else int(header_length)
+    at = body.find(_NAME, 0, end)
+    found = None if at < 0 else _VALUE.match(body, at + len(_NAME))
+    return LOWEST_CLASS if found is None else priority_class(int(found[1]))

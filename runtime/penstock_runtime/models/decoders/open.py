@@ -15,7 +15,6 @@ from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends import ComputeBackend, backend_for, checked
 from penstock_runtime.models.decoders.kv_store import Store
 from penstock_runtime.models.decoders.max_length import longest_of
-from penstock_runtime.models.decoders.measure import measure
 from penstock_runtime.models.decoders.memory import CACHE_SHARE, free_bytes, holds_float32
 from penstock_runtime.models.decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.selection import Measure, select
@@ -23,7 +22,7 @@ from penstock_runtime.models.decoders.self_check import Expected, reference
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.decoders.step_times import measure_steps
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
-from penstock_runtime.models.decoders.warm_up import timed_steps
+from penstock_runtime.models.decoders.warm_up import measure, timed_steps
 from penstock_runtime.models.device.device import backend_of, choose_device, pin_threads
 
 MOST_CACHE_TOKENS = 1 << 22

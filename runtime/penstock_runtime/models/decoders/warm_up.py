@@ -2,15 +2,22 @@
 
 One row, two, four .. as many as may ever run decode, over short and longer contexts; a chunk of a prompt by itself. The
 first run of a shape is not timed. What lies in the cache is overwritten; no request is in it yet.
+
+After the check and before the first request: what a prompt's token and a block's copy cost here.
+
+Both decide between swapping a preempted sequence and computing it again; running a prompt also pays for
+what only a first run pays, so that no request does.
 """
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.limits import KVSpec, TimedStep
+from penstock_runtime.models.decoders.kv_store import Store
 from penstock_runtime.models.decoders.packing import Packed, positions_of
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
@@ -71,3 +78,32 @@ def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
 def run(decoder: Decoder, packed: Packed) -> None:
     """Compute, and wait for the device."""
     torch.as_tensor(decoder.forward(packed)).sum().item()
+
+
+_PROMPT = 256
+_COPIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds."""
+
+    prefill_token: float
+    copied_block: float
+    """One way; without blocks on the host, between two of the device's."""
+
+
+def measure(decoder: Decoder, store: Store, kv: KVSpec, longest: int) -> Costs:
+    """Run a prompt twice and copy a block; what lies in the cache is overwritten."""
+    tokens = min(_PROMPT, longest, kv.tokens)
+    packed = fed(1, tokens, 0, kv)
+    decoder.forward(packed)
+    began = time.perf_counter()
+    decoder.forward(packed).sum().item()  # waits for a device
+    prefill = (time.perf_counter() - began) / tokens
+    began = time.perf_counter()
+    for _ in range(_COPIES):
+        store.copy_one()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return Costs(prefill, (time.perf_counter() - began) / _COPIES)

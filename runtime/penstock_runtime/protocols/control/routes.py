@@ -10,13 +10,12 @@ from pydantic_core import from_json
 
 from penstock_api import names
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.errors import PenstockError
+from penstock_runtime.errors import PenstockError, shown
 from penstock_runtime.protocols.common.replies import JSON, error_reply
 from penstock_runtime.protocols.control.auth import Forbidden, TokenVerifier, Unauthorized
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.serving.limits import GenerationConflict
 from penstock_runtime.serving.pod import Pod
-from penstock_runtime.shown import shown
 
 log = logging.getLogger(__name__)
 

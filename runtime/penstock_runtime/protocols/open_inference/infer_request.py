@@ -6,12 +6,11 @@ from typing import Any
 from msgspec import Struct
 
 from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.open_inference.input_check import fault_of
 from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
 from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
 from penstock_runtime.request import Group, Tensor
-from penstock_runtime.shown import shown
 
 MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"

@@ -5,8 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.errors import BadInput
-from penstock_runtime.shown import shown
+from penstock_runtime.errors import BadInput, shown
 
 _UNSUPPORTED = ("classification", "shared_memory_region")
 

@@ -6,7 +6,7 @@ from functools import partial
 from aiohttp import hdrs, web
 
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.errors import NotServing, UnknownModel
+from penstock_runtime.errors import NotServing, UnknownModel, shown
 from penstock_runtime.protocols.common.headers import header_seconds
 from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.common.long_answers import Body, is_long, made
@@ -26,7 +26,6 @@ from penstock_runtime.request import Completed, End
 from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
-from penstock_runtime.shown import shown
 
 COMPRESS_IN_THREAD_BYTES = 2**20
 

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from penstock_runtime.engine.datatypes import numpy_dtype
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.common.json_structure import Numbers
 from penstock_runtime.protocols.open_inference.bodies import load_json
 from penstock_runtime.request import Tensor
-from penstock_runtime.shown import shown
 
 
 def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:

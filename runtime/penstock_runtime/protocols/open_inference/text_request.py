@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.model import ModelInfo, group_of
-from penstock_runtime.errors import BadInput, NotServing
+from penstock_runtime.errors import BadInput, NotServing, shown
 from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
 from penstock_runtime.protocols.open_inference.metadata import TEXT
@@ -25,7 +25,6 @@ from penstock_runtime.serving.tokenizer_pool import (
     rows_of,
     texts_bytes,
 )
-from penstock_runtime.shown import shown
 
 _FIELD: Final = "inputs[0]"
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock_runtime.errors import BadInput, UnknownModel
+from penstock_runtime.errors import BadInput, UnknownModel, shown
 from penstock_runtime.serving.tokenizer_pool import Ids
-from penstock_runtime.shown import shown
 
 MOST_INPUTS = 2048
 """As OpenAI's own bound."""

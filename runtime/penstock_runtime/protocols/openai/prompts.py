@@ -6,10 +6,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.openai.wire.chat import ContentPart, Message
 from penstock_runtime.serving.generation.loaded_model import Serving
-from penstock_runtime.shown import shown
 from penstock_runtime.text.chat_template import TemplateRefused
 
 

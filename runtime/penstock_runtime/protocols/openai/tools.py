@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec
-from penstock_runtime.errors import BadInput
+from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.openai.response_format import ANY_OBJECT, schema_grammar
 from penstock_runtime.protocols.openai.wire.chat import ChatBody, Function, NamedTool, Tool
-from penstock_runtime.shown import shown
 from penstock_runtime.text.tool_calls import BARE, MISTRAL, Spelling, spelling_of
 
 _BY_NAME: Final = frozenset(

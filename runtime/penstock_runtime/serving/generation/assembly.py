@@ -5,9 +5,9 @@ from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.config import Config
-from penstock_runtime.engine.continuous.stepping import Step
-from penstock_runtime.engine.link.generation_process import GenerationProcessLink
+from penstock_runtime.engine.continuous.interfaces import Step
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
+from penstock_runtime.engine.link.process import GenerationProcessLink
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.engine.placement import Placement, Seat, seat, step_depth

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.collector import spare_the_collector
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.loop import Loop, Outside
@@ -15,7 +14,7 @@ from penstock_runtime.engine.continuous.options import Compute, DType, StepOptio
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.link.generation_setup import open_runner
-from penstock_runtime.engine.machine import this_machine
+from penstock_runtime.engine.machine import spare_the_collector, this_machine
 from penstock_runtime.engine.placement import step_depth
 from penstock_runtime.models.decoders.open import open_step
 from tests.bench.generation.clock import now

@@ -11,10 +11,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     LARGEST_PRICE,
     LEAST_PRICE,
     Lateness,
+    best_count,
     observe,
     priced,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
 INF = float("inf")

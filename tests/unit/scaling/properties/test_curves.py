@@ -5,7 +5,7 @@ from math import inf, isfinite
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.capacity_at_objective import kept
+from penstock_operator.decide.scaling.capacity_at_objective import serialize
 from penstock_operator.decide.scaling.capacity_at_objective.capacity import (
     batch_curves,
     decode_capacity,
@@ -14,11 +14,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     Curves,
     PodCurve,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     Model,
     curve_seen,
     model,
+    off_curve,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
     Learnt,
@@ -186,8 +186,8 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
     for found in (model(known.of_revision(None)), decode_capacity.pace(learnt.of_revision(None))):
         if found is not None:
             bears_questions(found, 7)
-    data = kept.saved(learnt)
-    for past in kept.restored(data, 0.0).gone.values():
+    data = serialize.saved_steps(learnt)
+    for past in serialize.restored_steps(data, 0.0).gone.values():
         assert sound(*past.data, *past.answers, past.largest)
         assert list(past.data) == data["steps"]
 

@@ -13,7 +13,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
     Traffic,
     late_share,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import best_count
 from penstock_operator.decide.scaling.law import CurveSeen, Decision, Outlook
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds

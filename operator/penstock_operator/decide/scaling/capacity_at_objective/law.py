@@ -17,16 +17,20 @@ from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     next_plan,
     spare_seconds,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.consistency import off_curve
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
     first_rows,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, curve_seen
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    Model,
+    curve_seen,
+    off_curve,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     ALLOWED,
     Lateness,
+    best_count,
     priced,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
@@ -53,7 +57,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.state import (
     observed_by,
     smoothed,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.worth import best_count
 from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
 from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
 from penstock_operator.decide.scaling.signals import windows as kept

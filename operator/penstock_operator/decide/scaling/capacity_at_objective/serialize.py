@@ -4,13 +4,14 @@ Kept: how long starts take, what the forecaster learnt, the price of late reques
 the revision that serves. Not kept: windows (they fill in 20 s), holds (they begin anew: down only after a whole
 one) and whatever came after this version. Whoever may write ConfigMaps in the pool's namespace may write this too: every
 number is judged again, and the bounds on replicas hold whatever it says.
+
+What was learnt of steps and answers, as bounded plain data and back: a part of the law's checkpoint. Pure.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock_operator.decide.scaling.capacity_at_objective import kept as steps_kept
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
     Curves,
     PodCurve,
@@ -21,6 +22,18 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
     LONGEST,
     SHORTEST,
     Startup,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
+    Learnt,
+    PodSteps,
+)
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
+    NO_ANSWERS,
+    Answers,
+    Steps,
+    added,
+    answered,
+    steps_of,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
     FIRST_LEVEL,
@@ -41,7 +54,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
-from penstock_operator.observed import measured
+from penstock_operator.observed import is_measured, measured
 
 KEPT_SECONDS = 6 * 3600.0
 """Older memory is of another time."""
@@ -81,7 +94,7 @@ def saved(state: CapacityState) -> dict[str, Any]:
     if curve is not None:
         data |= {"revision": revision, "largestRows": _short(curve.largest)}
         data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
-    return data | steps_kept.saved(state.learnt)
+    return data | saved_steps(state.learnt)
 
 
 def restored(initial: CapacityState, data: Data, written: float, now: float) -> CapacityState:
@@ -95,7 +108,7 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
         forecaster=_forecaster(data, written, now),
         lateness=Lateness(price=FIRST_PRICE if price is None else price),
         curves=_curves(data, written),
-        learnt=steps_kept.restored(data, written),
+        learnt=restored_steps(data, written),
         imbalance=_shape(data.get("imbalance"), 1.0),
         dispersion=_shape(data.get("dispersion"), 1.0),
         unevenness=_shape(data.get("unevenness"), 0.0),
@@ -183,3 +196,61 @@ def _number(value: Any, least: float, most: float) -> float | None:
 def _short(value: float) -> float:
     """Return four significant digits."""
     return float(f"{value:.4g}")
+
+
+LARGEST_STEP_ROWS = 1e6
+SUM_DIGITS = 10
+"""Of sums: their differences matter, which four would lose."""
+
+
+def saved_steps(learnt: Learnt) -> dict[str, Any]:
+    """Return what is known of the revision that most pods run; nothing where no pod generates."""
+    revision, pods = learnt.of_most()
+    if not pods:
+        return {}
+    return {
+        "stepsRevision": revision,
+        "steps": _rounded_sums(added((one.known, 1.0) for one in pods)),
+        "answers": _rounded_sums(answered((one.answers, 1.0) for one in pods)),
+        "mostRows": round(max(one.largest for one in pods), 1),
+    }
+
+
+def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
+    """Return it as that of a pod that is gone: it counts while pods of its revision live. Anything may be in `data`."""
+    revision, steps = (
+        data.get("stepsRevision"),
+        _measurements(data.get("steps"), len(Steps._fields)),
+    )
+    answers = _measurements(data.get("answers"), len(NO_ANSWERS))
+    largest = _measurements([data.get("mostRows")], 1)
+    sums = steps_of(steps)
+    if not isinstance(revision, str | None) or sums is None or not answers or not largest:
+        return Learnt()
+    past = PodSteps(
+        revision=revision,
+        epoch=0,
+        last=Steps(),
+        ended=0.0,
+        time=written,
+        prior=Steps(),
+        data=sums,
+        answers=Answers(*answers),
+        largest=min(largest[0], LARGEST_STEP_ROWS),
+    )
+    return Learnt(gone={revision: past})
+
+
+def _rounded_sums(values: tuple[float, ...]) -> list[float]:
+    return [float(f"{one:.{SUM_DIGITS}g}") for one in values]
+
+
+def _measurements(values: Any, count: int) -> tuple[float, ...] | None:
+    """Return so many numbers that are measurements; None for anything else, NaN too."""
+    if not isinstance(values, list) or len(values) != count:
+        return None
+    sound = all(
+        isinstance(one, int | float) and not isinstance(one, bool) and is_measured(one)
+        for one in values
+    )
+    return tuple(map(float, values)) if sound else None

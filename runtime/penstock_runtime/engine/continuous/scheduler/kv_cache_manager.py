@@ -9,8 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger
-from penstock_runtime.engine.continuous.scheduler.host import HostBlocks
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger, HostBlocks
 from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, root_hash
 from penstock_runtime.engine.continuous.scheduler.slot import Slot
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan

@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock_runtime.errors import BadInput, BrokenJson
+from penstock_runtime.errors import BadInput, BrokenJson, shown
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES, TYPED, structure_of
-from penstock_runtime.shown import shown
 
 Body = TypeVar("Body", bound="WireBody")
 
