@@ -6,8 +6,8 @@ from penstock_api.types.decision import ScalingStatus
 from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
 from penstock_kubectl.pool_context import Subject
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 GOOD_WHEN_FALSE = frozenset({"Progressing", "BudgetLimited"})
 """Conditions whose being False is the good news."""

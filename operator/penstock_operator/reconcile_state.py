@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.ledger import Ledger
-from penstock_operator.decide.plan import ChildWrite, Figures
+from penstock_operator.decide.plan import Figures
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
 from penstock_operator.telemetry.decision_log import Mark

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.arrivals import MEAN_REPLICAS
 from penstock_simulator.scenario import Clients, ColdStarts, Loss, Routing, Scenario
 from penstock_simulator.service import ServiceModel

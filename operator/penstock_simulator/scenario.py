@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.service import ServiceModel
 
 TICK_SECONDS = 5.0

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,7 +20,8 @@ from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.placement import Placement
 from penstock_runtime.errors import ConfigError
-from penstock_runtime.serving.auth.callers import Network
+
+Network = IPv4Network | IPv6Network
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -7,7 +7,7 @@ from typing import Any
 from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
-from penstock_operator.decide.plan import ChildWrite, Write
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.errors import Conflict, NotFound
 from penstock_operator.kube import kinds
 from penstock_operator.kube.client import Request

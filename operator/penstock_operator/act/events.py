@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import Writer
-from penstock_operator.decide.plan import EventNote
+from penstock_operator.decide.actions import EventNote
 from penstock_operator.kube.client import Json, Request
 from penstock_operator.kube.kinds import Kind
 from penstock_operator.observed import PoolObject

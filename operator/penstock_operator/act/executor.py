@@ -10,7 +10,8 @@ from penstock_operator.act.events import Events
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
-from penstock_operator.decide.plan import ChildWrite, PoolPlan
+from penstock_operator.decide.actions import ChildWrite
+from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.errors import ClusterError, NotFound, Rejected
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
 from penstock_operator.reconcile_state import ChildKey, child_key

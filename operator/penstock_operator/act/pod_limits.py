@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
-from penstock_operator.decide.plan import Push
+from penstock_operator.decide.actions import Push
 from penstock_operator.errors import NotLeading
 from penstock_operator.net.http import CONNECTIONS, Call, CallFailed, call, pod_url
 from penstock_operator.net.tokens import Signer

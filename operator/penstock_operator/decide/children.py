@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock_api import names
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.manifests.config_map import settings
 from penstock_operator.decide.manifests.deployment import deployment
@@ -19,7 +20,6 @@ from penstock_operator.decide.manifests.revision import number_of
 from penstock_operator.decide.manifests.service import service
 from penstock_operator.decide.manifests.service_account import service_account
 from penstock_operator.decide.manifests.writes import child_write, delete, foreign
-from penstock_operator.decide.plan import ChildWrite, Write
 from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.spec.live_fields import Fields, plausible
 from penstock_operator.observed import ChildObject, PoolObject, PoolView

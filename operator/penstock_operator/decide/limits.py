@@ -6,8 +6,8 @@ from pydantic import ValidationError
 
 from penstock_api import names
 from penstock_api.limits import Limits, LimitsUpdate
+from penstock_operator.decide.actions import Push
 from penstock_operator.decide.manifests.metadata import child_name
-from penstock_operator.decide.plan import Push
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PoolView
 

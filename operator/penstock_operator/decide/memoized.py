@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 from penstock_api import names
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide import limits
+from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.children import child_names, family_writes, held_defaults
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
-from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.decide.pool_outcome import Findings
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import Opening

@@ -3,14 +3,12 @@
 What metrics tell of a pool: figures of its last decision that no status holds at every tick. Pure.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.actions import ChildWrite, EventNote, Push
 from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.scaling.failure import LawFailure
 
@@ -42,54 +40,6 @@ class Figures:
     objective_good: float = 0.0
     """Requests on time since the pool was met."""
     objective_total: float = 0.0
-
-
-class Write(StrEnum):
-    """How a child is written."""
-
-    CREATE = "Create"
-    """Plain create: it was absent. A conflict means somebody else was faster: look again."""
-    APPLY = "Apply"
-    """Server-side apply, with the resourceVersion it was computed from."""
-    DELETE = "Delete"
-    """With a precondition on the UID."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChildWrite:
-    """One write of one child of a pool."""
-
-    write: Write
-    kind: str
-    manifest: Mapping[str, Any]
-    """For DELETE only `metadata` with namespace, name and uid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """Bring one pod to the wanted limits."""
-
-    pod_uid: str
-    ip: str
-    update: LimitsUpdate
-    tls_name: str | None = None
-    """As `PodObject.tls_name`."""
-
-
-class EventType(StrEnum):
-    """As core/v1."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
-@dataclass(frozen=True, slots=True)
-class EventNote:
-    """An Event on the pool: for replica, mode and bound changes, one per pool and reason a minute."""
-
-    type: EventType
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide import memoized
+from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.budgets.claims import allowance
 from penstock_operator.decide.budgets.update import disturbed, next_ledger
 from penstock_operator.decide.children import conflicts
@@ -21,15 +22,15 @@ from penstock_operator.decide.limits import acknowledged, publish, pushes, wante
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
-from penstock_operator.decide.plan import ChildWrite, Plan, PoolFailure, PoolPlan
+from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
 from penstock_operator.decide.planner_state import PoolMemory
 from penstock_operator.decide.pool_draft import Draft, Moment, draft
 from penstock_operator.decide.pool_outcome import Findings, own_deployment
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.shadow import Shadow, recorded
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.decide.spec.schedules import openings
 from penstock_operator.decide.status.conditions import all_conditions
 from penstock_operator.decide.status.events import pool_events

@@ -4,6 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from prometheus_client.core import HistogramMetricFamily, Metric
+
 SECONDS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25,
     0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 120.0,
@@ -42,3 +44,10 @@ class Histogram:
             cumulative += count
             rendered.append((bound, float(cumulative)))
         return rendered
+
+
+def histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
+    """Return a histogram as it is scraped."""
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], histogram.buckets(), histogram.total)
+    return family

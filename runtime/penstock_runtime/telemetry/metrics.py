@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import choose_encoder
@@ -17,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from penstock_api import names
 from penstock_api.limits import CurveSums
-from penstock_runtime.serving.histogram import Histogram
+from penstock_runtime.serving.histogram import histogram_family
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.gpu import DutyMeter
 
@@ -181,10 +180,3 @@ def _counter(name: str, text: str, value: float) -> Metric:
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
-
-
-def histogram_family(name: str, text: str, histogram: Histogram) -> Metric:
-    """Return a histogram as it is scraped."""
-    family = HistogramMetricFamily(name, text)
-    family.add_metric([], histogram.buckets(), histogram.total)
-    return family

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.laws import OWN, VENDOR_DEFAULTS
 from penstock_simulator.scenario import ColdStarts, Routing, Scenario
 from penstock_simulator.service import ServiceModel

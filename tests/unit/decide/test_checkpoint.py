@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from penstock_api.types.live import ScalingAlgorithm
-from penstock_operator.decide.plan import PoolPlan, Write
+from penstock_operator.decide.actions import Write
+from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planner_state import PoolMemory
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
-from penstock_operator.decide.scaling.law import Guards, LawSettings
+from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import BUILT_IN, WEIGHT, live_fields, plausible
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer, metrics_server
 from penstock_operator.observed import PolicyObject

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+from penstock_operator.decide.actions import Write
 from penstock_operator.decide.config import PoolPeers
-from penstock_operator.decide.plan import Write
 from tests.unit.decide.world import CONFIG, World, child
 
 OPERATOR = {

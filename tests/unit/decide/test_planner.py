@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator.decide.plan import Write
+from penstock_operator.decide.actions import Write
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import Acknowledgement, Rejection
 from tests.unit.decide.world import (

@@ -10,8 +10,9 @@ from penstock_api.limits import LimitsUpdate
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.plan import ChildWrite, Plan, PoolPlan, Write
+from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.live_fields import Fields

@@ -1,7 +1,7 @@
 """What the pass remembers: acknowledgements that later samples can contradict, refusals that heal."""
 
 from penstock_api.limits import Loading, LoadStage
-from penstock_operator.decide.plan import ChildWrite, Write
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.observed import (
     Acknowledgement,
     PodSample,

@@ -16,7 +16,8 @@ from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import BadInput, UnknownModel
-from penstock_runtime.http.fast_path.endpoints import InferWay, Later
+from penstock_runtime.http.fast_path.endpoint import Later
+from penstock_runtime.http.fast_path.endpoints import InferWay
 from penstock_runtime.http.fast_path.request_head import Head
 from penstock_runtime.models.device import memory
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from penstock_api import names
 from penstock_operator.act.pod_limits import LIMIT_BYTES, PodControl
-from penstock_operator.decide.plan import Push
+from penstock_operator.decide.actions import Push
 from penstock_operator.net.http import new_session
 from penstock_operator.net.tokens import TOKEN_SECONDS, Signer
 from penstock_operator.observe.signals.pod_scrape import read_pods

@@ -10,8 +10,9 @@ from math import inf, nan
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.law import Guards, LawPod, LawSettings
+from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS
+from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.observed import DutySource, GenerationSample, PodSample, SignalSource
 
 ODD = (nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1.0, 7.5, 1e9, 1e15, 1e16, 1e308)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.windows import MAX_AGE_SECONDS
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.scaling.odd_rounds import START, Case, case
 

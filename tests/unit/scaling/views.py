@@ -8,8 +8,8 @@ from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, decide_scaling
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.spec.effective import EffectiveSpec
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import (
     Acknowledgement,
     ChildObject,

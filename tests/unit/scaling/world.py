@@ -13,9 +13,10 @@ from random import Random
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.counters import Sums, sums_of
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
 
 TICK = 5.0

@@ -26,7 +26,7 @@ from penstock_api.limits import (
 from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.signing_key import RIPENING_SECONDS, rotated
-from penstock_operator.decide.plan import Push
+from penstock_operator.decide.actions import Push
 from penstock_operator.errors import NotLeading
 from penstock_operator.net.http import new_session
 from penstock_operator.net.tokens import TOKEN_SECONDS, BadSigningKey, Signer

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock_operator.decide.scaling.law import LawSettings
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.scenario import Clients, ColdStarts, Loss, Routing, Scenario
 from penstock_simulator.service import ServiceModel
 

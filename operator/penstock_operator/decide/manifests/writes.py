@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_api import names
+from penstock_operator.decide.actions import ChildWrite, Write
 from penstock_operator.decide.manifests.diff import covers, digest
 from penstock_operator.decide.manifests.metadata import Manifest
-from penstock_operator.decide.plan import ChildWrite, Write
 from penstock_operator.observed import ChildObject, PoolObject
 
 

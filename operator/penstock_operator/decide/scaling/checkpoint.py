@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.manifests.metadata import Manifest, memory_name, metadata
 from penstock_operator.decide.manifests.writes import child_write, foreign
-from penstock_operator.decide.plan import ChildWrite
 from penstock_operator.observed import PoolView
 
 FILE = "memory.json"

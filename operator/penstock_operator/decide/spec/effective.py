@@ -8,10 +8,10 @@ from penstock_api.limits import Discipline, Preemption
 from penstock_api.types.live import BatchingMode, ObjectiveMetric, ScalingAlgorithm, ScalingMode
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import BoundedField, PolicyReference
-from penstock_operator.decide.scaling.law import Guards, LawSettings
 from penstock_operator.decide.spec import live_fields as fields
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.defaults import Tie, policy_defaults
+from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import Fields, Value
 from penstock_operator.decide.spec.ranges import Layers, reconcile
 from penstock_operator.decide.spec.schedules import Opening, highest

@@ -3,7 +3,7 @@
 from functools import partial
 
 from penstock_runtime.errors import Refusal
-from penstock_runtime.http.fast_path.endpoints import Later
+from penstock_runtime.http.fast_path.endpoint import Later
 from penstock_runtime.http.fast_path.request_head import Head
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import Answer
@@ -16,7 +16,7 @@ from penstock_runtime.serving.ticket import Ticket
 
 
 class EmbeddingWay:
-    """A `endpoints.Way`."""
+    """A `endpoint.Way`."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod

@@ -3,15 +3,12 @@
 A way hands bodies and ends to the room whose protocol it is; aiohttp's lane calls the same functions there.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
 from urllib.parse import quote
-
-from msgspec import Struct
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
 from penstock_runtime.errors import NotServing, Refusal
+from penstock_runtime.http.fast_path.endpoint import Later, Way
 from penstock_runtime.http.fast_path.request_head import Head
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.protocols.open_inference.completion import reply_to, to_request
@@ -21,38 +18,8 @@ from penstock_runtime.protocols.open_inference.infer_response import Answer, ren
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
 from penstock_runtime.protocols.open_inference.text_request import may_be_text, read_call
 from penstock_runtime.request import Completed, End, Request
-from penstock_runtime.serving.admission import Hold
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
-
-
-class Later(Struct, frozen=True):
-    """A call that is known later: its texts are tokenised off the loop first."""
-
-    call: Callable[[Hold, float | None], Coroutine[Any, Any, Any]]
-    """Takes what to tell of its memory, and the seconds that its head allows."""
-
-
-class Way(Protocol):
-    """One route. A call, which has `rows`, `wanted` and (unless it comes later) `bytes`, is understood by the way alone.
-
-    Its `wanted` is what is left of it when the engine has its tensors.
-    """
-
-    def read(self, body: bytes, head: Head) -> Any:
-        """Return the call that a body spells, or `Later`; raise Refusal, as what is awaited may."""
-
-    def to_request(self, ticket: Ticket, call: Any, head: Head) -> Request:
-        """Return what the engine is to serve."""
-
-    def served(self, wanted: Any, end: Completed) -> Answer:
-        """Return the answer of a call that was served."""
-
-    def reply_to(self, wanted: Any, end: End, request_id: str) -> Reply:
-        """Return the answer that tells how a call ended otherwise."""
-
-    def of_refusal(self, refusal: Refusal) -> Reply:
-        """Return a refusal's answer."""
 
 
 class InferWay:

@@ -10,7 +10,8 @@ from penstock_runtime.http.backpressure import TOO_MUCH, Rests
 from penstock_runtime.http.connection_age import Connections
 from penstock_runtime.http.fast_path.arrival_time import Freshness
 from penstock_runtime.http.fast_path.canned_rejections import Refusals
-from penstock_runtime.http.fast_path.endpoints import Later, Way, ways_of
+from penstock_runtime.http.fast_path.endpoint import Later, Way
+from penstock_runtime.http.fast_path.endpoints import ways_of
 from penstock_runtime.http.fast_path.request_head import Head, Heads, hinted_class
 from penstock_runtime.http.fast_path.response import Wire
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec.structs import replace as replace_fields
 
+from penstock_runtime.config import Network
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.request import Request
 from penstock_runtime.serving.auth.api_keys import ApiKey, KeyRing
@@ -16,8 +17,6 @@ from penstock_runtime.serving.auth.rate_limit import Bucket
 HEADER_TENANT: Final = "X-Penstock-Tenant"
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
 RELOAD_SECONDS: Final = 2.0
-
-Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,31 @@
 """What a pod that generates tells beside what every pod does: tokens, cache, preemptions, the service curve."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from penstock_api import names
 from penstock_runtime.engine.continuous.messages import GenerationReport
-from penstock_runtime.telemetry.metrics import histogram_family
+from penstock_runtime.serving.generation.counters import GenerationCounters
+from penstock_runtime.serving.histogram import histogram_family
 
-if TYPE_CHECKING:
-    from penstock_runtime.serving.generation.pod import GenerationPod
+
+class GenerationFigures(Protocol):
+    """What a pod that generates counts."""
+
+    tokens: GenerationCounters
+    report: GenerationReport | None
+
+    def cache_usage(self) -> float:
+        """Return the share of the KV cache that is in use."""
 
 
 class GenerationCollector(Collector):
     """Renders plain numbers on scrape."""
 
-    def __init__(self, pod: "GenerationPod") -> None:
+    def __init__(self, pod: GenerationFigures) -> None:
         self._pod = pod
 
     def collect(self) -> Iterator[Metric]:

@@ -9,8 +9,9 @@ import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.law import Decision, Guards, LawInput
+from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
+from penstock_operator.decide.spec.law_settings import Guards
 from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.scaling.world import SETTINGS, World
 

@@ -13,8 +13,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.law import Guards
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
+from penstock_operator.decide.spec.law_settings import Guards
 from tests.unit.scaling.world import SETTINGS
 
 PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)

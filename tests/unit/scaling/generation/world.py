@@ -13,7 +13,8 @@ from typing import Any
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod, LawSettings
+from penstock_operator.decide.scaling.law import Decision, LawInput, LawPod
+from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import GenerationSample, PodSample, PoolSignals, SignalSource
 
 TICK = 5.0

@@ -19,7 +19,6 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.signals.aggregates import Demand, Service
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
@@ -35,6 +34,7 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
     is_spare,
     next_replicas,
 )
+from penstock_operator.decide.spec.law_settings import LawSettings
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, holds
 from tests.unit.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
 

@@ -5,8 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps
-from penstock_operator.decide.scaling.law import Guards, LawSettings, Seen
+from penstock_operator.decide.scaling.law import Seen
 from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
+from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES
 
 NOTHING_SEEN = Seen(None, None, None, None, None, None, None, None)

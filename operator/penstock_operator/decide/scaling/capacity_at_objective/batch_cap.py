@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import BEYOND, Model
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.reasons import CapMove, CapTerm
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap, step_size
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 CODEC_SECONDS = 0.005
 """Of the objective, for reading, writing and carrying a request: not measured apart."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
     bounds_only,
     clamp_replicas,
 )
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 UTILIZATION = 0.85
 """Of the capacity: the most that demand may take."""

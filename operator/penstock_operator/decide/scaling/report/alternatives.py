@@ -10,7 +10,8 @@ from enum import StrEnum
 from math import isfinite
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
-from penstock_operator.decide.scaling.law import Decision, LawSettings, Outlook
+from penstock_operator.decide.scaling.law import Decision, Outlook
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 
 class Verdict(StrEnum):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from penstock_api.conditions import Condition, condition
 from penstock_api.types.live import ScalingMode
-from penstock_operator.decide.plan import EventNote, EventType
+from penstock_operator.decide.actions import EventNote, EventType
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.law import Decision
 from penstock_operator.decide.spec.effective import EffectiveSpec

@@ -8,10 +8,10 @@ the prediction carries the spread just measured (p99 over t(cap)): else it would
 
 from dataclasses import dataclass
 
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.reasons import CapMove, CapTerm
 from penstock_operator.decide.scaling.signals.aggregates import Service
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 STEP_SECONDS = 30.0
 STEP_PERCENT = 25

@@ -8,11 +8,11 @@ whole stabilisation few waited and one replica less would have been enough.
 from dataclasses import dataclass
 from math import ceil
 
-from penstock_operator.decide.scaling.law import LawSettings
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
 from penstock_operator.decide.scaling.signals.aggregates import Demand
 from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
+from penstock_operator.decide.spec.law_settings import LawSettings
 
 CAP_SHARE = 0.35
 """A replica that always fills its batches holds about this share of a cap waiting, on average."""
