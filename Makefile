@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-CLUSTER := $(PYTHON) -m tests.cluster
+CLUSTER := $(PYTHON) -m tests.support.cluster
 CACHE := $(if $(PENSTOCK_CACHE),$(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
 BIN := .venv/bin
 # torch in the tests answers small models: one thread a process leaves the other core to the rest

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.cluster import foreign, life
-from tests.cluster.places import Places
+from tests.support.cluster import foreign, life
+from tests.support.cluster.places import Places
 
 settings.register_profile(
     "busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.audit import charts
 from tests.audit.bill import Bom, bill, closure, requirements
-from tests.kube.target import Target
+from tests.support.kube.target import Target
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "build" / "audit"

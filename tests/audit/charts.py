@@ -13,10 +13,10 @@ import yaml
 
 from tests.audit import reach
 from tests.audit.schemas import write_schemas
-from tests.cluster.commands import output
-from tests.cluster.places import CHECKOUT, Places
-from tests.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, Tool, build_tool
-from tests.kube.target import Target
+from tests.support.cluster.commands import output
+from tests.support.cluster.places import CHECKOUT, Places
+from tests.support.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, Tool, build_tool
+from tests.support.kube.target import Target
 
 CHART = CHECKOUT / "charts" / "penstock"
 OPTIONS = (

@@ -18,11 +18,11 @@ from tests.demo.director import Director
 from tests.demo.outcome import Run
 from tests.demo.stage import fresh_pool
 from tests.demo.table import Screen
-from tests.kube import install
-from tests.kube.install import Images
-from tests.kube.pools import Pool
-from tests.kube.target import Target
-from tests.load.load import Load
+from tests.support.kube import install
+from tests.support.kube.install import Images
+from tests.support.kube.pools import Pool
+from tests.support.kube.target import Target
+from tests.support.load.load import Load
 
 RESULTS = install.ROOT / "build" / "demo"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.demo.director import said
 from tests.demo.outcome import Run, changes, failures
 from tests.demo.story import NAMESPACE, POOL
-from tests.kube.target import Target
+from tests.support.kube.target import Target
 
 
 def page(run: Run, picture: str, record: str, target: Target) -> list[str]:

@@ -9,9 +9,9 @@ from tests.demo.moment import Moment, moment
 from tests.demo.outcome import EditTaken, Run
 from tests.demo.story import STORY, Act
 from tests.demo.table import Screen
-from tests.kube.pools import Pool
-from tests.kube.target import Target
-from tests.load.load import Load
+from tests.support.kube.pools import Pool
+from tests.support.kube.target import Target
+from tests.support.load.load import Load
 
 CALM_SECONDS = 10
 """A pool counts as shrunk when it has been at its floor this long."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.demo.outcome import EditTaken
 from tests.demo.story import Edit
-from tests.kube.pools import NotSoError, Pool, until
-from tests.kube.target import Target
+from tests.support.kube.pools import NotSoError, Pool, until
+from tests.support.kube.target import Target
 
 LONGEST_SECONDS = 30.0
 

@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from penstock_api.names import METRIC_GPU_UTILIZATION, METRIC_REQUESTS_WAITING
 from tests.demo.moment import Gauges
-from tests.kube.api import Api, ApiError
-from tests.kube.install import PROMETHEUS_SERVICE
+from tests.support.kube.api import Api, ApiError
+from tests.support.kube.install import PROMETHEUS_SERVICE
 
 
 def read(api: Api, namespace: str, pool: str) -> Gauges:

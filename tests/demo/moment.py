@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.load.report import Report
+from tests.support.load.report import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.demo.moment import Moment
-from tests.load.report import Report
+from tests.support.load.report import Report
 
 
 @dataclass(frozen=True, slots=True)

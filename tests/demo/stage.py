@@ -3,10 +3,10 @@
 import time
 
 from tests.demo.story import NAMESPACE, POOL
-from tests.kube.api import Api
-from tests.kube.install import CHART, ensure_namespace
-from tests.kube.pools import Pool, until
-from tests.kube.target import Target
+from tests.support.kube.api import Api
+from tests.support.kube.install import CHART, ensure_namespace
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.target import Target
 
 SAMPLES = [CHART / "samples" / name for name in ("policy.yaml", "pool.yaml")]
 

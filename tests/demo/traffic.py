@@ -10,13 +10,13 @@ import json
 import sys
 from pathlib import Path
 
-from tests.kube.api import Api, Object
-from tests.kube.pools import is_ready, until
-from tests.kube.target import Target
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import is_ready, until
+from tests.support.kube.target import Target
 
 NAME = "penstock-load"
 FOLDER = "/load"
-SOURCES = Path(__file__).parents[1] / "load"
+SOURCES = Path(__file__).parents[1] / "support" / "load"
 
 
 def runner(target: Target, api: Api, namespace: str, image: str) -> tuple[str, ...]:

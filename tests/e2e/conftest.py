@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.kube import install, namespaces
-from tests.kube.api import Api, Object
-from tests.kube.install import Images
-from tests.kube.operator import Operator
-from tests.kube.pools import Pool, emulated
-from tests.kube.target import Target
+from tests.support.kube import install, namespaces
+from tests.support.kube.api import Api, Object
+from tests.support.kube.install import Images
+from tests.support.kube.operator import Operator
+from tests.support.kube.pools import Pool, emulated
+from tests.support.kube.target import Target
 
 HERE = Path(__file__).parent
 MakePool = Callable[..., Pool]

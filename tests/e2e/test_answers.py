@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tritonclient import http as triton
 
-from tests.kube.pools import Pool
-from tests.load.questions import answer
+from tests.support.kube.pools import Pool
+from tests.support.load.questions import answer
 
 ROWS = np.random.default_rng(5).uniform(-1, 1, (3, 8)).astype(np.float32)
 EXPECTED = np.array([answer(row.tolist()) for row in ROWS], dtype=np.float32)

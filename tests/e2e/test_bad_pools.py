@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import MakePool
-from tests.kube.api import Api, Object
-from tests.kube.devices import GPU, held_devices
-from tests.kube.install import Images
-from tests.kube.operator import Operator
-from tests.kube.pools import Pool, condition_of, emulated, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.devices import GPU, held_devices
+from tests.support.kube.install import Images
+from tests.support.kube.operator import Operator
+from tests.support.kube.pools import Pool, condition_of, emulated, until
 
 TOLD_WITHIN_SECONDS = 10.0
 

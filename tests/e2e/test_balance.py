@@ -4,8 +4,8 @@ import asyncio
 import time
 
 from tests.e2e.conftest import Figure
-from tests.kube.pools import Pool
-from tests.load.load import Load
+from tests.support.kube.pools import Pool
+from tests.support.load.load import Load
 
 LEAST_SHARE = 0.15
 WITHIN_SECONDS = 120.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.api import Api
-from tests.kube.pools import LABEL_POOL_UID, Pool, until
-from tests.load.load import Load
+from tests.support.kube.api import Api
+from tests.support.kube.pools import LABEL_POOL_UID, Pool, until
+from tests.support.load.load import Load
 
 POLICY_NAME = "e2e-budget"
 POLICY_PATH = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{POLICY_NAME}"

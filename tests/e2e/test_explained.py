@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.api import Api
-from tests.kube.install import PROMETHEUS_URL
-from tests.kube.pools import until
-from tests.kube.target import Target
-from tests.load.load import Load
+from tests.support.kube.api import Api
+from tests.support.kube.install import PROMETHEUS_URL
+from tests.support.kube.pools import until
+from tests.support.kube.target import Target
+from tests.support.load.load import Load
 
 SCALING = {"mode": "Auto", "algorithm": "CapacityAtObjective", "maxReplicas": 2}
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 1000}]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube import packets, prometheus
-from tests.kube.api import Api
-from tests.kube.nan import asked_of, between
-from tests.kube.pools import Pool, is_ready, until
-from tests.load.load import Load
+from tests.support.kube import packets, prometheus
+from tests.support.kube.api import Api
+from tests.support.kube.nan import asked_of, between
+from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.load.load import Load
 
 LEAST, MOST = 2, 4
 SPEC = {

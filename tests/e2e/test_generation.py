@@ -13,11 +13,11 @@ import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from tests.e2e.conftest import Figure
-from tests.kube.api import Api, Object
-from tests.kube.operator import Operator
-from tests.kube.pods import metrics
-from tests.kube.pools import Pool, until
-from tests.unit.openai.served import save_tiny_model
+from tests.support.kube.api import Api, Object
+from tests.support.kube.operator import Operator
+from tests.support.kube.pods import metrics
+from tests.support.kube.pools import Pool, until
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is a pool?"}]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cluster import archive, sandbox
-from tests.cluster.places import Places
 from tests.e2e.conftest import MakePool
 from tests.e2e.test_models import ROWS, Halve, ask, exported
-from tests.kube.pools import Pool
+from tests.support.cluster import archive, sandbox
+from tests.support.cluster.places import Places
+from tests.support.kube.pools import Pool
 
 pytestmark = [
     pytest.mark.own_cluster,

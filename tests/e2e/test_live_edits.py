@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import Figure
-from tests.kube.api import Api
-from tests.kube.pods import metrics, restarts
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api
+from tests.support.kube.pods import metrics, restarts
+from tests.support.kube.pools import Pool, until
 
 TAKEN_WITHIN_SECONDS = 5.0
 POLICY = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}

@@ -3,8 +3,8 @@
 import asyncio
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.pools import Pool, until
-from tests.load.load import Load
+from tests.support.kube.pools import Pool, until
+from tests.support.load.load import Load
 
 SCALING = {
     "mode": "Auto",

@@ -10,8 +10,8 @@ import torch
 from tritonclient import http as triton
 
 from tests.e2e.conftest import MakePool
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 FACTORY = """

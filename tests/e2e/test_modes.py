@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import MakePool
-from tests.kube.api import Api, ApiError
-from tests.kube.pools import Pool, until
-from tests.kube.target import Target
+from tests.support.kube.api import Api, ApiError
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.target import Target
 
 EIGHT = 8
 WATCHED_SECONDS = 12.0

@@ -4,9 +4,9 @@ import json
 import time
 
 from tests.e2e.conftest import MakePool
-from tests.kube.api import Api, Object
-from tests.kube.operator import Operator
-from tests.kube.pools import Pool, emulated, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.operator import Operator
+from tests.support.kube.pools import Pool, emulated, until
 
 SELECTOR = {"matchLabels": {"app": "foreign"}}
 RESTRICTED = {

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.api import Api
-from tests.kube.pools import Pool, until
-from tests.load.load import Load
+from tests.support.kube.api import Api
+from tests.support.kube.pools import Pool, until
+from tests.support.load.load import Load
 
 POLICY_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-rollback"
 WINDOW = 60

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.api import Api
-from tests.kube.devices import GPU, held_devices
-from tests.kube.install import Images
-from tests.kube.pools import Pool, is_ready, until
-from tests.load.load import Load
+from tests.support.kube.api import Api
+from tests.support.kube.devices import GPU, held_devices
+from tests.support.kube.install import Images
+from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.load.load import Load
 
 
 async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure: Figure) -> None:

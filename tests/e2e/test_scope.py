@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kube import install, namespaces
-from tests.kube.api import Api
-from tests.kube.install import Images
-from tests.kube.operator import Operator
-from tests.kube.pools import Pool, emulated
-from tests.kube.target import Target
+from tests.support.kube import install, namespaces
+from tests.support.kube.api import Api
+from tests.support.kube.install import Images
+from tests.support.kube.operator import Operator
+from tests.support.kube.pools import Pool, emulated
+from tests.support.kube.target import Target
 
 SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
 

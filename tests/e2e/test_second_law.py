@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube import prometheus
-from tests.kube.api import Api
-from tests.kube.nan import asked_of, between
-from tests.kube.packets import not_ready
-from tests.kube.pools import Pool, is_ready, until
-from tests.load.load import Load
+from tests.support.kube import prometheus
+from tests.support.kube.api import Api
+from tests.support.kube.nan import asked_of, between
+from tests.support.kube.packets import not_ready
+from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.load.load import Load
 
 SCALING = {
     "mode": "Auto", "algorithm": "CapacityAtObjective", "minReplicas": 1, "maxReplicas": 3,

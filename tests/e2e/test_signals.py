@@ -7,12 +7,12 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube.api import Api
-from tests.kube.operator import Operator
-from tests.kube.packets import dropped
-from tests.kube.pools import Pool
-from tests.kube.prometheus import stopped
-from tests.load.load import Load
+from tests.support.kube.api import Api
+from tests.support.kube.operator import Operator
+from tests.support.kube.packets import dropped
+from tests.support.kube.pools import Pool
+from tests.support.kube.prometheus import stopped
+from tests.support.load.load import Load
 
 SCALING = {
     "mode": "Auto", "algorithm": "UtilizationBand", "minReplicas": 2, "maxReplicas": 4, "queueDepth": {"targetPerReplica": 64},

@@ -11,13 +11,13 @@ import pytest
 
 from penstock_api.certificates import CERTIFICATE_FILE, KEY_FILE
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube import install
-from tests.kube.api import Api, Object
-from tests.kube.install import Images
-from tests.kube.operator import Operator
-from tests.kube.pods import restarts
-from tests.kube.pools import Pool, until
-from tests.unit.edge.certificates import Authority
+from tests.support.kube import install
+from tests.support.kube.api import Api, Object
+from tests.support.kube.install import Images
+from tests.support.kube.operator import Operator
+from tests.support.kube.pods import restarts
+from tests.support.kube.pools import Pool, until
+from tests.unit.operator.edge.certificates import Authority
 
 pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
 

@@ -6,14 +6,14 @@ import time
 import pytest
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.kube import install
-from tests.kube.api import Api
-from tests.kube.install import Images
-from tests.kube.operator import Operator
-from tests.kube.pods import restarts
-from tests.kube.pools import Pool, until
-from tests.kube.target import Target
-from tests.load.load import Load
+from tests.support.kube import install
+from tests.support.kube.api import Api
+from tests.support.kube.install import Images
+from tests.support.kube.operator import Operator
+from tests.support.kube.pods import restarts
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.target import Target
+from tests.support.load.load import Load
 
 RELEASE = (install.RELEASE, "-n", install.OPERATOR_NAMESPACE)
 NEWER = "localhost/penstock-runtime:newer"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.kube import install
-from tests.kube.target import Target
+from tests.support.kube import install
+from tests.support.kube.target import Target
 
 
 @pytest.fixture(scope="session")

@@ -15,12 +15,12 @@ from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
-from tests.encoders.directories import write
 from tests.integration.runtime.conftest import Runtime, start
 from tests.stalls import shapes
 from tests.stalls.probe import Probe
 from tests.stalls.shapes import Shape
-from tests.unit.openai.served import save_tiny_model
+from tests.support.encoders.directories import write
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 _MODULE: Final = {
     "name": "pod",

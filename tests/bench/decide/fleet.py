@@ -25,7 +25,7 @@ from penstock_operator.observed import (
     PoolSignals,
     SignalSource,
 )
-from tests.unit.decide.world import CONFIG, NOW, World, pod, policy, pool
+from tests.unit.operator.decide.world import CONFIG, NOW, World, pod, policy, pool
 
 PODS = 3
 TICK = 5.0

@@ -18,7 +18,7 @@ from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSke
 from penstock_operator.reconcile_state import Memory
 from penstock_operator.reconciler import Operation
 from tests.bench.decide.fleet import Fleet, signals
-from tests.unit.decide.world import CONFIG
+from tests.unit.operator.decide.world import CONFIG
 
 FIRST_SECONDS = 15.0
 """Not counted: all pools come due at once when the loop begins."""

@@ -21,7 +21,7 @@ from penstock_operator.workqueue import BATCH
 from penstock_runtime.request import Outcome
 from penstock_runtime.serving.histogram import SECONDS
 from tests.bench.decide.fleet import PODS
-from tests.unit.signals.exporter import pod_object, serving
+from tests.unit.operator.observe.signals.exporter import pod_object, serving
 
 PORT = 19091
 SCRAPES = 3

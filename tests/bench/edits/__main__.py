@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.bench.edits.watching import Watched, watching
-from tests.kube import install
-from tests.kube.api import POOLS, Api, Object
-from tests.kube.install import Images
-from tests.kube.pools import Pool, emulated, until
-from tests.kube.target import Target
+from tests.support.kube import install
+from tests.support.kube.api import POOLS, Api, Object
+from tests.support.kube.install import Images
+from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.target import Target
 
 OUT = Path("build/bench/edits.json")
 NAMESPACE, POLICY = "bench-edits", "bench-edits"

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
-from tests.kube.api import Api
-from tests.kube.pools import NotSoError
+from tests.support.kube.api import Api
+from tests.support.kube.pools import NotSoError
 
 Batch = dict[str, Any]
 WATCH_SECONDS = 3600

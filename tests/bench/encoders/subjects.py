@@ -11,7 +11,7 @@ import numpy as np
 from penstock_runtime.models.encoders.directory import IDS, MASK
 from penstock_runtime.request import Tensor
 from penstock_runtime.serving.tokenizer_pool import rows_of
-from tests.encoders.directories import SPECIAL, WORDS, write
+from tests.support.encoders.directories import SPECIAL, WORDS, write
 
 NUMBER: Final = 128
 """Distinct rows, so that no server can answer from memory."""

@@ -18,8 +18,8 @@ from tests.bench.faults.fault import Fault
 from tests.bench.faults.outcome import Suffered
 from tests.bench.faults.running import Making
 from tests.bench.faults.stage import RATE, Stage, stage
-from tests.kube.target import Target
-from tests.load.load import Load
+from tests.support.kube.target import Target
+from tests.support.load.load import Load
 
 LEAD_SECONDS = 35
 """The law sees rates over 20 s: until then it would take the load for a smaller one."""

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.bench.faults.stage import Stage
-from tests.cluster.settings import NODE_NAME
-from tests.kube.host_node import HostNode
-from tests.kube.pools import is_ready, until
+from tests.support.cluster.settings import NODE_NAME
+from tests.support.kube.host_node import HostNode
+from tests.support.kube.pools import is_ready, until
 
 NAME, ADDRESS = "host", "10.245.0.2"
 NODE_PATH = f"/api/v1/nodes/{NODE_NAME}"

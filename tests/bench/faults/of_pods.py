@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.bench.faults.stage import Stage
-from tests.cluster import kernel
-from tests.kube import packets
-from tests.kube.api import Object
-from tests.kube.kubelet import path_of
-from tests.kube.pods import restarts
-from tests.kube.pools import until
-from tests.kube.target import ProgramFailedError
+from tests.support.cluster import kernel
+from tests.support.kube import packets
+from tests.support.kube.api import Object
+from tests.support.kube.kubelet import path_of
+from tests.support.kube.pods import restarts
+from tests.support.kube.pools import until
+from tests.support.kube.target import ProgramFailedError
 
 CLOCK_SECONDS = 300
 SLOWER = 10

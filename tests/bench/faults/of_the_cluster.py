@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from penstock_api import names
 from penstock_operator.kube.kinds import WATCHED
 from tests.bench.faults.stage import Stage
-from tests.cluster import faults
-from tests.kube import prometheus
-from tests.kube.fault_proxy import Answers
-from tests.kube.pools import until
+from tests.support.cluster import faults
+from tests.support.kube import prometheus
+from tests.support.kube.fault_proxy import Answers
+from tests.support.kube.pools import until
 
 OLD_SECONDS = 30.0
 ETCD_STOPS_SECONDS, ETCD_RUNS_SECONDS = 0.4, 0.1

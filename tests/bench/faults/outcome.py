@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 from tests.bench.faults.fault import Fault, Right
-from tests.load.report import Report
+from tests.support.load.report import Report
 
 STARVED_MILLISECONDS = 3000.0
 """A generator that is later than this had no processor; its connections may then time out of themselves."""

@@ -9,11 +9,11 @@ from tests.bench.faults.fault import Fault
 from tests.bench.faults.outcome import Served, Suffered
 from tests.bench.faults.stage import Stage
 from tests.bench.faults.watching import watching
-from tests.kube.api import ApiError
-from tests.kube.pools import until
-from tests.kube.target import ProgramFailedError
-from tests.load.load import Load
-from tests.load.report import Report
+from tests.support.kube.api import ApiError
+from tests.support.kube.pools import until
+from tests.support.kube.target import ProgramFailedError
+from tests.support.load.load import Load
+from tests.support.load.report import Report
 
 PATIENCE_SECONDS = 120
 RECOVERY_SECONDS = 120

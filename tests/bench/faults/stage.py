@@ -10,15 +10,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.places import Places
-from tests.kube import install, namespaces
-from tests.kube.api import Api, Object
-from tests.kube.fault_proxy import FaultProxy, fault_proxy
-from tests.kube.install import Images
-from tests.kube.loopback import write_kubeconfig
-from tests.kube.operator_process import Operator
-from tests.kube.pools import Pool, emulated, is_ready, until
-from tests.kube.target import Target
+from tests.support.cluster.places import Places
+from tests.support.kube import install, namespaces
+from tests.support.kube.api import Api, Object
+from tests.support.kube.fault_proxy import FaultProxy, fault_proxy
+from tests.support.kube.install import Images
+from tests.support.kube.loopback import write_kubeconfig
+from tests.support.kube.operator_process import Operator
+from tests.support.kube.pools import Pool, emulated, is_ready, until
+from tests.support.kube.target import Target
 
 REPLICAS = 3
 RATE = 10.0

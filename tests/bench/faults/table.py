@@ -3,7 +3,7 @@
 from tests.bench.faults import of_pods, of_the_cluster
 from tests.bench.faults.fault import Fault, Right
 from tests.bench.faults.of_nodes import SecondNode
-from tests.kube.fault_proxy import Answers
+from tests.support.kube.fault_proxy import Answers
 
 MINUTE = 60.0
 

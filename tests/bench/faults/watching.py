@@ -10,8 +10,8 @@ from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from tests.bench.faults.outcome import Valves
-from tests.kube.api import ApiError
-from tests.kube.pools import Pool
+from tests.support.kube.api import ApiError
+from tests.support.kube.pools import Pool
 
 EVERY_SECONDS = 0.5
 

@@ -8,7 +8,7 @@ import aiohttp
 import numpy as np
 
 from penstock_simulator.routing import Times
-from tests.load.questions import Question, questions
+from tests.support.load.questions import Question, questions
 
 FEATURES = 8
 

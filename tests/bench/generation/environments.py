@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.images.wheels import SHARED_WHEELS
+from tests.support.cluster.images.wheels import SHARED_WHEELS
 
 OURS = ("penstock", "penstock_torch", "transformers_batch", "transformers_generate")
 FOREIGN: dict[str, tuple[str, ...]] = {

@@ -29,8 +29,8 @@ from tests.bench.scale.operator import Operator, Told
 from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.watch import Watch
-from tests.kube.api import Api
-from tests.kube.install import install_crds
+from tests.support.kube.api import Api
+from tests.support.kube.install import install_crds
 
 OUT = Path("build/bench/scale.json")
 SYSTEM = "bench-system"

@@ -8,7 +8,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from tests.bench.scale.pods import Pods
-from tests.kube.api import Api, ApiError, Object
+from tests.support.kube.api import Api, ApiError, Object
 
 PENDING = "/api/v1/pods?fieldSelector=status.phase%3DPending&limit=500"
 NODE = "pretended-1"

@@ -8,8 +8,8 @@ from tests.bench.scale import store
 from tests.bench.scale.copies import Copy, Original, batches, copy
 from tests.bench.scale.plane import NAMESPACE
 from tests.bench.scale.pods import Pods
-from tests.kube.api import Api
-from tests.kube.pools import until
+from tests.support.kube.api import Api
+from tests.support.kube.pools import until
 
 NAME = "pool-0"
 EVENTS = "/registry/events/"

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.cluster import parts, processes, settings, tools
-from tests.cluster.api import Api as ClusterApi
-from tests.cluster.life import write_files
-from tests.cluster.parts import Part
-from tests.cluster.places import Places
-from tests.cluster.processes import Recorded
-from tests.cluster.progress import wait_until
-from tests.kube.api import Api
+from tests.support.cluster import parts, processes, settings, tools
+from tests.support.cluster.api import Api as ClusterApi
+from tests.support.cluster.life import write_files
+from tests.support.cluster.parts import Part
+from tests.support.cluster.places import Places
+from tests.support.cluster.processes import Recorded
+from tests.support.cluster.progress import wait_until
+from tests.support.kube.api import Api
 
 READY_SECONDS = 600
 SERVED = ("--storage-media-type=application/json", "--etcd-compaction-interval=1h")

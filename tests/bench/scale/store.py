@@ -6,7 +6,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from tests.cluster.settings import ETCD_URL
+from tests.support.cluster.settings import ETCD_URL
 
 MOST_OPERATIONS = 128
 """Of one transaction, etcd's own bound."""

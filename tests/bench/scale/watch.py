@@ -14,8 +14,8 @@ from tests.bench.scale.operator import Operator, Told
 from tests.bench.scale.plane import NAMESPACE
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.stages import Patience, Stages
-from tests.kube.api import Api, ApiError
-from tests.kube.pools import emulated
+from tests.support.kube.api import Api, ApiError
+from tests.support.kube.pools import emulated
 
 SPEC = emulated(replicas=1, scaling={"mode": "Auto", "algorithm": "CapacityAtObjective"})
 LOOK_SECONDS = 15.0

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kube import namespaces
-from tests.kube.api import Api
-from tests.kube.install import install_crds
-from tests.kube.target import Target
+from tests.support.kube import namespaces
+from tests.support.kube.api import Api
+from tests.support.kube.install import install_crds
+from tests.support.kube.target import Target
 
 NAMESPACE = "penstock-test-api"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.api import bad_policies, bad_pools
 from tests.integration.api.cases import Bad, Object, policy, pool
-from tests.kube.api import Api, ApiError
+from tests.support.kube.api import Api, ApiError
 
 pytestmark = pytest.mark.integration
 

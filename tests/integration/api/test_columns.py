@@ -4,8 +4,8 @@ import pytest
 
 from tests.integration.api import full
 from tests.integration.api.cases import pool
-from tests.kube.api import Api
-from tests.kube.target import Target
+from tests.support.kube.api import Api
+from tests.support.kube.target import Target
 
 pytestmark = pytest.mark.integration
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kube.api import Api
-from tests.kube.install import ROOT
+from tests.support.kube.api import Api
+from tests.support.kube.install import ROOT
 from tests.unit.api.examples import examples, name_of
 
 pytestmark = pytest.mark.integration

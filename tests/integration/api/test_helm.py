@@ -8,9 +8,9 @@ import pytest
 
 from penstock_api import names
 from tests.integration.api.cases import pool
-from tests.kube.api import Api, Object, path_of
-from tests.kube.install import ROOT
-from tests.kube.target import Target
+from tests.support.kube.api import Api, Object, path_of
+from tests.support.kube.install import ROOT
+from tests.support.kube.target import Target
 
 pytestmark = pytest.mark.integration
 

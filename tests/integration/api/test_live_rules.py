@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.integration.api.cases import CLAIM, Object, pool
-from tests.kube.api import Api, ApiError
+from tests.support.kube.api import Api, ApiError
 
 pytestmark = pytest.mark.integration
 

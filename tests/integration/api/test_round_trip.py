@@ -11,7 +11,7 @@ from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
 from tests.integration.api import full
 from tests.integration.api.cases import Object
-from tests.kube.api import Api
+from tests.support.kube.api import Api
 
 pytestmark = pytest.mark.integration
 

@@ -14,10 +14,10 @@ from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.convert import child_object
 from tests.integration.api.full import CLAIM_SPEC, MODULE_SPEC
-from tests.kube import namespaces
-from tests.kube.api import Api
-from tests.kube.target import Target
-from tests.unit.decide.world import MODULE, World, pool
+from tests.support.kube import namespaces
+from tests.support.kube.api import Api
+from tests.support.kube.target import Target
+from tests.unit.operator.decide.world import MODULE, World, pool
 
 pytestmark = pytest.mark.integration
 CONFIG = DecideConfig(default_runtime_image="localhost/penstock-busybox:1")

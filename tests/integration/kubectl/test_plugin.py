@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.kube.api import POOLS, Api
-from tests.kube.install import install_crds
-from tests.kube.target import Target
+from tests.support.kube.api import POOLS, Api
+from tests.support.kube.install import install_crds
+from tests.support.kube.target import Target
 from tests.unit.kubectl.stage import HEAD, STATUS, pool
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube import namespaces
-from tests.kube.api import Api
-from tests.kube.install import install_crds
-from tests.kube.operator_process import Operator
-from tests.kube.pools import Pool
-from tests.kube.target import Target
+from tests.support.kube import namespaces
+from tests.support.kube.api import Api
+from tests.support.kube.install import install_crds
+from tests.support.kube.operator_process import Operator
+from tests.support.kube.pools import Pool
+from tests.support.kube.target import Target
 
 __all__ = ["Operator"]
 

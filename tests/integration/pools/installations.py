@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.integration.pools.conftest import Operator
-from tests.kube.account import kubeconfig_of
-from tests.kube.api import Api
-from tests.kube.install import CHART
-from tests.kube.target import Target
+from tests.support.kube.account import kubeconfig_of
+from tests.support.kube.api import Api
+from tests.support.kube.install import CHART
+from tests.support.kube.target import Target
 
 SETTINGS = (
     "replicas=0",

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock_api import names
-from tests.kube import runtime_process
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.kube import runtime_process
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
 
 NOWHERE: Object = {"template": {"nodeSelector": {"penstock-tests/nowhere": "true"}}}
 CLOCK = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.kube.api import Api, ApiError, Object
+from tests.support.kube.api import Api, ApiError, Object
 from tests.unit.charts.rendered import only, render
 
 HEAD = {"apiVersion": "rbac.authorization.k8s.io/v1"}

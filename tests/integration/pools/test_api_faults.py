@@ -10,10 +10,10 @@ from penstock_operator.kube.kinds import WATCHED
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
-from tests.kube.api import Api
-from tests.kube.fault_proxy import Answers, FaultProxy, fault_proxy
-from tests.kube.loopback import write_kubeconfig
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api
+from tests.support.kube.fault_proxy import Answers, FaultProxy, fault_proxy
+from tests.support.kube.loopback import write_kubeconfig
+from tests.support.kube.pools import Pool, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

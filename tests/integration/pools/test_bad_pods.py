@@ -4,8 +4,8 @@ import pytest
 
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, emulated, is_ready, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, emulated, is_ready, until
 
 pytestmark = pytest.mark.integration
 

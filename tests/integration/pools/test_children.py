@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.integration.pools.conftest import Operator
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, emulated, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, emulated, until
 
 pytestmark = pytest.mark.integration
 

@@ -9,9 +9,9 @@ import yaml
 
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api, ApiError, Object
-from tests.kube.install import CRDS
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api, ApiError, Object
+from tests.support.kube.install import CRDS
+from tests.support.kube.pools import Pool, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 

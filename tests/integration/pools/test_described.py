@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
-from tests.kube.target import Target
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -10,11 +10,11 @@ from signal import SIGKILL
 import pytest
 
 from tests.integration.pools.conftest import Operator
-from tests.kube import namespaces
-from tests.kube.api import Api
-from tests.kube.pools import Pool, until
-from tests.kube.script import Script, first_spec
-from tests.kube.snapshot import differing, settled, snapshot, versions
+from tests.support.kube import namespaces
+from tests.support.kube.api import Api
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.script import Script, first_spec
+from tests.support.kube.snapshot import differing, settled, snapshot, versions
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api
+from tests.support.kube.pools import Pool, until
 
 pytestmark = pytest.mark.integration
 

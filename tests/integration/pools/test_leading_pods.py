@@ -15,8 +15,8 @@ from tests.bench.scale.pods import LIMITS, METRICS, report
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.pretended import NOWHERE, Pretended
 from tests.integration.pools.test_leading import leads
-from tests.kube.api import Api
-from tests.kube.pools import Pool, emulated, until
+from tests.support.kube.api import Api
+from tests.support.kube.pools import Pool, emulated, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -9,8 +9,8 @@ import pytest
 from penstock_api import names
 from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ import pytest
 
 from penstock_api import names
 from tests.integration.pools.pretended import NOWHERE, Pretended
-from tests.kube.api import Api
-from tests.kube.pools import Pool, emulated, until
+from tests.support.kube.api import Api
+from tests.support.kube.pools import Pool, emulated, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.pools.conftest import Operator
-from tests.kube.account import kubeconfig_of
-from tests.kube.api import Api
+from tests.support.kube.account import kubeconfig_of
+from tests.support.kube.api import Api
 
 pytestmark = pytest.mark.integration
 

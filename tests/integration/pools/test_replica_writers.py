@@ -14,8 +14,8 @@ import pytest
 
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.signals.test_real_clusters import certificate
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
 
 pytestmark = pytest.mark.integration
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, is_ready, until
-from tests.kube.pretended import BROKEN_IMAGE, PretendedNode
-from tests.kube.target import Target
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.kube.pretended import BROKEN_IMAGE, PretendedNode
+from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -10,10 +10,10 @@ from tests.integration.pools.conftest import Operator
 from tests.integration.pools.installations import Stage
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
-from tests.kube import namespaces
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
-from tests.kube.target import Target
+from tests.support.kube import namespaces
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
+from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.places import Places
 from tests.integration.pools.test_children import BARE, await_children
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.cluster.places import Places
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool, until
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,6 @@
 """What a tenant who may only write pools can try at the API server: all refused, and nobody else is touched.
 
-The ways over the network are in tests/unit/http/test_ways_out.py; docs/security.md lists them all.
+The ways over the network are in tests/unit/runtime/http/test_ways_out.py; docs/security.md lists them all.
 """
 
 import json
@@ -20,8 +20,8 @@ from tests.integration.pools.test_children import (
     stranger_deployment,
     stranger_service,
 )
-from tests.kube.api import POOLS, Api, Object
-from tests.kube.pools import Pool, until
+from tests.support.kube.api import POOLS, Api, Object
+from tests.support.kube.pools import Pool, until
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.encoders.directories import write
+from tests.support.encoders.directories import write
 
 
 def spec(task: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.runtime.test_generation_placements import generating
 from tests.integration.runtime.test_placements import BODY, QUICK, alive, ask, engines
-from tests.unit.openai.served import save_tiny_model
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 SOON = "3"
 """Of PENSTOCK_STUCK_SECONDS."""

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.unit.openai.served import save_tiny_model
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 AT_ONCE = 48
 PATIENCE_SECONDS = 240.0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.runtime.test_generation_loses_nobody import SOURCE
 from tests.integration.runtime.test_placements import alive, children, engines
-from tests.unit.openai.served import save_tiny_model
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
 

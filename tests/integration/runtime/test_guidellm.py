@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.generation.environments import GUIDELLM, make, python_of
-from tests.unit.openai.served import save_tiny_model
+from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 STREAMS, REQUESTS = 8, 64
 SOURCE = {

@@ -12,10 +12,10 @@ import pytest
 
 from penstock_operator.act.pod_limits import acknowledgement
 from penstock_operator.observed import Acknowledgement
-from tests.encoders.directories import write
-from tests.kube.pools import until
-from tests.unit.sources import bucket
-from tests.unit.sources.hub import Hub, serving
+from tests.support.encoders.directories import write
+from tests.support.kube.pools import until
+from tests.unit.runtime.sources import bucket
+from tests.unit.runtime.sources.hub import Hub, serving
 
 CACHE = {"type": "PersistentVolumeClaim", "claimName": "cache"}
 

@@ -25,8 +25,14 @@ from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import DutySource, PoolSignals, SignalSource
 from tests.integration.signals.test_real_prometheus import until
-from tests.unit.signals.exporter import Figures, free_address, metrics_route, pod_object, serving
-from tests.unit.signals.test_access import Objects, encoded
+from tests.unit.operator.observe.signals.exporter import (
+    Figures,
+    free_address,
+    metrics_route,
+    pod_object,
+    serving,
+)
+from tests.unit.operator.observe.signals.test_access import Objects, encoded
 
 pytestmark = pytest.mark.integration
 

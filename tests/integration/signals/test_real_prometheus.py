@@ -17,7 +17,7 @@ from penstock_operator.observe.signals.prometheus import missing, read_prometheu
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
-from tests.unit.signals.exporter import (
+from tests.unit.operator.observe.signals.exporter import (
     Figures,
     free_address,
     metrics_route,

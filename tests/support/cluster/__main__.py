@@ -1,17 +1,17 @@
-"""`python3 -m tests.cluster`: the test cluster's switch."""
+"""`python3 -m tests.support.cluster`: the test cluster's switch."""
 
 import argparse
 import sys
 from collections.abc import Callable
 
-from tests.cluster import caches, faults, foreign, life, tools
-from tests.cluster.commands import CommandFailedError
-from tests.cluster.debian import MissingRightsError
-from tests.cluster.images import base, make
-from tests.cluster.life import NotUpError, OtherClusterError, PartEndedError
-from tests.cluster.places import Places
-from tests.cluster.progress import WaitTimedOutError, say
-from tests.cluster.virtualenv import WrongPythonError, make_environment
+from tests.support.cluster import caches, faults, foreign, life, tools
+from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.debian import MissingRightsError
+from tests.support.cluster.images import base, make
+from tests.support.cluster.life import NotUpError, OtherClusterError, PartEndedError
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import WaitTimedOutError, say
+from tests.support.cluster.virtualenv import WrongPythonError, make_environment
 
 EXPECTED_ERRORS = (
     OtherClusterError,
@@ -98,7 +98,7 @@ COMMANDS: dict[str, Callable[[Places], None]] = {
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 -m tests.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tests.support.cluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, function in COMMANDS.items():
         commands.add_parser(name, help=function.__doc__)

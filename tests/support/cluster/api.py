@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.cluster import settings
+from tests.support.cluster import settings
 
 JSON_PATCH = "application/json-patch+json"
 

@@ -4,9 +4,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.cluster.locks import locked
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster.locks import locked
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 OWN = (
     "audit*", "bench-*", "bin", "containerd", "contexts", "images", "mypy", "setup.log", "tools",

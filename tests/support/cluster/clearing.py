@@ -4,10 +4,10 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.cluster import kernel, network, processes, sandbox, settings
-from tests.cluster.commands import CommandFailedError
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster import kernel, network, processes, sandbox, settings
+from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 PATIENCE_SECONDS = {
     "kubelet": 5.0,

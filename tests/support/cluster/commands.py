@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster.progress import say
+from tests.support.cluster.progress import say
 
 Word = str | Path
 REPORT_SECONDS = 15.0

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.cluster import settings
+from tests.support.cluster import settings
 
 
 def kubeconfig(pki: Path, user: str) -> str:

@@ -4,9 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.cluster.commands import build, output
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster.commands import build, output
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 CLUSTER_PACKAGES = (
     "openssl", "iproute2", "iptables", "conntrack", "mount", "kmod",

@@ -4,11 +4,11 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.cluster import parts, processes, settings, tools
-from tests.cluster.api import Api
-from tests.cluster.commands import output, quietly
-from tests.cluster.places import Places
-from tests.cluster.progress import wait_until
+from tests.support.cluster import parts, processes, settings, tools
+from tests.support.cluster.api import Api
+from tests.support.cluster.commands import output, quietly
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import wait_until
 
 CHAIN = "PENSTOCK-FAULTS"
 HOOKS = ("OUTPUT", "FORWARD")

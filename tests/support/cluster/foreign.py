@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster import tools
-from tests.cluster.commands import CommandFailedError, output
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster import tools
+from tests.support.cluster.commands import CommandFailedError, output
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 IMAGES = {
     "operator": ("PENSTOCK_OPERATOR_IMAGE", "localhost/penstock-operator:dev"),

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cluster import settings
-from tests.cluster.commands import quietly
+from tests.support.cluster import settings
+from tests.support.cluster.commands import quietly
 
 CGROUPS = Path("/sys/fs/cgroup")
 CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")

@@ -4,14 +4,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.cluster import certificates, debian, kernel, network, parts, processes, sandbox, tools
-from tests.cluster.api import Api
-from tests.cluster.caches import size
-from tests.cluster.clearing import clear
-from tests.cluster.commands import output, tail
-from tests.cluster.locks import locked
-from tests.cluster.places import MANIFESTS, Places
-from tests.cluster.progress import WaitTimedOutError, say, wait_until
+from tests.support.cluster import (
+    certificates,
+    debian,
+    kernel,
+    network,
+    parts,
+    processes,
+    sandbox,
+    tools,
+)
+from tests.support.cluster.api import Api
+from tests.support.cluster.caches import size
+from tests.support.cluster.clearing import clear
+from tests.support.cluster.commands import output, tail
+from tests.support.cluster.locks import locked
+from tests.support.cluster.places import MANIFESTS, Places
+from tests.support.cluster.progress import WaitTimedOutError, say, wait_until
 
 OWN_MANIFESTS = ("coredns.yaml",)
 

@@ -4,8 +4,8 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 
 @contextmanager

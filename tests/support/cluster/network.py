@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
-from tests.cluster import settings
-from tests.cluster.commands import output, quietly
+from tests.support.cluster import settings
+from tests.support.cluster.commands import output, quietly
 
 SWITCHES = ("ipv4/ip_forward", "bridge/bridge-nf-call-iptables")
 CHAINS = re.compile(r"^(KUBE-|CNI-|PENSTOCK-)")

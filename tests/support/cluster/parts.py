@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import configuration, settings
-from tests.cluster.certificates import Identity
-from tests.cluster.places import Places
+from tests.support.cluster import configuration, settings
+from tests.support.cluster.certificates import Identity
+from tests.support.cluster.places import Places
 
 IDENTITIES = (
     Identity("admin", "penstock-admin", "system:masters"),

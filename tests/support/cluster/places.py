@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 NODE_SOURCE = Path(__file__).resolve().parent / "node"
 MANIFESTS = Path(__file__).resolve().parent / "manifests"
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.cluster import archive, settings
-from tests.cluster.commands import CommandFailedError, output
-from tests.cluster.debian import busybox
-from tests.cluster.places import Places
+from tests.support.cluster import archive, settings
+from tests.support.cluster.commands import CommandFailedError, output
+from tests.support.cluster.debian import busybox
+from tests.support.cluster.places import Places
 
 APPLETS = ("sh", "cat", "echo", "false", "httpd", "ls", "nc", "nslookup", "sleep", "true", "wget")
 

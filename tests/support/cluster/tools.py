@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.commands import build, output
-from tests.cluster.places import NODE_SOURCE, Places
+from tests.support.cluster.commands import build, output
+from tests.support.cluster.places import NODE_SOURCE, Places
 
 KUBERNETES = "v1.36.3"
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"

@@ -5,11 +5,11 @@ import importlib.util
 import shutil
 import sys
 
-from tests.cluster import debian
-from tests.cluster.commands import Word, build, output
-from tests.cluster.images.wheels import SHARED_WHEELS
-from tests.cluster.places import CHECKOUT, Places
-from tests.cluster.progress import say
+from tests.support.cluster import debian
+from tests.support.cluster.commands import Word, build, output
+from tests.support.cluster.images.wheels import SHARED_WHEELS
+from tests.support.cluster.places import CHECKOUT, Places
+from tests.support.cluster.progress import say
 
 FOLDER = CHECKOUT / ".venv"
 MARKER = FOLDER / ".penstock"

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
-from tests.fuzz.texts import damage, dumped, spoil
+from tests.support.fuzz.texts import damage, dumped, spoil
 
 LONE = [
     ModelInfo("lone", "p", "cpu", (spec,), (TensorSpec("Y", "FP32", (-1, 2)),), 8)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.kube.api import Api
+from tests.support.kube.api import Api
 
 
 def kubeconfig_of(api: Api, kubeconfig: Path, account: tuple[str, str], folder: Path) -> Path:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.kube.api import Api, Object, path_of
-from tests.kube.pools import is_ready, until
+from tests.support.kube.api import Api, Object, path_of
+from tests.support.kube.pools import is_ready, until
 
 GPU = "nvidia.com/gpu"
 

@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp import web
 from kubernetes import client, config
 
-from tests.kube.loopback import listening
+from tests.support.kube.loopback import listening
 
 QUIET = logging.getLogger(f"{__name__}.connections")
 """Connections that break are what this is for: nobody need be told."""

@@ -17,11 +17,11 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from penstock_api import names
-from tests.cluster import settings
-from tests.kube import runtime_process
-from tests.kube.api import Api, ApiError, Object
-from tests.kube.kubelet import alive, now, path_of
-from tests.kube.pools import is_ready, until
+from tests.support.cluster import settings
+from tests.support.kube import runtime_process
+from tests.support.kube.api import Api, ApiError, Object
+from tests.support.kube.kubelet import alive, now, path_of
+from tests.support.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0
 TURN_SECONDS = 0.5

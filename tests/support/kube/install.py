@@ -8,15 +8,15 @@ from pathlib import Path
 
 import yaml
 
-from tests.kube.api import POOLS, Api, ApiError, Object
-from tests.kube.namespaces import clear_namespaces
-from tests.kube.pools import until
-from tests.kube.target import Target
+from tests.support.kube.api import POOLS, Api, ApiError, Object
+from tests.support.kube.namespaces import clear_namespaces
+from tests.support.kube.pools import until
+from tests.support.kube.target import Target
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "penstock"
 CRDS = ROOT / "crds"
-PROMETHEUS = ROOT / "tests" / "cluster" / "manifests" / "prometheus.yaml"
+PROMETHEUS = ROOT / "tests" / "support" / "cluster" / "manifests" / "prometheus.yaml"
 PROMETHEUS_IMAGE = "localhost/penstock-prometheus:dev"
 """As the manifest says it."""
 PROMETHEUS_DEPLOYMENT = "/apis/apps/v1/namespaces/monitoring/deployments/prometheus"
@@ -37,7 +37,7 @@ class Images:
     def of_checkout(cls) -> "Images":
         """Build what is not built, bring it into the cluster, and return the names."""
         told = subprocess.run(
-            [sys.executable, "-m", "tests.cluster", "images"],
+            [sys.executable, "-m", "tests.support.cluster", "images"],
             stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         ).stdout  # fmt: skip
         names = dict(re.findall(r"^(\w+)=(\S+)$", told, re.MULTILINE))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from tests.kube.api import Object
+from tests.support.kube.api import Object
 
 
 def alive(room: Mapping[str, str]) -> Object:

@@ -4,8 +4,8 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.kube.api import Api, Object
-from tests.kube.pools import until
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import until
 
 LABEL = "penstock-tests"
 ALL = f"/api/v1/namespaces?labelSelector={LABEL}"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from penstock_api import names
-from tests.kube.api import Api
+from tests.support.kube.api import Api
 
 
 class Server(ThreadingHTTPServer):

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from tests.kube.api import Api, Object
-from tests.kube.install import CHART, OPERATOR_NAMESPACE, RELEASE
-from tests.kube.pools import is_ready, until
-from tests.kube.target import Target
+from tests.support.kube.api import Api, Object
+from tests.support.kube.install import CHART, OPERATOR_NAMESPACE, RELEASE
+from tests.support.kube.pools import is_ready, until
+from tests.support.kube.target import Target
 
 PODS = (
     f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods?labelSelector=app.kubernetes.io/name%3Dpenstock"

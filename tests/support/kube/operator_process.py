@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM, Signals
 
-from tests.kube.pools import until
+from tests.support.kube.pools import until
 
 IMAGE = "localhost/penstock-busybox:1"
 """Pods here are not asked to serve, unless the settings name another: any image does."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock_api.names import CLUSTER_PORT
-from tests.kube.api import Api
+from tests.support.kube.api import Api
 
 
 def metrics(api: Api, pod: Mapping[str, Any]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.kube.api import POOLS, Api, ApiError, Object
+from tests.support.kube.api import POOLS, Api, ApiError, Object
 
 ROUTED_SECONDS = 10.0
 LABEL_POOL_UID = "penstock.dev/pool-uid"

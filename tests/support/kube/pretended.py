@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.kube.api import Api, ApiError, Object
-from tests.kube.kubelet import alive, now, path_of
-from tests.kube.pools import emulated, is_ready
+from tests.support.kube.api import Api, ApiError, Object
+from tests.support.kube.kubelet import alive, now, path_of
+from tests.support.kube.pools import emulated, is_ready
 
 LABEL = "penstock-tests/pretended"
 GPU = "nvidia.com/gpu"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import kernel
-from tests.kube.api import Api, Object
-from tests.kube.install import PROMETHEUS_DEPLOYMENT
-from tests.kube.packets import dropped
-from tests.kube.pools import condition_of, until
+from tests.support.cluster import kernel
+from tests.support.kube.api import Api, Object
+from tests.support.kube.install import PROMETHEUS_DEPLOYMENT
+from tests.support.kube.packets import dropped
+from tests.support.kube.pools import condition_of, until
 
 PODS = "/api/v1/namespaces/monitoring/pods?labelSelector=app.kubernetes.io/name%3Dprometheus"
 PROGRAM = "prometheus"

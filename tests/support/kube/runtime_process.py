@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock_api import names
-from tests.kube.api import Api, Object
+from tests.support.kube.api import Api, Object
 
 SETTINGS_VOLUME = "penstock-settings"
 

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.kube.api import Object
-from tests.kube.pools import Pool, emulated
+from tests.support.kube.api import Object
+from tests.support.kube.pools import Pool, emulated
 
 Change = Callable[[], object]
 NOWHERE: Object = {"nodeSelector": {"penstock-tests/nowhere": "yes"}}

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tests.kube.api import Api, Object
-from tests.kube.pools import Pool
+from tests.support.kube.api import Api, Object
+from tests.support.kube.pools import Pool
 
 LISTS = {
     "Pool": "/apis/penstock.dev/v1alpha1/namespaces/{}/inferencepools",

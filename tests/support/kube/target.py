@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.places import Places
-from tests.kube.api import Api
+from tests.support.cluster.places import Places
+from tests.support.kube.api import Api
 
 
 class ProgramFailedError(RuntimeError):

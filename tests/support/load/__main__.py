@@ -1,4 +1,4 @@
-"""`python -m tests.load --url URL --model NAME --rate R --seconds S`: reports as lines of JSON on stdout.
+"""`python -m tests.support.load --url URL --model NAME --rate R --seconds S`: reports as lines of JSON on stdout.
 
 With --commands it reads `rate NUMBER` and `stop` from stdin, a pipe, while it runs.
 Exit code 0 when nothing was lost or wrong, else 1.
@@ -11,16 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.load.arrivals import Arrivals, Process, Step, parse_schedule
-from tests.load.generator import Generator
-from tests.load.questions import questions
-from tests.load.report import Report
-from tests.load.sender import Connections, Sender
+from tests.support.load.arrivals import Arrivals, Process, Step, parse_schedule
+from tests.support.load.generator import Generator
+from tests.support.load.questions import questions
+from tests.support.load.report import Report
+from tests.support.load.sender import Connections, Sender
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.load", description=__doc__)
     parser.add_argument("--url", required=True, help="of the pool: http://host:port")
     parser.add_argument("--model", required=True, help="served name")
     parser.add_argument("--rate", type=float, default=0.0, help="requests a second")

@@ -5,11 +5,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.load.arrivals import Arrivals, Step
-from tests.load.questions import Question
-from tests.load.report import Report, report
-from tests.load.sender import Sender
-from tests.load.tally import Ended, Outcome, Tally
+from tests.support.load.arrivals import Arrivals, Step
+from tests.support.load.questions import Question
+from tests.support.load.report import Report, report
+from tests.support.load.sender import Sender
+from tests.support.load.tally import Ended, Outcome, Tally
 
 LONGEST_SLEEP_SECONDS = 0.05
 """A change of rate takes hold within this."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from tests.load.report import Report
+from tests.support.load.report import Report
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class LoadFailed(RuntimeError):
@@ -42,7 +42,7 @@ class Load:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *self.runner, "-m", "tests.load", "--commands", *self._options(),
+            *self.runner, "-m", "tests.support.load", "--commands", *self._options(),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read())

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from tests.load.tally import Outcome, Tally, percentile
+from tests.support.load.tally import Outcome, Tally, percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Self
 import aiohttp
 
 from penstock_api.names import HEADER_POD
-from tests.load.questions import Question
-from tests.load.tally import Ended, Outcome, outcome_of
+from tests.support.load.questions import Question
+from tests.support.load.tally import Ended, Outcome, outcome_of
 
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from penstock_operator.telemetry import metrics
-from tests.cluster.places import Places
+from tests.support.cluster.places import Places
 from tests.unit.charts.rendered import CHART, only, render
 
 RULES = CHART / "rules" / "penstock.yaml"

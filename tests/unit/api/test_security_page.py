@@ -6,7 +6,7 @@ from tests.unit.api.crds import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 TESTS = (
-    ROOT / "tests" / "unit" / "http" / "test_ways_out.py",
+    ROOT / "tests" / "unit" / "runtime" / "http" / "test_ways_out.py",
     ROOT / "tests" / "integration" / "pools" / "test_ways_out.py",
 )
 

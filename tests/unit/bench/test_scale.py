@@ -16,7 +16,7 @@ from tests.bench.scale.copies import Original, batches, copy
 from tests.bench.scale.operator import added_up
 from tests.bench.scale.seals import NotSealedSoError, manifests
 from tests.bench.scale.stages import Patience, Stages
-from tests.unit.decide.world import NOW, World, pool
+from tests.unit.operator.decide.world import NOW, World, pool
 
 UID = "00000000-0000-0000-0000-0000000000"
 WHOLE = Stages(pools=5, decided=5, deployments=5, pods=5, up=5, ready=5, obeying=5)

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from tests.kube.target import ProgramFailedError, Target
+from tests.support.kube.target import ProgramFailedError, Target
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "penstock"

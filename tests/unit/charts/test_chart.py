@@ -9,7 +9,7 @@ from penstock_api import names
 from penstock_api.base import ApiModel
 from penstock_api.types.policy import PolicySpec
 from penstock_api.types.pool import PoolSpec
-from tests.kube.target import Target
+from tests.support.kube.target import Target
 from tests.unit.charts.rendered import CHART, CRDS_CHART, ROOT, Object, only, render
 
 CRD = "CustomResourceDefinition"

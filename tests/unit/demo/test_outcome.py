@@ -8,8 +8,8 @@ import pytest
 from tests.demo import closing, outcome, plot
 from tests.demo.moment import Gauges, Moment, moment
 from tests.demo.outcome import EditTaken, Run, changes, failures
-from tests.kube.target import Target
-from tests.load.report import Report
+from tests.support.kube.target import Target
+from tests.support.load.report import Report
 
 FINAL = Report(
     second=60, rate=10, sent=100, completed=98, refused=2, lost=0, wrong=0, in_flight=0,

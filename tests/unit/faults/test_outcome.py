@@ -10,7 +10,7 @@ from tests.bench.faults.fault import Fault, Right
 from tests.bench.faults.outcome import Served, Suffered, Valves, as_json, failures, wrong_way_moves
 from tests.bench.faults.stage import Stage
 from tests.bench.faults.table import all_faults
-from tests.load.report import Report
+from tests.support.load.report import Report
 
 
 @contextmanager

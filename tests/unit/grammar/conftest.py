@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.unit.openai.served import Served, save_tiny_model
+from tests.unit.runtime.protocols.openai.served import Served, save_tiny_model
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.fuzz.budget import Fuzz
+from tests.support.fuzz.budget import Fuzz
 from tests.unit.grammar.hostile import asking, chained_rules, chained_schema, repeated
 from tests.unit.grammar.innocent import Body, Innocent
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object", "odd")
 

@@ -20,7 +20,7 @@ from tests.unit.grammar.hostile import (
     repeated,
 )
 from tests.unit.grammar.innocent import Innocent
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 PLAIN = "/v1/completions"
 GAP_SECONDS = 4.0

@@ -16,7 +16,7 @@ from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_simulator.engine import Engine
 from penstock_simulator.pod import Pod, PodLimits
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 from tests.unit.simulator.scenarios import EXACT
 
 WINDOW = 0.05

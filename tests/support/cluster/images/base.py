@@ -5,9 +5,9 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.cluster import debian
-from tests.cluster.commands import Word, build, output
-from tests.cluster.places import Places
+from tests.support.cluster import debian
+from tests.support.cluster.commands import Word, build, output
+from tests.support.cluster.places import Places
 
 SUITE = "bookworm"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")

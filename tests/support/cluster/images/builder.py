@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from tests.cluster.commands import Word, build, output
-from tests.cluster.images.saved import into_layout
-from tests.cluster.places import Places
+from tests.support.cluster.commands import Word, build, output
+from tests.support.cluster.images.saved import into_layout
+from tests.support.cluster.places import Places
 
 SOURCE_LAYERS = 3
 """The Dockerfiles' last layers, small and often new: two copies and their compilation."""

@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import archive, sandbox
-from tests.cluster.commands import CommandFailedError
-from tests.cluster.places import Places
-from tests.cluster.progress import say
+from tests.support.cluster import archive, sandbox
+from tests.support.cluster.commands import CommandFailedError
+from tests.support.cluster.places import Places
+from tests.support.cluster.progress import say
 
 DIGEST = "sha256:"
 REFERENCE = "org.opencontainers.image.ref.name"

@@ -5,14 +5,20 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.cluster import debian
-from tests.cluster.images import base, load
-from tests.cluster.images.builder import Buildah, Builder, Docker, docker_answers
-from tests.cluster.images.recipes import PROMETHEUS, RECIPES, Recipe, content_hash, project_file
-from tests.cluster.images.wheels import wheelhouse
-from tests.cluster.locks import locked
-from tests.cluster.places import CHECKOUT, Places
-from tests.cluster.progress import say
+from tests.support.cluster import debian
+from tests.support.cluster.images import base, load
+from tests.support.cluster.images.builder import Buildah, Builder, Docker, docker_answers
+from tests.support.cluster.images.recipes import (
+    PROMETHEUS,
+    RECIPES,
+    Recipe,
+    content_hash,
+    project_file,
+)
+from tests.support.cluster.images.wheels import wheelhouse
+from tests.support.cluster.locks import locked
+from tests.support.cluster.places import CHECKOUT, Places
+from tests.support.cluster.progress import say
 
 TAG = "dev"
 KEPT_TAGS = 6

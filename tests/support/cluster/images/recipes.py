@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.places import CHECKOUT
+from tests.support.cluster.places import CHECKOUT
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ RUNTIME = Recipe(
     "runtime",
 )
 PROMETHEUS = Recipe(
-    "prometheus", "tests/cluster/prometheus/Dockerfile", ("tests/cluster/prometheus/discovery.py",)
+    "prometheus",
+    "tests/support/cluster/prometheus/Dockerfile",
+    ("tests/support/cluster/prometheus/discovery.py",),
 )
 RECIPES = (OPERATOR, RUNTIME, PROMETHEUS)
 

@@ -6,9 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.cluster.commands import Word, build
-from tests.cluster.images.recipes import Recipe, requirements
-from tests.cluster.places import CHECKOUT, Places
+from tests.support.cluster.commands import Word, build
+from tests.support.cluster.images.recipes import Recipe, requirements
+from tests.support.cluster.places import CHECKOUT, Places
 
 SHARED_WHEELS = CHECKOUT.parent / "shared" / "wheels"
 """Wheels that may lie beside the checkout, such as the small CPU build of torch."""

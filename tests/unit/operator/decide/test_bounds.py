@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PolicyObject
-from tests.unit.decide.world import of, policy, pool
+from tests.unit.operator.decide.world import of, policy, pool
 
 
 def bound(name: str = "cap", **bounds: int) -> PolicyObject:

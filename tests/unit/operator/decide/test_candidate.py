@@ -8,7 +8,7 @@ from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.observed import PolicyObject
 from penstock_operator.telemetry import policy_metrics
 from penstock_operator.telemetry.metrics import exposition
-from tests.unit.decide.world import World, known, policy, pool, settled
+from tests.unit.operator.decide.world import World, known, policy, pool, settled
 
 
 def trying(**candidate: Any) -> PolicyObject:

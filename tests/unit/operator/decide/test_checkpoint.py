@@ -16,7 +16,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.serialize import res
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
 from tests.bench.decide.fleet import SPEC, TICK, signals
-from tests.unit.decide.world import NOW, World, known, pod, pool
+from tests.unit.operator.decide.world import NOW, World, known, pod, pool
 
 NAME = "chat-penstock-memory"
 

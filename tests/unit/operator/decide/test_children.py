@@ -11,7 +11,7 @@ from penstock_api.types.container import ImagePullPolicy
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.container import CONTAINER_NAME
 from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
-from tests.unit.decide.world import CONFIG, World, pool
+from tests.unit.operator.decide.world import CONFIG, World, pool
 
 CLAIM = {
     "source": {

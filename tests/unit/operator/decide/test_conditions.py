@@ -7,7 +7,7 @@ import pytest
 
 from penstock_api import names
 from penstock_operator.observed import Acknowledgement, PodProblem, SchemaSkew
-from tests.unit.decide.world import (
+from tests.unit.operator.decide.world import (
     World,
     failing,
     known,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.pinned_template import template_inputs
-from tests.unit.decide.world import CONFIG, World, known, pod, policy, pool, settled
+from tests.unit.operator.decide.world import CONFIG, World, known, pod, policy, pool, settled
 
 DEPLOYMENT = ("Deployment", "chat-penstock")
 NEWER = DecideConfig(default_runtime_image="registry.example/penstock-runtime:2")

@@ -8,8 +8,8 @@ from penstock_api.types.decision import AlternativeStatus, LastDecision, Scaling
 from penstock_operator.act.status import worth_writing
 from penstock_operator.decide.plan import PoolPlan
 from tests.bench.decide.fleet import SPEC
-from tests.unit.decide.test_checkpoint import ticks, working
-from tests.unit.decide.world import NO_SIGNALS, World, known, policy
+from tests.unit.operator.decide.test_checkpoint import ticks, working
+from tests.unit.operator.decide.world import NO_SIGNALS, World, known, policy
 
 
 def run(number: int = 12, **scaling: Any) -> tuple[World, PoolPlan]:

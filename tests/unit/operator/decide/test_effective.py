@@ -13,7 +13,7 @@ from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from penstock_operator.decide.spec.live_fields import BUILT_IN, WEIGHT, live_fields, plausible
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer, metrics_server
 from penstock_operator.observed import PolicyObject
-from tests.unit.decide.world import of, policy, pool, pool_spec
+from tests.unit.operator.decide.world import of, policy, pool, pool_spec
 
 
 def test_a_pool_that_says_nothing_gets_the_built_ins() -> None:

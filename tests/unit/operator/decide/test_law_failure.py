@@ -20,8 +20,8 @@ from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.telemetry import metrics
 from tests.bench.decide.fleet import SPEC, Fleet, signals
-from tests.unit.decide.test_checkpoint import law_state, ticks, working
-from tests.unit.decide.world import NOW, World, known, message, pod, policy, pool, reason
+from tests.unit.operator.decide.test_checkpoint import law_state, ticks, working
+from tests.unit.operator.decide.world import NOW, World, known, message, pod, policy, pool, reason
 
 LAW = ScalingAlgorithm.CAPACITY_AT_OBJECTIVE
 Rejects = Callable[[CapacityState, LawInput], bool]

@@ -15,7 +15,7 @@ from penstock_api.limits import (
 )
 from penstock_api.types.status import BatchStatus
 from penstock_operator.observed import Acknowledgement
-from tests.unit.decide.world import World, known, pod, settled, written
+from tests.unit.operator.decide.world import World, known, pod, settled, written
 
 CONFIG_MAP = ("ConfigMap", "chat-penstock")
 

@@ -7,7 +7,7 @@ import pytest
 from penstock_api.limits import Loading, LoadStage
 from penstock_operator.decide.status.conditions.loading import progress
 from penstock_operator.observed import Acknowledgement, PodProblem
-from tests.unit.decide.world import World, message, pool, reason, settled
+from tests.unit.operator.decide.world import World, message, pool, reason, settled
 
 GIGABYTE = 10**9
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_operator.decide.manifests.container import CONTAINER_NAME
-from tests.unit.decide.world import World, policy, pool
+from tests.unit.operator.decide.world import World, policy, pool
 
 CLAIMED = {"type": "PersistentVolumeClaim", "claimName": "cache"}
 EPHEMERAL = {"type": "Ephemeral", "sizeLimit": "20Gi"}

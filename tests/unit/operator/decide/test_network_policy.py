@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.config import PoolPeers
-from tests.unit.decide.world import CONFIG, World, child
+from tests.unit.operator.decide.world import CONFIG, World, child
 
 OPERATOR = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "penstock-system"}}

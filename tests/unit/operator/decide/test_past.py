@@ -9,8 +9,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast impo
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import SPEC, TICK, signals
-from tests.unit.decide.test_checkpoint import NAME, law_state, ticks, working
-from tests.unit.decide.world import World, known
+from tests.unit.operator.decide.test_checkpoint import NAME, law_state, ticks, working
+from tests.unit.operator.decide.world import World, known
 
 
 def lived(world: World, seconds: float) -> PoolSignals:

@@ -9,7 +9,7 @@ from penstock_api import names
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import Acknowledgement, Rejection
-from tests.unit.decide.world import (
+from tests.unit.operator.decide.world import (
     NOW,
     World,
     child,

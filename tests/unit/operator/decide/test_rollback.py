@@ -12,7 +12,16 @@ from penstock_operator.decide.rollback.ruling import OWN
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, in_force
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
-from tests.unit.decide.world import World, known, message, of, policy, pool, reason, settled
+from tests.unit.operator.decide.world import (
+    World,
+    known,
+    message,
+    of,
+    policy,
+    pool,
+    reason,
+    settled,
+)
 
 WINDOW = 60
 REQUEST_LATENCY = live_fields.OBJECTIVE + "RequestLatency"

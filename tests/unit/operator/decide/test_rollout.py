@@ -8,7 +8,7 @@ import pytest
 from penstock_operator.decide.manifests.rollout import helped_by_leaving
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.observed import PodObject, PodProblem
-from tests.unit.decide.world import World, failing, message, pod, pool, reason, settled
+from tests.unit.operator.decide.world import World, failing, message, pod, pool, reason, settled
 
 GPU = "nvidia.com/gpu"
 NO_ROOM = (

@@ -13,7 +13,7 @@ from penstock_operator.observed import (
     PoolSignals,
     SignalSource,
 )
-from tests.unit.decide.world import NOW, World, child, known, pod, policy, pool, settled
+from tests.unit.operator.decide.world import NOW, World, child, known, pod, policy, pool, settled
 
 
 def used(world: World) -> dict[str, int]:

@@ -8,8 +8,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import LEAST_HOLD_SECONDS
 from penstock_operator.observed import PodProblem, PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import TICK, signals
-from tests.unit.decide.test_checkpoint import working
-from tests.unit.decide.world import NOW, World, known, pod
+from tests.unit.operator.decide.test_checkpoint import working
+from tests.unit.operator.decide.world import NOW, World, known, pod
 
 
 def little(world: World) -> PoolSignals:

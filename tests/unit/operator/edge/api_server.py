@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from penstock_operator.kube.kinds import WATCHED
-from tests.kube.loopback import listening, write_kubeconfig
+from tests.support.kube.loopback import listening, write_kubeconfig
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from penstock_operator import reporter
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.telemetry import logs
-from tests.unit.decide.test_checkpoint import ticks, working
-from tests.unit.decide.world import World, settled
+from tests.unit.operator.decide.test_checkpoint import ticks, working
+from tests.unit.operator.decide.world import World, settled
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import EVERY_POOL, ObjectStore
 from penstock_operator.observe.cluster.views import all_pools, is_going, owned_pods
-from tests.unit.edge import shapes
+from tests.unit.operator.edge import shapes
 
 NOBODY: frozenset[str] = frozenset()
 POOL = frozenset({"pool-1"})

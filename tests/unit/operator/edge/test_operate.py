@@ -19,7 +19,7 @@ from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.reconcile_state import Memory
 from penstock_operator.reconciler import Operation
 from penstock_operator.telemetry import metrics, policy_metrics
-from tests.unit.decide.world import CONFIG, policy, pool, settled
+from tests.unit.operator.decide.world import CONFIG, policy, pool, settled
 
 DECIDE_SECONDS = 0.05
 

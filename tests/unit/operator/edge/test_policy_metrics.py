@@ -7,7 +7,7 @@ import pytest
 from penstock_api.types.policy import BudgetStatus, PolicyStatus
 from penstock_operator.decide.plan import Plan, PolicyPlan
 from penstock_operator.telemetry import metrics, policy_metrics
-from tests.unit.decide.world import World, policy, pool, settled
+from tests.unit.operator.decide.world import World, policy, pool, settled
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 

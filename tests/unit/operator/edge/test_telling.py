@@ -9,7 +9,7 @@ from penstock_operator import reporter
 from penstock_operator.decide.plan import Figures, PoolPlan
 from penstock_operator.reconcile_state import PoolMemory
 from penstock_operator.telemetry import metrics
-from tests.unit.decide.world import World, pod, settled
+from tests.unit.operator.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
 FIGURES = Figures(

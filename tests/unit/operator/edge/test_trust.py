@@ -18,8 +18,8 @@ from penstock_api.certificates import (
 from penstock_operator.errors import ConfigError
 from penstock_operator.net.http import Call, CallFailed, call, new_session, pod_url
 from penstock_operator.net.tls import PodTrust
-from tests.unit.edge.certificates import Authority
-from tests.unit.signals.exporter import free_address
+from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.observe.signals.exporter import free_address
 
 NAME = "chat.team-a.svc"
 

@@ -4,8 +4,8 @@ import asyncio
 import random
 from typing import Any
 
-from tests.unit.http.test_lanes import connected, one_answer
-from tests.unit.http.wire_cases import GOOD
+from tests.unit.runtime.http.test_lanes import connected, one_answer
+from tests.unit.runtime.http.wire_cases import GOOD
 
 AGE_SECONDS = 0.15
 CLIENTS = 16

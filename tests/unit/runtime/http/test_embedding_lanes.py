@@ -11,10 +11,10 @@ import pytest
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.models.device import memory
 from penstock_runtime.request import Outcome
-from tests.encoders.directories import write
-from tests.unit.http.test_lanes import VARYING, by_aiohttp, converse
-from tests.unit.http.test_texts import FIVE, LONG, Texts, serve, words
-from tests.unit.http.wire_cases import Case, chunked, pieces, post
+from tests.support.encoders.directories import write
+from tests.unit.runtime.http.test_lanes import VARYING, by_aiohttp, converse
+from tests.unit.runtime.http.test_texts import FIVE, LONG, Texts, serve, words
+from tests.unit.runtime.http.wire_cases import Case, chunked, pieces, post
 
 EMBEDDINGS = "/v1/embeddings"
 

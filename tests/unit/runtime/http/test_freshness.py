@@ -12,10 +12,10 @@ from penstock_runtime.http.backpressure import FREE_REFUSALS, MOST_OF_PATIENCE
 from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, Freshness
 from penstock_runtime.protocols.common.socket_age import lain_seconds
 from penstock_runtime.serving.wait_estimate import patience_to_start
-from tests.unit.http.test_admission import Door
-from tests.unit.http.test_lanes import connected, one_answer
-from tests.unit.http.test_refusals import told
-from tests.unit.http.wire_cases import body, post
+from tests.unit.runtime.http.test_admission import Door
+from tests.unit.runtime.http.test_lanes import connected, one_answer
+from tests.unit.runtime.http.test_refusals import told
+from tests.unit.runtime.http.wire_cases import body, post
 
 
 class Clock:

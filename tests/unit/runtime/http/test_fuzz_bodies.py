@@ -24,13 +24,13 @@ from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import TextCall, read_call
 from penstock_runtime.protocols.openai import embedding_response
-from tests.encoders.directories import write
-from tests.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
-from tests.fuzz.budget import Fuzz
-from tests.unit.http.test_lanes import VARYING, one_answer
-from tests.unit.http.test_quick import MODELS
-from tests.unit.http.test_texts import Texts, serve
-from tests.unit.http.wire_cases import PATH, post
+from tests.support.encoders.directories import write
+from tests.support.fuzz.bodies import LONE, Body, body_of, embedding_body, text_body, tree_of
+from tests.support.fuzz.budget import Fuzz
+from tests.unit.runtime.http.test_lanes import VARYING, one_answer
+from tests.unit.runtime.http.test_quick import MODELS
+from tests.unit.runtime.http.test_texts import Texts, serve
+from tests.unit.runtime.http.wire_cases import PATH, post
 
 AGELESS: dict[str, Any] = {"connection_age_seconds": 1e9}
 """Connections end after as many requests in both lanes, and not at an age that each draws for itself."""

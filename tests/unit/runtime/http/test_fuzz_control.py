@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.fuzz.budget import Fuzz
-from tests.fuzz.texts import MARK, damage, dumped, odd_value, spoil
+from tests.support.fuzz.budget import Fuzz
+from tests.support.fuzz.texts import MARK, damage, dumped, odd_value, spoil
 
 LIMITS: Final = {
     "maxBatchSize": range(1, 4097),

@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 from penstock_runtime.http.fast_path import connection
-from tests.fuzz.budget import Fuzz
-from tests.unit.http.test_lanes import VARYING
-from tests.unit.http.wire_cases import PATH, binary, body, chunked, post
+from tests.support.fuzz.budget import Fuzz
+from tests.unit.runtime.http.test_lanes import VARYING
+from tests.unit.runtime.http.wire_cases import PATH, binary, body, chunked, post
 
 ID: Final = "X-Request-Id: mine-00000000"
 LAST: Final = (

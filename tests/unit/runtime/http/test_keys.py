@@ -10,8 +10,8 @@ from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
 from penstock_runtime.serving.auth.api_keys import KeyRing
 from penstock_runtime.serving.pod import Pod
-from tests.unit.http.conftest import Start, call
-from tests.unit.http.test_texts import root, serve, short_start
+from tests.unit.runtime.http.conftest import Start, call
+from tests.unit.runtime.http.test_texts import root, serve, short_start
 
 __all__ = ["root", "short_start"]
 

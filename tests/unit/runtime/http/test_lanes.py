@@ -12,7 +12,7 @@ from penstock_runtime.engine.messages import Submit, ToEngine
 from penstock_runtime.http.fast_path import connection
 from penstock_runtime.protocols.common.request_ids import trace_of
 from penstock_runtime.request import Failed, Outcome, Tensor
-from tests.unit.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
+from tests.unit.runtime.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n"

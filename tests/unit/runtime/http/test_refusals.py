@@ -17,10 +17,10 @@ from penstock_runtime.http.fast_path.request_head import hinted_class
 from penstock_runtime.http.fast_path.response import Wire
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.serving.limits import LiveLimits
-from tests.unit.http.conftest import LIMITS
-from tests.unit.http.test_admission import Door
-from tests.unit.http.test_lanes import VARYING, connected, one_answer
-from tests.unit.http.wire_cases import GOOD, body, post
+from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.http.test_admission import Door
+from tests.unit.runtime.http.test_lanes import VARYING, connected, one_answer
+from tests.unit.runtime.http.wire_cases import GOOD, body, post
 
 FULL = LIMITS.model_copy(update={"max_queue_depth": 1})
 

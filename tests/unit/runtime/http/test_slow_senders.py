@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.http.conftest import LIMITS
-from tests.unit.http.test_lanes import connected, one_answer
-from tests.unit.http.wire_cases import GOOD
+from tests.unit.runtime.http.conftest import LIMITS
+from tests.unit.runtime.http.test_lanes import connected, one_answer
+from tests.unit.runtime.http.wire_cases import GOOD
 
 SHALLOW = LIMITS.model_copy(update={"max_queue_depth": 2})
 SLOW_SENDERS = 10

@@ -27,8 +27,8 @@ from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.tokenizer_pool import Ids
 from penstock_runtime.telemetry.metrics import Exposition
-from tests.encoders.directories import write
-from tests.unit.http.conftest import config
+from tests.support.encoders.directories import write
+from tests.unit.runtime.http.conftest import config
 
 LIMITS = LimitsUpdate(
     generation=1,

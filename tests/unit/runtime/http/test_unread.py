@@ -14,8 +14,8 @@ from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.http.connection_limit import ConnectionLimit
 from penstock_runtime.http.write_buffers import Unread, WatchedConnection
 from penstock_runtime.request import Outcome, Tensor
-from tests.unit.http.conftest import Halves
-from tests.unit.http.wire_cases import binary
+from tests.unit.runtime.http.conftest import Halves
+from tests.unit.runtime.http.wire_cases import binary
 
 MIB = 2**20
 

@@ -7,9 +7,9 @@ import torch
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.load import load
-from tests.unit.models.programs import Affine, batch, export
+from tests.unit.runtime.models.programs import Affine, batch, export
 
-HERE = "tests.unit.models.programs"
+HERE = "tests.unit.runtime.models.programs"
 
 
 def from_factory(factory: str, **arguments: str) -> ModelSpec:

@@ -11,7 +11,7 @@ from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory
 from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import ResidentMeter, bound_rows, measured_bound_rows
-from tests.unit.engine.builders import Doubling, FakeClock
+from tests.unit.runtime.engine.dynamic.builders import Doubling, FakeClock
 
 MEBIBYTE = 2**20
 

@@ -16,7 +16,7 @@ from penstock_runtime.models.emulated import create
 from penstock_runtime.models.module import load_module
 from penstock_runtime.request import Completed, Request, Tensor
 
-HERE = "tests.unit.models.programs"
+HERE = "tests.unit.runtime.models.programs"
 
 
 def requests(rows_each: list[int], width: int = 4) -> tuple[Request, ...]:

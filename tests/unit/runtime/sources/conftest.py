@@ -10,7 +10,7 @@ import pytest
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import Config
 from penstock_runtime.sources import downloads
-from tests.unit.sources.hub import Hub, serving
+from tests.unit.runtime.sources.hub import Hub, serving
 
 LARGE = bytes(range(256)) * 4096
 """1 MiB."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.kube.loopback import listening
+from tests.support.kube.loopback import listening
 
 SHA = "a" * 40
 LFS_FROM = 2**16

@@ -19,8 +19,8 @@ from penstock_runtime.sources.errors import (
 )
 from penstock_runtime.sources.fetch import fetch_model
 from penstock_runtime.sources.progress import Meter
-from tests.unit.sources.conftest import FILES, LARGE, Configure
-from tests.unit.sources.hub import Hub, entry
+from tests.unit.runtime.sources.conftest import FILES, LARGE, Configure
+from tests.unit.runtime.sources.hub import Hub, entry
 
 TOTAL = len(FILES["config.json"]) + len(LARGE)
 """Of what is wanted of the whole repository: not the weights in a format that nobody reads."""

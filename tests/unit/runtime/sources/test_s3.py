@@ -19,8 +19,8 @@ from penstock_runtime.sources.errors import (
 )
 from penstock_runtime.sources.fetch import fetch_model
 from penstock_runtime.sources.progress import Meter
-from tests.unit.sources.bucket import KEYS, Bucket, serving
-from tests.unit.sources.conftest import LARGE, Configure
+from tests.unit.runtime.sources.bucket import KEYS, Bucket, serving
+from tests.unit.runtime.sources.conftest import LARGE, Configure
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import caches
-from tests.cluster.places import Places
+from tests.support.cluster import caches
+from tests.support.cluster.places import Places
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import json
 import tomllib
 from pathlib import Path
 
-from tests.cluster import configuration, parts, settings
-from tests.cluster.certificates import Identity, extension_lines
-from tests.cluster.places import Places
+from tests.support.cluster import configuration, parts, settings
+from tests.support.cluster.certificates import Identity, extension_lines
+from tests.support.cluster.places import Places
 
 PLACES = Places(Path("/cache"))
 NODE, PROGRAMS = Path("/tools/node"), Path("/tools")

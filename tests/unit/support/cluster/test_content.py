@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.images.recipes import OPERATOR, RUNTIME, content_hash, project_file, requirements
-from tests.cluster.places import CHECKOUT, Places
-from tests.cluster.tools import HELM, NODE
+from tests.support.cluster.images.recipes import (
+    OPERATOR,
+    RUNTIME,
+    content_hash,
+    project_file,
+    requirements,
+)
+from tests.support.cluster.places import CHECKOUT, Places
+from tests.support.cluster.tools import HELM, NODE
 
 PROJECT = """
 [project]

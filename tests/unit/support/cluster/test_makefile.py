@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.places import CHECKOUT
+from tests.support.cluster.places import CHECKOUT
 
 PARTS = ["unit", "e2e"]
 NOT_MADE = [f"--old-file={one}" for one in ("setup", "tools", "lint", "cluster", "images")]

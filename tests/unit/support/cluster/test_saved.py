@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.images import load
-from tests.cluster.images.saved import into_layout
+from tests.support.cluster.images import load
+from tests.support.cluster.images.saved import into_layout
 
 LAYERS = {"one": b"a layer", "two": b"\x1f\x8b a packed one"}
 CONFIG = json.dumps({"architecture": "amd64"}).encode()

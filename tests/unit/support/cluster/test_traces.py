@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import foreign, processes
-from tests.cluster.network import without_chains
-from tests.cluster.parts import Part
-from tests.cluster.progress import WaitTimedOutError, wait_until
-from tests.cluster.prometheus.discovery import targets
+from tests.support.cluster import foreign, processes
+from tests.support.cluster.network import without_chains
+from tests.support.cluster.parts import Part
+from tests.support.cluster.progress import WaitTimedOutError, wait_until
+from tests.support.cluster.prometheus.discovery import targets
 
 RULES = """*nat
 :PREROUTING ACCEPT [0:0]

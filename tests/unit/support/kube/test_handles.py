@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.api import path_of
-from tests.kube.pods import parse
-from tests.kube.pools import NotSoError, emulated, until
-from tests.kube.target import Target
+from tests.support.kube.api import path_of
+from tests.support.kube.pods import parse
+from tests.support.kube.pools import NotSoError, emulated, until
+from tests.support.kube.target import Target
 
 
 def manifest(version: str, kind: str) -> dict[str, object]:

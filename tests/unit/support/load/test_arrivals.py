@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.load.arrivals import Arrivals, Process, Step, parse_schedule
+from tests.support.load.arrivals import Arrivals, Process, Step, parse_schedule
 
 
 def test_a_schedule_is_read_as_rates_and_seconds() -> None:

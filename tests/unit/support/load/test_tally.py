@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.load.report import Report, report
-from tests.load.tally import Ended, Outcome, Tally, outcome_of, percentile
+from tests.support.load.report import Report, report
+from tests.support.load.tally import Ended, Outcome, Tally, outcome_of, percentile
 
 
 @pytest.mark.parametrize(

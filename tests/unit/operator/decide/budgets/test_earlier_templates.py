@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.budgets.town import GPU, Town, budget, delete_and_wait, town
-from tests.unit.decide.world import known, reason
+from tests.unit.operator.decide.budgets.town import GPU, Town, budget, delete_and_wait, town
+from tests.unit.operator.decide.world import known, reason
 
 OTHERS = [
     {"resourceName": "nvidia.com/mig-1g.10gb", "count": 1},

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.ledger import Claim, Ledger
-from tests.unit.budgets.claims import BUDGET, asked_for, claim, entitled, running, settled
+from tests.unit.operator.decide.budgets.claims import (
+    BUDGET,
+    asked_for,
+    claim,
+    entitled,
+    running,
+    settled,
+)
 
 
 def lived(ledger: Ledger, count: int, begin: float, seconds: float, *changed: Claim) -> Ledger:

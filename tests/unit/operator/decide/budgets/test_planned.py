@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.ledger import Ledger
-from tests.unit.budgets.town import GPU, Town, budget, delete_and_wait, step, town, waiting
-from tests.unit.decide.world import message, reason
+from tests.unit.operator.decide.budgets.town import (
+    GPU,
+    Town,
+    budget,
+    delete_and_wait,
+    step,
+    town,
+    waiting,
+)
+from tests.unit.operator.decide.world import message, reason
 
 
 def test_manual_pools_too_have_no_more_than_their_share() -> None:

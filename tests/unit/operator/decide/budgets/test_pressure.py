@@ -6,7 +6,7 @@ import pytest
 
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.ledger import Ledger
-from tests.unit.budgets.claims import BUDGET, asked_for, claim, entitled
+from tests.unit.operator.decide.budgets.claims import BUDGET, asked_for, claim, entitled
 
 
 @dataclass

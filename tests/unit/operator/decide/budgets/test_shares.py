@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from penstock_operator.decide.budgets.apportion import Limits, Part, divide, fair_shares, fits
 from penstock_operator.decide.budgets.settlement import Budgets, settle
 from penstock_operator.decide.ledger import Claim, Ledger
-from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim, entitled, obeyed, settled
+from tests.unit.operator.decide.budgets.claims import (
+    BUDGET,
+    GPU,
+    asked_for,
+    claim,
+    entitled,
+    obeyed,
+    settled,
+)
 
 
 def test_with_enough_for_all_everybody_has_what_he_wants() -> None:

@@ -7,9 +7,9 @@ import pytest
 from penstock_api import names
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.ledger import Ledger
-from tests.unit.budgets.claims import BUDGET, GPU, asked_for, claim
-from tests.unit.budgets.town import Town, budget, step, town
-from tests.unit.decide.world import World, policy, reason
+from tests.unit.operator.decide.budgets.claims import BUDGET, GPU, asked_for, claim
+from tests.unit.operator.decide.budgets.town import Town, budget, step, town
+from tests.unit.operator.decide.world import World, policy, reason
 
 SURGING, REPLACING = {"maxSurge": 1, "maxUnavailable": 0}, {"maxSurge": 0, "maxUnavailable": 1}
 TEMPLATE = {"labels": {"v": "2"}}

@@ -7,7 +7,7 @@ from penstock_operator.decide.ledger import Ledger
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import PodObject, PodProblem, PolicyObject
-from tests.unit.decide.world import CONFIG, World, failing, pod, policy, pool
+from tests.unit.operator.decide.world import CONFIG, World, failing, pod, policy, pool
 
 GPU = "nvidia.com/gpu"
 

@@ -6,7 +6,7 @@ from math import inf, nan
 import pytest
 
 from penstock_operator.observed import PodSample, SignalSource
-from tests.unit.scaling.world import SETTINGS, Replica, World
+from tests.unit.operator.decide.scaling.world import SETTINGS, Replica, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)
 """One replica serves 8 / (0.04 + 0.04) = 100 rows a second."""

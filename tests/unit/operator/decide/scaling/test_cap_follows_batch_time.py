@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from tests.unit.scaling.world import SETTINGS, World
+from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
 ONE_REPLICA = replace(SETTINGS, max_replicas=1)
 

@@ -17,7 +17,7 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_ca
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
-from tests.unit.scaling.odd_rounds import START, Case, case
+from tests.unit.operator.decide.scaling.odd_rounds import START, Case, case
 
 LAWS: list[Law[Any]] = [UtilizationBand(), CapacityAtObjective()]
 CASES = st.binary(min_size=16, max_size=1024).map(case)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tests.unit.scaling.literal_rule import LiteralRule
-from tests.unit.scaling.world import SETTINGS, World
+from tests.unit.operator.decide.scaling.literal_rule import LiteralRule
+from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
 BUSY = replace(SETTINGS, min_replicas=2, max_replicas=2)
 

@@ -9,8 +9,8 @@ from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.scaling.decision import ScalingOutcome, law_input
 from penstock_operator.observed import SignalSource
-from tests.unit.scaling.views import Pool, deployment
-from tests.unit.scaling.world import SETTINGS
+from tests.unit.operator.decide.scaling.views import Pool, deployment
+from tests.unit.operator.decide.scaling.world import SETTINGS
 
 
 def said(outcome: ScalingOutcome, type: str) -> tuple[str, str]:

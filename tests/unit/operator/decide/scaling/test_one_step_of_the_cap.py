@@ -12,8 +12,8 @@ from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     step_size,
 )
 from penstock_operator.observed import DutySource
-from tests.unit.scaling.test_service_curve import sums_of
-from tests.unit.scaling.world import SETTINGS
+from tests.unit.operator.decide.scaling.test_service_curve import sums_of
+from tests.unit.operator.decide.scaling.world import SETTINGS
 
 CURVE = sums_of((b, 0.040 + 0.005 * b) for b in (1, 4, 8, 12, 16) * 4)
 """t(16) = 120 ms, t(20) = 140 ms."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from penstock_operator.decide.scaling.signals.aggregates import Demand
 from penstock_operator.decide.scaling.utilization_band.replicas import ReplicasInput, is_spare
-from tests.unit.scaling.world import BOUNDS, SETTINGS, World
+from tests.unit.operator.decide.scaling.world import BOUNDS, SETTINGS, World
 
 FIXED_CAP = replace(SETTINGS, size_min=8, size_max=8, target_per_replica=16)
 """One replica serves 8 / (0.04 + 0.04) = 100 rows a second."""

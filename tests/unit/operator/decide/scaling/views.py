@@ -20,7 +20,7 @@ from penstock_operator.observed import (
     PoolView,
     SignalSource,
 )
-from tests.unit.scaling.world import SETTINGS
+from tests.unit.operator.decide.scaling.world import SETTINGS
 
 MODEL = {"source": {"type": "Module", "module": {"factory": "models:create"}}}
 

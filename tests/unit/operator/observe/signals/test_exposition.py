@@ -16,7 +16,7 @@ from penstock_operator.observe.signals.samples import (
 )
 from penstock_operator.observed import DutySource, PodSample
 from penstock_runtime.telemetry.gpu import DutySource as RuntimeDutySource
-from tests.unit.signals.exporter import Figures
+from tests.unit.operator.observe.signals.exporter import Figures
 
 
 def read(figures: Figures) -> PodSample:

@@ -37,7 +37,7 @@ from penstock_runtime.protocols.control.auth import (
     TokenVerifier,
     Unauthorized,
 )
-from tests.unit.signals.exporter import free_address, never, pod_object, serving
+from tests.unit.operator.observe.signals.exporter import free_address, never, pod_object, serving
 
 SIGNER = Signer.generate()
 UPDATE = LimitsUpdate(

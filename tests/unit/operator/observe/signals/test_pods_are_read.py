@@ -9,7 +9,7 @@ from penstock_api import names
 from penstock_operator.net.http import new_session
 from penstock_operator.observe.signals.pod_scrape import read_pods
 from penstock_operator.observed import SignalSource
-from tests.unit.signals.exporter import (
+from tests.unit.operator.observe.signals.exporter import (
     Figures,
     free_address,
     metrics_route,

@@ -16,7 +16,7 @@ from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUE
 from penstock_operator.observe.signals.shared_queries import Rounds
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
-from tests.unit.signals.exporter import (
+from tests.unit.operator.observe.signals.exporter import (
     Figures,
     free_address,
     metrics_route,

@@ -14,7 +14,7 @@ from penstock_runtime.engine.dynamic.batch_former import (
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime
 from penstock_runtime.request import Request
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 WINDOW = 0.5
 BUSY = Outlook(ServiceTime(1.0, 0.1), rows_per_second=100.0)

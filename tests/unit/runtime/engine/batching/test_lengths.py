@@ -15,7 +15,13 @@ from penstock_runtime.engine.padding import (
     length_buckets,
     runs,
 )
-from tests.unit.engine.builders import Doubling, FakeClock, a_request, an_engine, limits
+from tests.unit.runtime.engine.dynamic.builders import (
+    Doubling,
+    FakeClock,
+    a_request,
+    an_engine,
+    limits,
+)
 
 
 @given(st.integers(1, 8192))

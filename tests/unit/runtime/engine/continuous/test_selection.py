@@ -22,7 +22,7 @@ from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import Packed
 from penstock_runtime.models.decoders.selection import Measure, select
 from penstock_runtime.models.decoders.step_times import Candidate, StepTimes, measure_steps
-from tests.unit.generation.models import CONFIGS, auto, save
+from tests.unit.runtime.engine.continuous.models import CONFIGS, auto, save
 
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
 from penstock_runtime.engine.dynamic.engine import Engine
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Submit
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
-from tests.unit.engine.builders import (
+from tests.unit.runtime.engine.dynamic.builders import (
     POISON,
     Doubling,
     Ends,

@@ -9,7 +9,7 @@ from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.dynamic.execution import Ran, execute, shares
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
-from tests.unit.engine.builders import POISON, Doubling, a_request, answer
+from tests.unit.runtime.engine.dynamic.builders import POISON, Doubling, a_request, answer
 
 
 def run(model: Doubling, *requests: Request, cap: int = 4096) -> Ran:

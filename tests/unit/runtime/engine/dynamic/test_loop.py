@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 from penstock_runtime.engine.dynamic.loop import serve
 from penstock_runtime.engine.messages import Settled, Submit, ToEngine
-from tests.unit.engine.builders import Doubling, a_request, an_engine
+from tests.unit.runtime.engine.dynamic.builders import Doubling, a_request, an_engine
 
 
 class OneRequest:

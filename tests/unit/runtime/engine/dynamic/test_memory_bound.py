@@ -9,7 +9,7 @@ from penstock_runtime.engine.dynamic.batch_former import Batch
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.engine.model import OutOfMemory, TensorSpec
 from penstock_runtime.request import Completed, Failed, Tensor
-from tests.unit.engine.builders import (
+from tests.unit.runtime.engine.dynamic.builders import (
     Doubling,
     Ends,
     a_request,

@@ -8,7 +8,7 @@ import pytest
 from penstock_runtime.engine.dynamic.warm_up import LENGTHS_SECONDS, warm_up
 from penstock_runtime.engine.model import ModelInfo, OutOfMemory, TensorSpec
 from penstock_runtime.request import Tensor
-from tests.unit.engine.builders import Doubling
+from tests.unit.runtime.engine.dynamic.builders import Doubling
 
 BUCKETS = (4, 8, 12)
 

@@ -14,7 +14,7 @@ from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.messages import EngineDied, FromEngine, Settled, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.request import End, Request
-from tests.unit.link.models import Gate
+from tests.unit.runtime.engine.link.models import Gate
 
 Place = Callable[[Callable[[], Model], LimitsUpdate], EngineLink]
 

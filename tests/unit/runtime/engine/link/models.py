@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock_runtime.engine.model import Model, ModelInfo, ModelLoadFailed
 from penstock_runtime.request import Tensor
-from tests.unit.engine.builders import info
+from tests.unit.runtime.engine.dynamic.builders import info
 
 LETHAL = 666.0
 """A value that makes the model raise what no engine can survive."""

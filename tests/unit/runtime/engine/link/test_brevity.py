@@ -11,8 +11,8 @@ from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.messages import EngineDied, SetLimits, Submit
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
-from tests.unit.engine.builders import FEATURES, a_request, answer, limits
-from tests.unit.link.conftest import Client
+from tests.unit.runtime.engine.dynamic.builders import FEATURES, a_request, answer, limits
+from tests.unit.runtime.engine.link.conftest import Client
 
 
 class Watched:

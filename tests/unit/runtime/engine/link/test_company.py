@@ -3,9 +3,9 @@
 import asyncio
 
 from penstock_runtime.engine.link.thread import ThreadLink
-from tests.unit.engine.builders import a_request, limits
-from tests.unit.link.conftest import Client
-from tests.unit.link.test_brevity import Watched
+from tests.unit.runtime.engine.dynamic.builders import a_request, limits
+from tests.unit.runtime.engine.link.conftest import Client
+from tests.unit.runtime.engine.link.test_brevity import Watched
 
 SLOW_SECONDS = 0.5
 

@@ -13,9 +13,17 @@ from penstock_runtime.engine.dynamic.loop import IDLE_TICK_SECONDS
 from penstock_runtime.engine.link.base import EngineLink, ModelLoadFailed
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Settled
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
-from tests.unit.engine.builders import a_request, answer, limits
-from tests.unit.link.conftest import Client, Connect, Place
-from tests.unit.link.models import BAD, LETHAL, Gate, Gated, crashing, exiting, failing
+from tests.unit.runtime.engine.dynamic.builders import a_request, answer, limits
+from tests.unit.runtime.engine.link.conftest import Client, Connect, Place
+from tests.unit.runtime.engine.link.models import (
+    BAD,
+    LETHAL,
+    Gate,
+    Gated,
+    crashing,
+    exiting,
+    failing,
+)
 
 BEGUN_WITHIN_SECONDS = 3.0
 """A request begins in this time, however busy the machine is."""

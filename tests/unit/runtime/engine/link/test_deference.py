@@ -7,9 +7,9 @@ import pytest
 from penstock_runtime.engine.link import cpu_priority
 from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, Deference
 from penstock_runtime.engine.link.thread import ThreadLink
-from tests.unit.engine.builders import a_request, limits
-from tests.unit.link.conftest import Client
-from tests.unit.link.test_brevity import Watched
+from tests.unit.runtime.engine.dynamic.builders import a_request, limits
+from tests.unit.runtime.engine.link.conftest import Client
+from tests.unit.runtime.engine.link.test_brevity import Watched
 
 
 async def test_after_a_long_batch_the_loop_defers_until_the_link_is_closed() -> None:

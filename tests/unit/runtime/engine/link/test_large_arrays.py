@@ -11,7 +11,7 @@ import pytest
 from penstock_runtime.engine.link.channel import Wire
 from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Cancel, Submit
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 SIZE = 2**24
 ROWS = LARGE_BYTES

@@ -10,9 +10,9 @@ import torch
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.models.load import load
 from penstock_runtime.request import Completed, End, Failed, Request, Tensor
-from tests.unit.engine.builders import limits
-from tests.unit.link.conftest import Connect
-from tests.unit.models.programs import Affine, batch, export
+from tests.unit.runtime.engine.dynamic.builders import limits
+from tests.unit.runtime.engine.link.conftest import Connect
+from tests.unit.runtime.models.programs import Affine, batch, export
 
 
 def a_call(name: str, tensor: str, x: Tensor) -> Request:
@@ -42,7 +42,7 @@ async def test_a_program_on_a_claim_answers_requests(connect: Connect, tmp_path:
 async def test_a_device_that_shrinks_while_serving_lowers_the_bound_and_loses_nobody(
     connect: Connect,
 ) -> None:
-    module = {"factory": "tests.unit.models.programs:shrinking"}
+    module = {"factory": "tests.unit.runtime.models.programs:shrinking"}
     spec = ModelSpec.model_validate({"source": {"type": "Module", "module": module}})
     client = await connect(partial(load, spec, "served"), limits(cap=16))
     client.submit(*(a_call(str(n), "INPUT", np.full((1, 4), n, np.float32)) for n in range(16)))

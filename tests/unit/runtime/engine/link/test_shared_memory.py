@@ -15,7 +15,7 @@ from penstock_runtime.engine.link.heartbeat import SharedPulse
 from penstock_runtime.engine.link.shared_memory import Borrower, Lender
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
-from tests.unit.engine.builders import FakeClock, a_request
+from tests.unit.runtime.engine.dynamic.builders import FakeClock, a_request
 
 SIZE = 2**20
 

@@ -11,7 +11,7 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.batch_former import Batch, FormingLimits, Outlook, form
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 
 class CountedFloat(float):

@@ -11,7 +11,7 @@ from penstock_runtime.engine.queue.disciplines import (
     order_key,
     priority_class,
 )
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 PRIORITY = Discipline.PRIORITY
 

@@ -7,7 +7,7 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 FAIR = Discipline.FAIR_SHARE
 

@@ -11,7 +11,7 @@ from penstock_runtime.engine.queue import queue as queues
 from penstock_runtime.engine.queue.fifo import PlainLine
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 STEPS = st.lists(
     st.tuples(

@@ -8,7 +8,7 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.disciplines import order_key
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request, Tensor
-from tests.unit.engine.builders import a_request
+from tests.unit.runtime.engine.dynamic.builders import a_request
 
 FIFO, PRIORITY, _, _, FAIR = Discipline
 KEYED = [discipline for discipline in Discipline if discipline is not FAIR]

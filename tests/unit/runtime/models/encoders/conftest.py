@@ -10,7 +10,7 @@ from penstock_api.types.model import Task
 from penstock_runtime.engine.model import Model
 from penstock_runtime.models.encoders.load import load_encoder
 from penstock_runtime.request import Tensor
-from tests.encoders.directories import SPECIAL, WORDS, write
+from tests.support.encoders.directories import SPECIAL, WORDS, write
 
 LABELS = ("bad", "good", "mixed")
 Loaded = Callable[..., Model]

@@ -17,7 +17,7 @@ from penstock_runtime.models.encoders import model as encoders
 from penstock_runtime.models.encoders.packed import PackedBody
 from penstock_runtime.models.load import Options, load
 from penstock_runtime.request import Tensor
-from tests.unit.encoders.conftest import LABELS, Loaded, texts
+from tests.unit.runtime.models.encoders.conftest import LABELS, Loaded, texts
 
 FAMILIES = ("bert", "roberta", "distilbert", "electra")
 LENGTHS = (5, 64, 1, 17, 5, 33, 2, 64)

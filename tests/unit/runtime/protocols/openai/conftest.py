@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from penstock_runtime.models.decoders import warm_up
-from tests.unit.openai.served import LIMITS, Served, save_tiny_model
+from tests.unit.runtime.protocols.openai.served import LIMITS, Served, save_tiny_model
 
 Serve = Callable[..., Served]
 

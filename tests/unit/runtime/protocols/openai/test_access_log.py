@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from penstock_runtime.protocols.openai.completions import CompletionAnswer
-from tests.unit.openai.served import Served
-from tests.unit.openai.test_ends import LONG, PATH, nobody_begins, open_request
+from tests.unit.runtime.protocols.openai.served import Served
+from tests.unit.runtime.protocols.openai.test_ends import LONG, PATH, nobody_begins, open_request
 
 Lines = Callable[[], list[dict[str, Any]]]
 SHORT = {"prompt": "The river", "max_tokens": 3, "ignore_eos": True}

@@ -8,7 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionToolParam
 from pydantic import BaseModel, ConfigDict
 
-from tests.unit.openai.served import POSITIONS, Served
+from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 
 HELLO = [{"role": "user", "content": "What is a pool?"}]
 WEATHER: ChatCompletionToolParam = {

@@ -16,7 +16,7 @@ from penstock_runtime.protocols.openai.sse import EventStream
 from penstock_runtime.request import Outcome
 from penstock_runtime.serving.generation import mailbox
 from penstock_runtime.serving.health import Stage
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 Serve = Callable[..., Served]
 LONG = {"prompt": "The river", "max_tokens": 1000, "ignore_eos": True}

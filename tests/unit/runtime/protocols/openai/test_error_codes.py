@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.unit.openai.served import POSITIONS, Served
+from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 
 HELLO = [{"role": "user", "content": "Hello"}]
 LONG = "word " * 2000

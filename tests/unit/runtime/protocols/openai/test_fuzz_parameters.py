@@ -28,9 +28,9 @@ from penstock_runtime.protocols.openai.wire.completion import (
 from penstock_runtime.protocols.openai.wire.generate import GenerateBody, GenerateParameters
 from penstock_runtime.protocols.triton_generate import _completion
 from penstock_runtime.serving.auth.callers import ANYBODY
-from tests.fuzz.budget import Fuzz
-from tests.fuzz.texts import MARK, damage, dumped, spoil
-from tests.unit.openai.served import NAME, Served
+from tests.support.fuzz.budget import Fuzz
+from tests.support.fuzz.texts import MARK, damage, dumped, spoil
+from tests.unit.runtime.protocols.openai.served import NAME, Served
 
 HELLO: Final = [{"role": "user", "content": "Hello"}]
 TOOL: Final = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

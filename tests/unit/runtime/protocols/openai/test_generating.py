@@ -11,7 +11,7 @@ from penstock_runtime.engine.link.process import GenerationProcessLink
 from penstock_runtime.engine.placement import Machine
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.pod import GenerationPod
-from tests.unit.openai.served import LIMITS, a_config
+from tests.unit.runtime.protocols.openai.served import LIMITS, a_config
 
 
 def depth_of(pod: GenerationPod) -> int:

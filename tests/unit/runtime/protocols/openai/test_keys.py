@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from penstock_runtime.engine.continuous.messages import Generate
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 KEYS = {
     "keys": [

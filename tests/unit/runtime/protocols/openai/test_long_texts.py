@@ -13,7 +13,7 @@ from penstock_runtime.text.bounds import max_text_bytes
 from penstock_runtime.text.encoding import MEMORY_PER_BYTE
 from penstock_runtime.text.tokenizer import Tokenizer
 from penstock_runtime.text.vocabulary import read_vocabulary
-from tests.unit.openai.served import POSITIONS, Served
+from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 
 LONG = "a" * (max_text_bytes(POSITIONS) + 1)
 BODIES: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [

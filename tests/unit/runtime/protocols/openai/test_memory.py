@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])

@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 TEXT = "The river"
 GIVEN: dict[str, Any] = {"model": "tiny", "prompt": TEXT, "temperature": 0, "max_tokens": 4}

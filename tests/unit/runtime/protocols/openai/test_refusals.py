@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.unit.openai.served import Served
+from tests.unit.runtime.protocols.openai.served import Served
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"

@@ -13,8 +13,8 @@ import pytest
 from penstock_runtime.demo_model.text import CHAT_TEMPLATE, SYSTEM
 from penstock_runtime.protocols.openai.tools import toolbox
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
-from tests.unit.openai.served import Served
-from tests.unit.openai.test_client import HELLO, WEATHER
+from tests.unit.runtime.protocols.openai.served import Served
+from tests.unit.runtime.protocols.openai.test_client import HELLO, WEATHER
 
 Say = Callable[[str], None]
 ASSISTANT = "<|assistant|>{%- endif -%}"

@@ -13,7 +13,7 @@ from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
 from penstock_operator.decide.spec.law_settings import Guards
 from penstock_operator.observed import PodSample, SignalSource
-from tests.unit.scaling.world import SETTINGS, World
+from tests.unit.operator.decide.scaling.world import SETTINGS, World
 
 ROOMY = replace(SETTINGS, max_replicas=20, max_percent_per_minute=25)
 """One replica serves 32 / (0.1 + 0.32) = 76 rows a second at b*."""

@@ -15,7 +15,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
 from penstock_operator.decide.scaling.reasons import CapTerm
 from penstock_operator.decide.scaling.signals.counters import Sums
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
-from tests.unit.scaling.world import SETTINGS
+from tests.unit.operator.decide.scaling.world import SETTINGS
 
 CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), Sums(), 1.0, largest=64.0)
 SEEN = PlanInput(

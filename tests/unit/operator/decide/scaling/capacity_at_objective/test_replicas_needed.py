@@ -15,7 +15,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
 )
 from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
 from penstock_operator.decide.spec.law_settings import Guards
-from tests.unit.scaling.world import SETTINGS
+from tests.unit.operator.decide.scaling.world import SETTINGS
 
 PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)
 CALM = Load(200.0, 200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)

@@ -5,8 +5,8 @@ from itertools import pairwise
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import STUCK_SECONDS
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.reasons import CapTerm
-from tests.unit.scaling.capacity.test_closed_loop import ROOMY
-from tests.unit.scaling.world import Replica, World
+from tests.unit.operator.decide.scaling.capacity_at_objective.test_closed_loop import ROOMY
+from tests.unit.operator.decide.scaling.world import Replica, World
 
 NEVER = 1e9
 

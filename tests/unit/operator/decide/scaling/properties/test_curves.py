@@ -48,8 +48,13 @@ from penstock_operator.decide.scaling.signals.service_curve import (
 )
 from penstock_operator.decide.scaling.utilization_band.batch_cap import step_size
 from penstock_operator.observed import GenerationSample
-from tests.unit.scaling.properties.holds import MEASURED, holds
-from tests.unit.scaling.properties.values import ALL_STEPS, ALL_SUMS, BATCH_SUMS, REAL_STEPS
+from tests.unit.operator.decide.scaling.properties.holds import MEASURED, holds
+from tests.unit.operator.decide.scaling.properties.values import (
+    ALL_STEPS,
+    ALL_SUMS,
+    BATCH_SUMS,
+    REAL_STEPS,
+)
 
 ROWS = st.one_of(st.integers(1, 4096).map(float), MEASURED)
 POD = LawPod("a", ready=True, terminating=False, acknowledged=True, cap_bound=None)

@@ -35,7 +35,7 @@ from penstock_operator.decide.scaling.signals.aggregates import demand, service
 from penstock_operator.decide.scaling.signals.counters import Histogram, Point
 from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
-from tests.unit.scaling.properties.holds import MEASURED, OBJECTIVES, holds
+from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECTIVES, holds
 
 SAMPLES = st.lists(
     st.tuples(

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.unit.scaling.properties import (
+from tests.unit.operator.decide.scaling.properties import (
     test_curves,
     test_demand,
     test_latency,
@@ -13,7 +13,7 @@ from tests.unit.scaling.properties import (
     test_valves,
     test_whole_law,
 )
-from tests.unit.scaling.properties.holds import PROPERTIES, checked
+from tests.unit.operator.decide.scaling.properties.holds import PROPERTIES, checked
 
 SECONDS = float(os.environ.get("PENSTOCK_PROPERTY_SECONDS", "60"))
 EXAMPLES_PER_ROUND = 50

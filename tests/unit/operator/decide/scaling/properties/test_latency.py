@@ -16,8 +16,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import best_count
 from penstock_operator.decide.scaling.law import CurveSeen, Decision, Outlook
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
-from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
-from tests.unit.scaling.properties.values import NOTHING_SEEN, law_settings
+from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
+from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, law_settings
 
 INTERCEPT = st.floats(0, 1)
 DISPERSION = st.one_of(st.floats(0, 10), MEASURED)

@@ -29,8 +29,8 @@ from penstock_operator.observed import (
     is_measured,
     measured,
 )
-from tests.unit.scaling.properties.holds import holds
-from tests.unit.scaling.properties.walks import WALKS, Walk, walked
+from tests.unit.operator.decide.scaling.properties.holds import holds
+from tests.unit.operator.decide.scaling.properties.walks import WALKS, Walk, walked
 
 BELIEVED = 1e12
 """Rows a second that a checkpoint may tell of."""

@@ -35,8 +35,8 @@ from penstock_operator.decide.scaling.utilization_band.replicas import (
     next_replicas,
 )
 from penstock_operator.decide.spec.law_settings import LawSettings
-from tests.unit.scaling.properties.holds import CAPS, MEASURED, holds
-from tests.unit.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
+from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, holds
+from tests.unit.operator.decide.scaling.properties.values import ALL_SUMS, BATCH_SUMS, SETTINGS
 
 COUNTS = st.integers(0, 10_000)
 MAYBE = st.one_of(st.none(), MEASURED)

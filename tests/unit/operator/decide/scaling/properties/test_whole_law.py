@@ -14,8 +14,8 @@ from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
-from tests.unit.scaling.properties.holds import holds
-from tests.unit.scaling.properties.walks import WALKS, Walk, decided
+from tests.unit.operator.decide.scaling.properties.holds import holds
+from tests.unit.operator.decide.scaling.properties.walks import WALKS, Walk, decided
 
 LAWS: st.SearchStrategy[Law[Any]] = st.sampled_from((CapacityAtObjective(), UtilizationBand()))
 

@@ -8,7 +8,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
 from penstock_operator.decide.scaling.law import Seen
 from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
-from tests.unit.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES
+from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES
 
 NOTHING_SEEN = Seen(None, None, None, None, None, None, None, None)
 

@@ -19,7 +19,7 @@ from penstock_operator.observed import (
     PoolSignals,
     SignalSource,
 )
-from tests.unit.scaling.properties.values import SETTINGS
+from tests.unit.operator.decide.scaling.properties.values import SETTINGS
 
 TICK = 5.0
 START = 1_700_000_000.0

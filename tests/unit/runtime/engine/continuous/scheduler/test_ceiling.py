@@ -7,7 +7,13 @@ import pytest
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
 from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
-from tests.unit.batching.tokens.device import RECOMPUTE, Machine, a_machine, a_sequence, limits
+from tests.unit.runtime.engine.continuous.scheduler.device import (
+    RECOMPUTE,
+    Machine,
+    a_machine,
+    a_sequence,
+    limits,
+)
 
 
 class Looking(Ceiling):

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Lowering, Preemption
-from tests.unit.batching.tokens.device import (
+from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     SWAP,
     VOCABULARY,

@@ -5,7 +5,7 @@ import pytest
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Lowering
 from penstock_runtime.engine.continuous.step_plan import StepPlan
-from tests.unit.batching.tokens.device import a_machine, a_sequence, limits
+from tests.unit.runtime.engine.continuous.scheduler.device import a_machine, a_sequence, limits
 
 
 def rows_of(plan: object) -> int:

@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.scheduler.preemption import (
     PreemptionCosts,
 )
 from penstock_runtime.engine.continuous.sequence import Sequence
-from tests.unit.batching.tokens.device import (
+from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     SWAP,
     Machine,

@@ -8,7 +8,12 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
 from penstock_runtime.engine.continuous.sequence import Sequence
 from penstock_runtime.engine.continuous.step_plan import StepPlan
-from tests.unit.batching.tokens.device import Machine, a_machine, a_sequence, limits
+from tests.unit.runtime.engine.continuous.scheduler.device import (
+    Machine,
+    a_machine,
+    a_sequence,
+    limits,
+)
 
 
 def step_seconds(plan: StepPlan) -> float:
