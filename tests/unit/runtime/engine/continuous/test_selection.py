@@ -186,7 +186,7 @@ def test_a_candidate_that_does_not_run_here_is_left_out(
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, candidates)) == {ON_TORCH}
     assert "OpenVINO in float16 was not measured" in caplog.text
 
-    for name in [name for name in sys.modules if "step.openvino" in name]:
+    for name in [name for name in sys.modules if "decoders.openvino" in name]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openvino", None)
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, (ON_OPENVINO, ON_TORCH))) == {ON_TORCH}
