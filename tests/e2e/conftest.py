@@ -134,4 +134,5 @@ def steady(shared_pool: Pool) -> Pool:
     shared_pool.apply(emulated(**STEADY))
     shared_pool.await_condition("Progressing", "False", "Settled", seconds=90)
     shared_pool.await_ready(2)
+    shared_pool.await_none_terminating()
     return shared_pool

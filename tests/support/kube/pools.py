@@ -150,11 +150,23 @@ class Pool:
 
         return until(f"{self.name}: limits acknowledged", probe, seconds=seconds, every=0.1)
 
+    def await_none_terminating(self, *, seconds: float = 90) -> float:
+        """Wait until the terminating pods are gone: while they drain, a Service may still route to them."""
+
+        def probe() -> bool | str:
+            leaving = [pod["metadata"]["name"] for pod in self._all_pods() if is_terminating(pod)]
+            return not leaving or ", ".join(leaving)
+
+        return until(f"{self.name}: no terminating pods", probe, seconds=seconds)
+
     def pods(self) -> list[Object]:
-        """Return the pool's pods, the terminating ones left out."""
+        """Return the pool's pods without the terminating ones."""
+        return [pod for pod in self._all_pods() if not is_terminating(pod)]
+
+    def _all_pods(self) -> list[Object]:
         uid = self.get()["metadata"]["uid"]
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={LABEL_POOL_UID}%3D{uid}"
-        return [pod for pod in self.api.list(path) if "deletionTimestamp" not in pod["metadata"]]
+        return self.api.list(path)
 
     def pod_names(self) -> set[str]:
         """Return the names of the pods that are not terminating."""
@@ -185,6 +197,11 @@ def condition_of(pool: Mapping[str, Any], kind: str) -> Object:
     """Return one condition of an object, empty where it is absent."""
     held: list[Object] = pool.get("status", {}).get("conditions", [])
     return next((one for one in held if one["type"] == kind), {})
+
+
+def is_terminating(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod is being deleted."""
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
