@@ -96,7 +96,7 @@ class Range(WireModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutOfRange:
     """A limit that a pod cannot accept."""
 
     field: str
@@ -121,16 +121,16 @@ class Envelope(WireModel):
     max_batched_tokens: Range | None = None
     """Where a pod generates text: to what its cache holds, for no step could have more. Unset is always inside."""
 
-    def outside(self, limits: Limits) -> Outside | None:
+    def outside(self, limits: Limits) -> OutOfRange | None:
         """Return the first of `limits` that is out of bounds, or None."""
         for name, field in type(self).model_fields.items():
             bounds, value = getattr(self, name), getattr(limits, name)
             if bounds is not None and value is not None and not bounds.min <= value <= bounds.max:
-                return Outside(field.alias or name, value, bounds)
+                return OutOfRange(field.alias or name, value, bounds)
         return None
 
 
-class Load(WireModel):
+class PodLoad(WireModel):
     """What a pod holds now, in requests."""
 
     waiting: Annotated[int, Field(ge=0)]
@@ -172,7 +172,7 @@ class CurveSums(WireModel):
     seconds_squared: float = 0.0
 
 
-class GenerationCurve(WireModel):
+class GenerationCurveSums(WireModel):
     """Sums over steps of the products of x = (1, p/256, d, k/4096, t): the upper triangle, row by row.
 
     p are prefill tokens, d decode rows, k tokens read from the cache, t seconds; any least squares of t on the
@@ -195,11 +195,11 @@ class State(WireModel):
     """Whether a batch formed under an older generation still runs, or more generations than a lowered cap allows."""
     surplus: Annotated[int, Field(ge=0)] | None = None
     """How many generations run above the cap, until they finish; None where a pod answers in batches."""
-    load: Load
+    load: PodLoad
     curve: CurveSums
-    generation_curve: GenerationCurve | None = None
+    generation_curve: GenerationCurveSums | None = None
     """Where a pod generates text."""
-    previous_generation_curve: GenerationCurve | None = None
+    previous_generation_curve: GenerationCurveSums | None = None
     """Of the epoch before."""
     model: str
     backend: str

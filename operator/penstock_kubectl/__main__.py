@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from penstock_kubectl.cli import parser
-from penstock_kubectl.errors import Trouble
+from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain import explain
 from penstock_kubectl.simulate import simulate
 
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.width = max(console.width, LEAST_WIDTH)
     try:
         return COMMANDS[args.command](args, console)
-    except (Trouble, OSError) as error:
+    except (PluginError, OSError) as error:
         said = Console(stderr=True, soft_wrap=True)
         said.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 1

@@ -7,14 +7,14 @@ from typing import Any
 
 from penstock_api.limits import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
-from penstock_kubectl.errors import Unfit
-from penstock_kubectl.pool_context import Subject
+from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.limits import wanted_limits
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.scaling import modes
 from penstock_operator.decide.scaling.decision import LAWS
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput
-from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.signals.service_curve import fit
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import openings
@@ -30,11 +30,11 @@ FIRST_STARTUP_P90 = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PolicyCase:
     """One way of governing the pool, to be simulated."""
 
     name: str
-    subject: Subject
+    subject: PoolContext
     policies: tuple[PolicyObject, ...]
     effective: EffectiveSpec
     """Outside of all schedules."""
@@ -83,7 +83,7 @@ class Case:
 class Granted:
     """A law whose wishes are granted as the pool's two modes grant them."""
 
-    def __init__(self, law: Law[Any], case: Case) -> None:
+    def __init__(self, law: Law[Any], case: PolicyCase) -> None:
         self.name = law.name
         self._law = law
         self._case = case
@@ -102,7 +102,9 @@ class Granted:
             cap=modes.granted_cap(spec, wish, self._published),
             replicas=modes.granted_replicas(spec, wish, case.count),
         )
-        return state, granted if case.moves else replace(granted, replicas_term=ReplicasTerm.MANUAL)
+        return state, granted if case.moves else replace(
+            granted, replicas_term=ReplicasReason.MANUAL
+        )
 
 
 class Scheduled:
@@ -124,7 +126,7 @@ class Scheduled:
         return self._law.step(state, replace(observed, settings=settings), now)
 
 
-class Watched:
+class ObservedLaw:
     """A law under another name that tells how far its world has come."""
 
     def __init__(self, name: str, law: Law[Any], told: Callable[[float], None]) -> None:
@@ -144,7 +146,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WhatIfRequest:
     """What the user asked for, for every case alike."""
 
     mode: ScalingMode | None
@@ -152,15 +154,17 @@ class Asked:
     began: float
 
 
-def case(name: str, subject: Subject, policies: Sequence[PolicyObject], asked: Asked) -> Case:
+def case(
+    name: str, subject: PoolContext, policies: Sequence[PolicyObject], asked: WhatIfRequest
+) -> PolicyCase:
     """Return the pool under `policies`."""
     found = effective(subject.pool, subject.namespace_labels, policies)
     found = found if asked.mode is None else replace(found, scaling_mode=asked.mode)
-    return Case(name, subject, tuple(policies), found, asked.began)
+    return PolicyCase(name, subject, tuple(policies), found, asked.began)
 
 
 def scenario(
-    one: Case, service: ServiceModel, startup_p90: float, start_replicas: int, seed: int
+    one: PolicyCase, service: ServiceModel, startup_p90: float, start_replicas: int, seed: int
 ) -> Scenario:
     """Return the world of one case. Start-ups are lognormal about what was watched; none fails."""
     settings = one.effective.law
@@ -178,7 +182,7 @@ def scenario(
 
 
 def service_of(
-    subject: Subject, asked: tuple[float, float] | None, sums: CurveSums | None
+    subject: PoolContext, asked: tuple[float, float] | None, sums: CurveSums | None
 ) -> ServiceModel:
     """Return how long batches take: as `asked` (milliseconds), else by the history's sums, else by the status.
 
@@ -194,12 +198,12 @@ def service_of(
     if seen is not None and seen.curve is not None:
         a, c = float(seen.curve.intercept_milliseconds), float(seen.curve.milliseconds_per_row)
         return ServiceModel(a / 1000, c / 1000)
-    raise Unfit(
+    raise NotEnoughData(
         "the pool's service curve is not known yet: give t(b) = a + c*b by --curve A,C in ms"
     )
 
 
-def startup_p90(subject: Subject, asked: float | None) -> float:
+def startup_p90(subject: PoolContext, asked: float | None) -> float:
     """Return the 90th percentile of start-up in seconds: as asked, else as watched, else the prior."""
     seen = subject.pool.status.scaling
     if asked is not None:
@@ -209,6 +213,6 @@ def startup_p90(subject: Subject, asked: float | None) -> float:
     return FIRST_STARTUP_P90
 
 
-def devices(subject: Subject) -> int:
+def devices(subject: PoolContext) -> int:
     """Return the devices of one replica; a pool on CPUs counts replicas."""
     return max(accelerator(subject.pool).count, 1)

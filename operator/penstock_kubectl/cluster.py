@@ -11,15 +11,15 @@ from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError
 
 from penstock_api import names
-from penstock_kubectl.errors import NotFound, Trouble, Unreachable
+from penstock_kubectl.errors import PluginError, PoolNotFound, Unreachable
 
 SECONDS = 30.0
 RESOURCES = f"/apis/{names.API_VERSION}"
 Object = dict[str, Any]
 
 
-class Cluster:
-    """A connection to the API server. Raises `Trouble` in words that a user understands."""
+class ClusterClient:
+    """A connection to the API server. Raises `PluginError` in words that a user understands."""
 
     def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
         try:
@@ -45,7 +45,7 @@ class Cluster:
         """Return a namespace's labels; none where the user may not read it."""
         try:
             found = self._object(f"/api/v1/namespaces/{quote(namespace)}", namespace)
-        except Trouble:
+        except PluginError:
             return {}
         labels: Mapping[str, str] = found["metadata"].get("labels") or {}
         return labels
@@ -60,7 +60,7 @@ class Cluster:
         path = f"/api/v1/namespaces/{quote(namespace)}/configmaps/{quote(name)}"
         try:
             return self._object(path, name)
-        except Trouble:
+        except PluginError:
             return None
 
     def prometheus(self, url: str, path: str, question: Mapping[str, str]) -> Object:
@@ -85,7 +85,7 @@ class Cluster:
     def _list(self, path: str) -> list[Object]:
         try:
             items: list[Object] = self._object(path, path)["items"]
-        except Trouble:
+        except PluginError:
             return []
         return items
 
@@ -95,7 +95,7 @@ class Cluster:
         except HTTPError as error:
             raise Unreachable(f"{self._server} does not answer: {error}") from error
         if answer.status == 404:
-            raise NotFound(f"{what} not found: name it, and its namespace with -n")
+            raise PoolNotFound(f"{what} not found: name it, and its namespace with -n")
         try:
             found: Object = json.loads(answer.data)
         except ValueError as error:

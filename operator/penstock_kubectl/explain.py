@@ -6,18 +6,18 @@ import time
 from rich.console import Console
 
 from penstock_kubectl import prometheus
-from penstock_kubectl.cluster import Cluster
-from penstock_kubectl.errors import Trouble
+from penstock_kubectl.cluster import ClusterClient
+from penstock_kubectl.errors import PluginError
 from penstock_kubectl.explain_view import page
 from penstock_kubectl.history import History, span
-from penstock_kubectl.pool_context import Subject, note, policy_object, pool_object
+from penstock_kubectl.pool_context import PoolContext, note, policy_object, pool_object
 
 
-def read(cluster: Cluster, namespace: str, name: str) -> Subject:
-    """Return a pool and who else has a say in it. Raises `Trouble`."""
+def read(cluster: ClusterClient, namespace: str, name: str) -> PoolContext:
+    """Return a pool and who else has a say in it. Raises `PluginError`."""
     pool = pool_object(cluster.pool(namespace, name))
     notes = sorted(map(note, cluster.events(namespace, pool.uid)), key=lambda one: one.time)
-    return Subject(
+    return PoolContext(
         pool=pool,
         namespace_labels=cluster.namespace_labels(namespace),
         policies=tuple(map(policy_object, cluster.policies())),
@@ -26,8 +26,8 @@ def read(cluster: Cluster, namespace: str, name: str) -> Subject:
 
 
 def explain(args: argparse.Namespace, console: Console) -> int:
-    """Show why the pool's valves stand as they do; return the exit status. Raises `Trouble`."""
-    cluster = Cluster(args.context, args.kubeconfig)
+    """Show why the pool's valves stand as they do; return the exit status. Raises `PluginError`."""
+    cluster = ClusterClient(args.context, args.kubeconfig)
     subject = read(cluster, args.namespace or cluster.namespace, args.pool)
     held, why = _past(cluster, subject, args)
     console.print(page(subject, held, why))
@@ -35,7 +35,7 @@ def explain(args: argparse.Namespace, console: Console) -> int:
 
 
 def _past(
-    cluster: Cluster, subject: Subject, args: argparse.Namespace
+    cluster: ClusterClient, subject: PoolContext, args: argparse.Namespace
 ) -> tuple[History | None, str]:
     """A page without history is better than none: say why there is no history, and go on."""
     url = prometheus.url_of(subject, args.prometheus)
@@ -43,5 +43,5 @@ def _past(
         return None, prometheus.WHERE
     try:
         return prometheus.read(cluster, url, subject, span(time.time(), args.last)), ""
-    except Trouble as error:
+    except PluginError as error:
         return None, str(error)

@@ -11,7 +11,7 @@ from rich.text import Text
 from penstock_api.conditions import Condition, ConditionStatus
 from penstock_api.types.decision import LastDecision
 from penstock_kubectl.history import History
-from penstock_kubectl.pool_context import Subject
+from penstock_kubectl.pool_context import PoolContext
 from penstock_kubectl.sparkline import chart, extent
 from penstock_kubectl.status_text import GOOD_WHEN_FALSE, demand, sentence, service, valves
 
@@ -29,7 +29,7 @@ LATEST_EVENTS = 6
 CHART_WIDTH = 56
 
 
-def page(subject: Subject, past: History | None, why_no_past: str = "") -> RenderableType:
+def page(subject: PoolContext, past: History | None, why_no_past: str = "") -> RenderableType:
     """Return the whole page; `why_no_past` where there is no history to show."""
     parts: list[RenderableType] = [_head(subject), _conditions(subject)]
     parts += [_pairs("Demand", demand(subject)), _pairs("Service", service(subject))]
@@ -41,12 +41,12 @@ def page(subject: Subject, past: History | None, why_no_past: str = "") -> Rende
     return Group(*parts)
 
 
-def _head(subject: Subject) -> Panel:
+def _head(subject: PoolContext) -> Panel:
     title = f"{subject.pool.namespace}/{subject.pool.name}"
     return Panel(Text(sentence(subject)), title=escape(title), title_align="left")
 
 
-def _conditions(subject: Subject) -> RenderableType:
+def _conditions(subject: PoolContext) -> RenderableType:
     held = subject.pool.status.conditions or ()
     wrong = [one for one in held if not _good(one)]
     if not wrong:
@@ -119,7 +119,7 @@ def _past(past: History) -> Table:
     return table
 
 
-def _events(subject: Subject) -> Iterator[RenderableType]:
+def _events(subject: PoolContext) -> Iterator[RenderableType]:
     if not subject.notes:
         return
     table = Table(title="Latest Events", title_justify="left", show_header=False, box=None)

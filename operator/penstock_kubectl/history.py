@@ -17,7 +17,7 @@ WINDOW_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """From when to when, and how finely. Unix seconds."""
 
     start: float
@@ -29,7 +29,7 @@ class Span:
 class History:
     """Series over one span, a value a step; NaN where nothing is known."""
 
-    span: Span
+    span: TimeRange
     series: Mapping[str, tuple[float, ...]]
 
     def of(self, name: str) -> tuple[float, ...]:
@@ -38,7 +38,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class DemandHistory:
     """What arrived, from the first step that is known."""
 
     rates: list[tuple[float, float]]
@@ -49,13 +49,13 @@ class Demand:
     """The share of the steps, 0 to 1, of which nothing is known."""
 
 
-def span(now: float, seconds: float, points: int = POINTS) -> Span:
+def span(now: float, seconds: float, points: int = POINTS) -> TimeRange:
     """Return the last `seconds`."""
     step = max(LEAST_STEP_SECONDS, round(seconds / points))
-    return Span(now - seconds, now, step)
+    return TimeRange(now - seconds, now, step)
 
 
-def questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
+def questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
     """Return PromQL by the name of what it asks for; series carry `namespace` and `pool` by relabelling."""
     which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
     window = f"[{max(WINDOW_SECONDS, over.step):.0f}s]"
@@ -69,7 +69,7 @@ def questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
     }
 
 
-def curve_questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
+def curve_questions(namespace: str, pool: str, over: TimeRange) -> Mapping[str, str]:
     """Return PromQL for the growth of each service-curve sum over the whole span."""
     which = f"{{namespace={_quoted(namespace)},pool={_quoted(pool)}}}"
     window = f"[{over.end - over.start:.0f}s]"
@@ -79,7 +79,7 @@ def curve_questions(namespace: str, pool: str, over: Span) -> Mapping[str, str]:
     }
 
 
-def series(answer: Mapping[str, Any], over: Span) -> tuple[float, ...]:
+def series(answer: Mapping[str, Any], over: TimeRange) -> tuple[float, ...]:
     """Return the values of a range query's one series, a value a step."""
     result = answer.get("data", {}).get("result") or []
     known: dict[int, float] = {}
@@ -97,15 +97,15 @@ def value(answer: Mapping[str, Any]) -> float | None:
     return found if isfinite(found) else None
 
 
-def demand(values: Sequence[float], over: Span) -> Demand:
+def demand(values: Sequence[float], over: TimeRange) -> DemandHistory:
     """Return demand from the first step that is known; over gaps it goes in a line, after the last known step it stays."""
     at = [index for index, one in enumerate(values) if isfinite(one)]
     if not at:
-        return Demand([], over.start, 0.0)
+        return DemandHistory([], over.start, 0.0)
     steps = range(at[0], len(values))
     filled = np.interp(steps, at, [values[index] for index in at]).tolist()
     rates = [(one, over.step) for one in filled]
-    return Demand(rates, over.start + at[0] * over.step, 1 - len(at) / len(steps))
+    return DemandHistory(rates, over.start + at[0] * over.step, 1 - len(at) / len(steps))
 
 
 def _quoted(text: str) -> str:

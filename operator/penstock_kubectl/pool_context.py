@@ -11,7 +11,7 @@ from penstock_api import names
 from penstock_api.types.policy import PolicySpec, PolicyStatus
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
-from penstock_kubectl.errors import Unfit
+from penstock_kubectl.errors import NotEnoughData
 from penstock_operator.observed import PolicyObject, PoolObject
 
 Object = Mapping[str, Any]
@@ -29,7 +29,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PoolContext:
     """One pool, and who else has a say in it."""
 
     pool: PoolObject
@@ -62,7 +62,9 @@ def policy_object(raw: Object) -> PolicyObject:
     meta = raw.get("metadata") or {}
     name = str(meta.get("name") or "")
     if raw.get("kind") != names.POLICY_KIND or not name:
-        raise Unfit(f"wants kind: {names.POLICY_KIND} with a metadata.name, got {raw.get('kind')}")
+        raise NotEnoughData(
+            f"wants kind: {names.POLICY_KIND} with a metadata.name, got {raw.get('kind')}"
+        )
     return PolicyObject(
         uid=str(meta.get("uid") or name),
         name=name,
@@ -72,7 +74,9 @@ def policy_object(raw: Object) -> PolicyObject:
     )
 
 
-def with_policies(subject: Subject, proposed: Iterable[PolicyObject]) -> tuple[PolicyObject, ...]:
+def with_policies(
+    subject: PoolContext, proposed: Iterable[PolicyObject]
+) -> tuple[PolicyObject, ...]:
     """Return the cluster's policies, with those proposed in the place of their namesakes."""
     by_name = {one.name: one for one in subject.policies}
     return tuple({**by_name, **{one.name: one for one in proposed}}.values())
@@ -91,4 +95,4 @@ def _valid(model: type[Model], raw: Object, what: str) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise Unfit(f"{what}: {where}: {first['msg']}") from error
+        raise NotEnoughData(f"{what}: {where}: {first['msg']}") from error

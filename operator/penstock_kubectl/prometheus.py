@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 from penstock_api.limits import CurveSums
 from penstock_kubectl import history
-from penstock_kubectl.cluster import Cluster
-from penstock_kubectl.history import History, Span
-from penstock_kubectl.pool_context import Subject
+from penstock_kubectl.cluster import ClusterClient
+from penstock_kubectl.history import History, TimeRange
+from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.spec.prometheus import metrics_server
 
 WHERE = "no Prometheus is known for this pool: say --prometheus URL to see its history"
 
 
-def url_of(subject: Subject, asked: str | None) -> str | None:
+def url_of(subject: PoolContext, asked: str | None) -> str | None:
     """Return where the pool's past is: as asked, else as its policies say, else where its signals last came from."""
     if asked:
         return asked
@@ -23,7 +23,7 @@ def url_of(subject: Subject, asked: str | None) -> str | None:
     return None if seen is None else seen.prometheus_url
 
 
-def read(cluster: Cluster, url: str, subject: Subject, over: Span) -> History:
+def read(cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange) -> History:
     """Return the pool's past. Raises `Unreachable`."""
     pool = subject.pool
     asked = history.questions(pool.namespace, pool.name, over)
@@ -37,7 +37,9 @@ def read(cluster: Cluster, url: str, subject: Subject, over: Span) -> History:
     )
 
 
-def curve_sums(cluster: Cluster, url: str, subject: Subject, over: Span) -> CurveSums | None:
+def curve_sums(
+    cluster: ClusterClient, url: str, subject: PoolContext, over: TimeRange
+) -> CurveSums | None:
     """Return the growth of the service-curve sums over the span; None where any is not known."""
     asked = history.curve_questions(subject.pool.namespace, subject.pool.name, over)
     answers = {
@@ -51,6 +53,6 @@ def curve_sums(cluster: Cluster, url: str, subject: Subject, over: Span) -> Curv
 
 
 def _range(
-    cluster: Cluster, url: str, query: str, bounds: Mapping[str, str]
+    cluster: ClusterClient, url: str, query: str, bounds: Mapping[str, str]
 ) -> Mapping[str, object]:
     return cluster.prometheus(url, "/api/v1/query_range", {"query": query, **bounds})

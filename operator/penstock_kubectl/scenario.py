@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-from penstock_kubectl.cases import Case
-from penstock_kubectl.pool_context import Subject
-from penstock_simulator.outcome import Outcome
+from penstock_kubectl.cases import PolicyCase
+from penstock_kubectl.pool_context import PoolContext
+from penstock_simulator.outcome import RunSummary
 from penstock_simulator.routing import Times
 from penstock_simulator.service import ServiceModel
-from penstock_simulator.world import Run
+from penstock_simulator.world import RunRecord
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RecordedWorld:
     """Arrivals and pods, the same for every policy."""
 
-    subject: Subject
+    subject: PoolContext
     arrivals: Times
     source: str
     """Where the arrivals are from, in words."""
@@ -31,7 +31,7 @@ class World:
 class Comparison:
     """Ways of governing the pool, side by side in one world."""
 
-    world: World
-    cases: tuple[Case, ...]
-    runs: tuple[Run, ...]
-    outcomes: tuple[Outcome, ...]
+    world: RecordedWorld
+    cases: tuple[PolicyCase, ...]
+    runs: tuple[RunRecord, ...]
+    outcomes: tuple[RunSummary, ...]

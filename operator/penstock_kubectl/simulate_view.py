@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.table import Table
 
-from penstock_kubectl.cases import Case, devices
-from penstock_kubectl.errors import Unfit
-from penstock_kubectl.scenario import Comparison, World
+from penstock_kubectl.cases import PolicyCase, devices
+from penstock_kubectl.errors import NotEnoughData
+from penstock_kubectl.scenario import Comparison, RecordedWorld
 from penstock_simulator import plot as picture
-from penstock_simulator.outcome import Outcome
+from penstock_simulator.outcome import RunSummary
 
 ATTAINED = 0.99
 PICTURES = (".png", ".svg", ".pdf")
@@ -42,14 +42,14 @@ def rows(compared: Comparison) -> list[list[str]]:
     return [row(one, result, each) for one, result in pairs]
 
 
-def title(world: World) -> str:
+def title(world: RecordedWorld) -> str:
     """Return what was simulated."""
     pool, hours = world.subject.pool, float(world.arrivals[-1]) / 3600
     number = len(world.arrivals)
     return f"{pool.namespace}/{pool.name}: {number} rows in {hours:.2f} h, {world.source}"
 
 
-def caption(world: World) -> str:
+def caption(world: RecordedWorld) -> str:
     """Return under which assumptions."""
     one = world.service
     return (
@@ -59,7 +59,7 @@ def caption(world: World) -> str:
     )
 
 
-def row(one: Case, result: Outcome, devices_each: int) -> list[str]:
+def row(one: PolicyCase, result: RunSummary, devices_each: int) -> list[str]:
     """Return the cells of one case."""
     law, spec = one.effective.law, one.effective
     return [
@@ -109,7 +109,7 @@ def plot(path: Path, compared: Comparison) -> None:
             svg = drawn.read_text(encoding="utf-8")
         path.write_text(_page(compared, svg[svg.index("<svg") :]), encoding="utf-8")
     else:
-        raise Unfit(f"--plot {path}: wants a name that ends in .png, .svg, .pdf or .html")
+        raise NotEnoughData(f"--plot {path}: wants a name that ends in .png, .svg, .pdf or .html")
 
 
 def _page(compared: Comparison, svg: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from penstock_api.types.decision import ScalingStatus
 from penstock_api.types.live import ScalingMode
 from penstock_api.types.model import Task
-from penstock_kubectl.pool_context import Subject
+from penstock_kubectl.pool_context import PoolContext
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.law_settings import LawSettings
 
@@ -26,12 +26,12 @@ Fact = tuple[str, str, str]
 UNKNOWN = "not known yet"
 
 
-def in_force(subject: Subject) -> EffectiveSpec:
+def in_force(subject: PoolContext) -> EffectiveSpec:
     """Return the live fields in force for the pool."""
     return effective(subject.pool, subject.namespace_labels, subject.policies)
 
 
-def sentence(subject: Subject) -> str:
+def sentence(subject: PoolContext) -> str:
     """Return the pool's state, a sentence a line."""
     status, spec = subject.pool.status, in_force(subject)
     ready, wanted = status.ready_replicas or 0, status.desired_replicas
@@ -47,7 +47,7 @@ def sentence(subject: Subject) -> str:
     return text
 
 
-def demand(subject: Subject) -> Iterator[Fact]:
+def demand(subject: PoolContext) -> Iterator[Fact]:
     """Yield what is asked of the pool."""
     seen = subject.pool.status.scaling or ScalingStatus()
     age = f"{seen.signal_age_seconds} s old" if seen.signal_age_seconds else ""
@@ -59,7 +59,7 @@ def demand(subject: Subject) -> Iterator[Fact]:
     yield "imbalance", seen.imbalance or UNKNOWN, "the busiest pod's demand over the mean pod's"
 
 
-def service(subject: Subject) -> Iterator[Fact]:
+def service(subject: PoolContext) -> Iterator[Fact]:
     """Yield what the pool can do."""
     seen, spec = subject.pool.status.scaling or ScalingStatus(), in_force(subject)
     generates = subject.pool.spec.model.task is Task.TEXT_GENERATION
@@ -100,7 +100,7 @@ def _wanted(law: LawSettings) -> str:
     return f"objective: {', '.join(parts)}" if parts else "no objective"
 
 
-def valves(subject: Subject) -> Iterator[Fact]:
+def valves(subject: PoolContext) -> Iterator[Fact]:
     """Yield how both valves stand, and what binds them."""
     status, spec = subject.pool.status, in_force(subject)
     seen = status.scaling or ScalingStatus()

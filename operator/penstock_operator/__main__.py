@@ -23,11 +23,11 @@ from penstock_operator.act.rate_limit import TokenBucket, WriteBudget
 from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
-from penstock_operator.config import Config, metrics_server
+from penstock_operator.config import OperatorConfig, metrics_server
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.errors import ConfigError
+from penstock_operator.errors import OperatorConfigError
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Cluster, connect
+from penstock_operator.kube.client import ApiClient, connect
 from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.kube.scope import Scope, scope_of
 from penstock_operator.net import http
@@ -38,8 +38,8 @@ from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.observe.cluster.watches import Watches
 from penstock_operator.observe.observer import Observer
-from penstock_operator.observe.signals.credentials import Accesses
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.credentials import CredentialsCache
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.periodic import (
     keep_compared,
     keep_keys,
@@ -47,8 +47,8 @@ from penstock_operator.periodic import (
     keep_synced,
     keep_trusted,
 )
-from penstock_operator.reconcile_state import Memory
-from penstock_operator.reconciler import Operation
+from penstock_operator.reconcile_state import ReconcileState
+from penstock_operator.reconciler import Reconciler
 from penstock_operator.telemetry import logs
 
 log = logging.getLogger("penstock_operator")
@@ -60,8 +60,8 @@ ENDING_SECONDS = 10.0
 def main() -> None:
     """Run the operator until a signal ends it."""
     try:
-        config = Config.from_env(os.environ)
-    except ConfigError as error:
+        config = OperatorConfig.from_env(os.environ)
+    except OperatorConfigError as error:
         sys.exit(f"penstock-operator: {error}")
     settle()
     logs.set_up(config.log_format, config.log_level)
@@ -71,11 +71,11 @@ def main() -> None:
     sys.exit(said)
 
 
-def _ended(runner: asyncio.Runner, config: Config) -> str | int | None:
+def _ended(runner: asyncio.Runner, config: OperatorConfig) -> str | int | None:
     """Return what is said at the end; None where a signal ended it."""
     try:
         runner.run(run(config))
-    except ConfigError as error:
+    except OperatorConfigError as error:
         return f"penstock-operator: {error}"
     except Exception:
         log.exception("the operator ends")
@@ -90,7 +90,7 @@ def _must_end(code: int) -> None:
     watchdog.start()
 
 
-async def run(config: Config) -> None:
+async def run(config: OperatorConfig) -> None:
     """Run everything; return after SIGTERM or SIGINT.
 
     Raises:
@@ -99,7 +99,7 @@ async def run(config: Config) -> None:
     """
     async with AsyncExitStack() as stack:
         configuration = await connect()
-        cluster = Cluster(configuration)
+        cluster = ApiClient(configuration)
         stack.push_async_callback(cluster.close)
         scope = await scope_of(config, cluster)
         own, served = config.namespace, scope.namespaces or ()
@@ -127,12 +127,12 @@ async def run(config: Config) -> None:
         await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), parts)
 
 
-def _trusted(config: Config) -> tuple[PodTrust, ServerCertificate | None]:
+def _trusted(config: OperatorConfig) -> tuple[PodTrust, ServerCertificate | None]:
     trust = PodTrust(Path(config.pod_ca_file) if config.pod_ca_file else None)
     try:
         return trust, ServerCertificate(Path(config.tls_folder)) if config.tls_folder else None
     except CertificateUnusable as error:
-        raise ConfigError(f"PENSTOCK_TLS_FOLDER: {error}") from error
+        raise OperatorConfigError(f"PENSTOCK_TLS_FOLDER: {error}") from error
 
 
 async def _until_any_ends(watch: asyncio.Task[None], parts: list[asyncio.Task[None]]) -> None:
@@ -150,11 +150,11 @@ async def _until_any_ends(watch: asyncio.Task[None], parts: list[asyncio.Task[No
 
 async def _operation(
     stack: AsyncExitStack,
-    config: Config,
-    cluster: Cluster,
+    config: OperatorConfig,
+    cluster: ApiClient,
     reach: tuple[Leases, Scope],
     trust: PodTrust,
-) -> tuple[Operation, Writer]:
+) -> tuple[Reconciler, Writer]:
     leadership, scope = reach
     session, to_pods = http.new_session(), http.new_session(trust.context)
     stack.push_async_callback(session.close)
@@ -175,10 +175,10 @@ async def _operation(
     )
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
     confirmations = Confirmations(cluster, store, named)
-    rounds = Rounds(Accesses(cluster, config.namespace).of)
+    rounds = SharedQueries(CredentialsCache(cluster, config.namespace).of)
     server = metrics_server(config)
-    observer = Observer(store, confirmations, session, Memory(), server, to_pods, rounds)
-    return Operation(decide, observer, acts, leadership, scope, schemas), writer
+    observer = Observer(store, confirmations, session, ReconcileState(), server, to_pods, rounds)
+    return Reconciler(decide, observer, acts, leadership, scope, schemas), writer
 
 
 YOUNG, MIDDLE, OLD = 50_000, 20, 100

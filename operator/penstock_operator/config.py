@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from penstock_api.types.policy import Prometheus
 from penstock_operator.decide.config import PoolPeers
 from penstock_operator.decide.spec.prometheus import MetricsServer
-from penstock_operator.errors import ConfigError
+from penstock_operator.errors import OperatorConfigError
 
 PREFIX = "PENSTOCK_"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -23,7 +23,7 @@ NAMESPACE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class OperatorConfig:
     """Every field is the variable `PENSTOCK_<FIELD>`; a field without a default is required."""
 
     namespace: str
@@ -63,7 +63,7 @@ class Config:
         return tuple(one.strip() for one in self.namespaces.split(",") if one.strip())
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str]) -> "Config":
+    def from_env(cls, environ: Mapping[str, str]) -> "OperatorConfig":
         """Return the settings in `environ`.
 
         Raises:
@@ -77,12 +77,12 @@ class Config:
         known = {one.name for one in fields(cls)}
         unknown = sorted(set(given) - known)
         if unknown:
-            raise ConfigError(
+            raise OperatorConfigError(
                 f"{_variable(unknown[0])} is not a setting; known: {_variables(known)}"
             )
         for name in ("namespace", "default_runtime_image"):
             if not given.get(name):
-                raise ConfigError(f"{_variable(name)} must be set")
+                raise OperatorConfigError(f"{_variable(name)} must be set")
         parsed = {"port", "pool_network_policy"}
         texts = {name: value for name, value in given.items() if name not in parsed}
         texts["pod_name"] = given.get("pod_name") or socket.gethostname()
@@ -91,7 +91,7 @@ class Config:
         return _checked(cls(**texts, port=port, pool_network_policy=peers))
 
 
-def _checked(config: Config) -> Config:
+def _checked(config: OperatorConfig) -> OperatorConfig:
     _one_of("image_pull_policy", config.image_pull_policy, ("", *PULL_POLICIES))
     _one_of("log_format", config.log_format, LOG_FORMATS)
     _one_of("log_level", config.log_level, LOG_LEVELS)
@@ -100,26 +100,32 @@ def _checked(config: Config) -> Config:
     if config.prometheus_url:
         url = urlsplit(config.prometheus_url)
         if url.scheme not in ("http", "https") or not url.hostname or url.username:
-            raise ConfigError(
+            raise OperatorConfigError(
                 f"{_variable('prometheus_url')} must be http(s)://host[:port][/path] without"
                 f" credentials, got {config.prometheus_url!r}"
             )
     return config
 
 
-def _check_namespaces(config: Config) -> None:
+def _check_namespaces(config: OperatorConfig) -> None:
     served, variable = config.served, _variable("namespaces")
     if config.scope == "Cluster" and served:
-        raise ConfigError(f"{variable} goes with {_variable('scope')}=Namespaces only: unset one")
+        raise OperatorConfigError(
+            f"{variable} goes with {_variable('scope')}=Namespaces only: unset one"
+        )
     if config.scope == "Namespaces" and not served:
-        raise ConfigError(f"{variable} must name at least one namespace in scope Namespaces")
+        raise OperatorConfigError(
+            f"{variable} must name at least one namespace in scope Namespaces"
+        )
     wrong = [one for one in served if not NAMESPACE_NAME.match(one) or served.count(one) > 1]
     if wrong:
-        raise ConfigError(f"{variable} must hold names of namespaces, each once, got {wrong[0]!r}")
+        raise OperatorConfigError(
+            f"{variable} must hold names of namespaces, each once, got {wrong[0]!r}"
+        )
 
 
-def metrics_server(config: Config) -> MetricsServer | None:
-    """Return the Prometheus that is asked unless a policy says otherwise. Raises `ConfigError`."""
+def metrics_server(config: OperatorConfig) -> MetricsServer | None:
+    """Return the Prometheus that is asked unless a policy says otherwise. Raises `OperatorConfigError`."""
     name, _, key = config.prometheus_ca_config_map.partition("/")
     try:
         given = {
@@ -134,13 +140,15 @@ def metrics_server(config: Config) -> MetricsServer | None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = _variable("prometheus_" + str(first["loc"][0]))
-        raise ConfigError(f"{where}: {first['msg']}") from error
+        raise OperatorConfigError(f"{where}: {first['msg']}") from error
     except ValueError as error:
-        raise ConfigError(f"{_variable('prometheus_headers')} must be JSON: {error}") from error
+        raise OperatorConfigError(
+            f"{_variable('prometheus_headers')} must be JSON: {error}"
+        ) from error
     if spec is None:
         return None
     if spec.credentials_secret_ref is not None and not spec.url.startswith("https://"):
-        raise ConfigError(
+        raise OperatorConfigError(
             f"{_variable('prometheus_credentials_secret')} goes with https only, got {spec.url!r}"
         )
     return MetricsServer.of(spec)
@@ -149,12 +157,12 @@ def metrics_server(config: Config) -> MetricsServer | None:
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         choices = ", ".join(one for one in allowed if one)
-        raise ConfigError(f"{_variable(name)} must be one of {choices}, got {value!r}")
+        raise OperatorConfigError(f"{_variable(name)} must be one of {choices}, got {value!r}")
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise ConfigError(f"{_variable('port')} must be a port, 1 to 65535, got {text!r}")
+        raise OperatorConfigError(f"{_variable('port')} must be a port, 1 to 65535, got {text!r}")
     return int(text)
 
 
@@ -168,7 +176,7 @@ def _peers(text: str) -> PoolPeers | None:
             return PoolPeers(cluster, clients)
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    raise ConfigError(
+    raise OperatorConfigError(
         f"{_variable('pool_network_policy')} must be JSON of clusterPort, a list of one or more"
         f" NetworkPolicyPeers, and perhaps clientPort, another, got {text!r:.200}"
     )

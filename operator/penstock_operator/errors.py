@@ -14,19 +14,19 @@ import json
 from typing import Any
 
 
-class PenstockError(Exception):
+class OperatorError(Exception):
     """Anything the operator raises on purpose."""
 
 
-class ConfigError(PenstockError):
+class OperatorConfigError(OperatorError):
     """The configuration names a field that is missing, unknown or out of range."""
 
 
-class NotLeading(PenstockError):
+class NotLeading(OperatorError):
     """A write was held back because the Lease is not ours."""
 
 
-class ClusterError(PenstockError):
+class ClusterError(OperatorError):
     """An answer of the API server that is not a success (meta/v1, `Status`)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -36,7 +36,7 @@ class ClusterError(PenstockError):
         self.message = message
 
 
-class NotFound(ClusterError):
+class ObjectNotFound(ClusterError):
     """The object or its kind does not exist."""
 
 
@@ -70,7 +70,7 @@ def _status_object(body: bytes) -> dict[str, Any]:
 
 def _kind_of(status: int) -> type[ClusterError]:
     if status in (404, 410):
-        return NotFound
+        return ObjectNotFound
     if status == 409:
         return Conflict
     return Unavailable if status == 429 or status >= 500 else Rejected

@@ -8,14 +8,14 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from penstock_api import names
-from penstock_operator.reconciler import Operation
+from penstock_operator.reconciler import Reconciler
 from penstock_operator.telemetry.metrics import exposition
 
 STALLED_SECONDS = 30.0
 """The loop turns every second: after this long it hangs, and a restart is the cure."""
 
 
-def application(operation: Operation) -> web.Application:
+def application(operation: Reconciler) -> web.Application:
     """Return the web application that answers for an operation."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -39,7 +39,7 @@ def application(operation: Operation) -> web.Application:
 
 
 async def serve(
-    operation: Operation, port: int, context: ssl.SSLContext | None = None
+    operation: Reconciler, port: int, context: ssl.SSLContext | None = None
 ) -> web.AppRunner:
     """Start answering on `port`, over TLS where there is a `context`; the caller cleans the runner up."""
     runner = web.AppRunner(application(operation), access_log=None)

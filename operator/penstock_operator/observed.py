@@ -118,7 +118,7 @@ class SignalSource(StrEnum):
     NONE = "None"
 
 
-class DutySource(StrEnum):
+class UtilizationSource(StrEnum):
     """What measured GPU utilisation."""
 
     DCGM = "Dcgm"
@@ -147,7 +147,7 @@ class GenerationSample:
     epoch: int
     """Of `sums`; what an earlier epoch counted is no part of them."""
     sums: tuple[float, ...]
-    """15 sums over steps, as `penstock_api.limits.GenerationCurve`."""
+    """15 sums over steps, as `penstock_api.limits.GenerationCurveSums`."""
     warm_up: tuple[float, ...] | None = None
     """Those of epoch 0, which are the steps that were timed at load; None once later ones took their place."""
     generated_tokens: float | None = None
@@ -183,7 +183,7 @@ class PodSample:
     limits_generation: float | None = None
     gpu_utilization: float | None = None
     """0 to 1."""
-    duty_source: DutySource | None = None
+    duty_source: UtilizationSource | None = None
     requests_settled: float | None = None
     """Admitted requests that ended, however, and refused ones where the fault was not their client's."""
     request_duration_buckets: tuple[tuple[float, float], ...] = ()

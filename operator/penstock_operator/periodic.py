@@ -7,10 +7,16 @@ import time
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_operator.act.signing_key import load_keys
 from penstock_operator.act.writer import Writer
-from penstock_operator.errors import ClusterError, ConfigError, NotFound, NotLeading, Rejected
+from penstock_operator.errors import (
+    ClusterError,
+    NotLeading,
+    ObjectNotFound,
+    OperatorConfigError,
+    Rejected,
+)
 from penstock_operator.net.tls import PodTrust
 from penstock_operator.observe.cluster.relist import Resync
-from penstock_operator.reconciler import Operation
+from penstock_operator.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +31,7 @@ KEYS_SECONDS = 3600.0
 """How often the age of the signing key is looked at."""
 
 
-async def keep_synced(operation: Operation, resync: Resync) -> None:
+async def keep_synced(operation: Reconciler, resync: Resync) -> None:
     """Let the pass begin when the store is complete, then keep it free of ghosts.
 
     Raises:
@@ -34,9 +40,9 @@ async def keep_synced(operation: Operation, resync: Resync) -> None:
     while True:
         try:
             await resync.round(time.monotonic())
-        except (Rejected, NotFound) as error:
+        except (Rejected, ObjectNotFound) as error:
             if not resync.complete:
-                raise ConfigError(f"{error}: {REMEDY}") from error
+                raise OperatorConfigError(f"{error}: {REMEDY}") from error
             log.warning("the store could not be compared with the cluster: %s", error)
         except ClusterError as error:
             log.warning("the store could not be compared with the cluster: %s", error)
@@ -49,7 +55,7 @@ async def keep_synced(operation: Operation, resync: Resync) -> None:
         await asyncio.sleep(TURN_SECONDS)
 
 
-async def keep_keys(operation: Operation, writer: Writer, namespace: str) -> None:
+async def keep_keys(operation: Reconciler, writer: Writer, namespace: str) -> None:
     """Read the signing keys whenever this process begins to lead, and rotate them while it does.
 
     Whatever another leader decided meanwhile is not known here: memories are dropped with the Lease.
@@ -83,11 +89,11 @@ async def keep_trusted(trust: PodTrust, certificate: ServerCertificate | None) -
             trust.refresh()
             if certificate is not None and certificate.refresh():
                 log.info("a renewed certificate is in force")
-        except (ConfigError, CertificateUnusable) as error:
+        except (OperatorConfigError, CertificateUnusable) as error:
             log.warning("what was trusted and served with before stays in force: %s", error)
 
 
-async def keep_swept(operation: Operation) -> None:
+async def keep_swept(operation: Reconciler) -> None:
     """Drop what is kept of pools that are gone: at once where that was seen, else now and then."""
     while True:
         await asyncio.sleep(TURN_SECONDS)
@@ -99,13 +105,13 @@ async def keep_swept(operation: Operation) -> None:
         operation.sweep_at = now + SWEEP_SECONDS
         try:
             await operation.acts.records.sweep()
-        except (NotFound, NotLeading):
+        except (ObjectNotFound, NotLeading):
             continue
         except ClusterError as error:
             log.warning("the records of pools that are gone stay for now: %s", error)
 
 
-async def keep_compared(operation: Operation) -> None:
+async def keep_compared(operation: Reconciler) -> None:
     """Notice CRDs that were upgraded, or taken back, and let every pool say so."""
     while True:
         await asyncio.sleep(SCHEMAS_SECONDS)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_operator.decide.actions import ChildWrite
-from penstock_operator.decide.ledger import Ledger
-from penstock_operator.decide.plan import Figures
+from penstock_operator.decide.ledger import QuotaLedger
+from penstock_operator.decide.plan import PlanFigures
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observed import Acknowledgement, PoolSignals, Rejection, SignalSource
-from penstock_operator.telemetry.decision_log import Mark
+from penstock_operator.telemetry.decision_log import DecisionKey
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
 FRESH_SECONDS = 4.0
@@ -41,7 +41,7 @@ def child_key(write: ChildWrite) -> ChildKey:
 
 
 @dataclass(slots=True)
-class Refusal:
+class RejectedWrite:
     """A write that the API server refused, and when it is worth asking again unchanged."""
 
     rejection: Rejection
@@ -51,7 +51,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class PoolMemory:
+class PoolState:
     """What is remembered of one pool. Times are Unix seconds."""
 
     law_state: object | None = None
@@ -59,15 +59,15 @@ class PoolMemory:
     signals_at: float = 0.0
     metrics_server: MetricsServer | None = None
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
-    refused: dict[ChildKey, Refusal] = field(default_factory=dict)
+    refused: dict[ChildKey, RejectedWrite] = field(default_factory=dict)
     failures: int = 0
-    audited: Mark | None = None
+    audited: DecisionKey | None = None
     """The last decision that was logged."""
     law_failure: str | None = None
     """The last failure of the control law that was logged."""
     labels: dict[str, str] | None = None
     """Of the pool's metrics."""
-    figures: Figures | None = None
+    figures: PlanFigures | None = None
     """Those last told."""
 
     def hear_signals(self, signals: PoolSignals, now: float) -> None:
@@ -119,14 +119,14 @@ class PoolMemory:
 
         What is not wanted any more is not refused any more; what was not sent stays refused.
         """
-        before, after = self.refused, dict[ChildKey, Refusal]()
+        before, after = self.refused, dict[ChildKey, RejectedWrite]()
         for write in wanted:
             key = child_key(write)
             held = before.get(key)
             if key in rejected:
                 attempts = held.attempts + 1 if held else 1
                 until = now + min(LAST_REFUSAL_SECONDS, 2 * back_off(attempts))
-                after[key] = Refusal(rejected[key], write.manifest, attempts, until)
+                after[key] = RejectedWrite(rejected[key], write.manifest, attempts, until)
             elif held is not None and not self.may_try(write, now):
                 after[key] = held
         was = self.rejections
@@ -139,16 +139,16 @@ class PoolMemory:
 
 
 @dataclass(slots=True)
-class Memory:
+class ReconcileState:
     """All pools' memories."""
 
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: QuotaLedger = field(default_factory=QuotaLedger)
     """Claims to devices, and what was granted."""
-    _pools: dict[str, PoolMemory] = field(default_factory=dict)
+    _pools: dict[str, PoolState] = field(default_factory=dict)
 
-    def of(self, uid: str) -> PoolMemory:
+    def of(self, uid: str) -> PoolState:
         """Return the memory of a pool, empty at first."""
-        return self._pools.setdefault(uid, PoolMemory())
+        return self._pools.setdefault(uid, PoolState())
 
     def forget(self, uid: str) -> None:
         """Drop a pool that is gone."""
@@ -156,5 +156,5 @@ class Memory:
 
     def clear(self) -> None:
         """Drop everything: another leader may have decided since."""
-        self.ledger = Ledger()
+        self.ledger = QuotaLedger()
         self._pools.clear()

@@ -14,13 +14,13 @@ from functools import partial
 
 from penstock_api import names
 from penstock_operator import reporter
-from penstock_operator.act.executor import Acted, PoolActs
+from penstock_operator.act.executor import ActResults, PoolActs
 from penstock_operator.act.pod_limits import PodControl
-from penstock_operator.act.signing_key import KeyRing
+from penstock_operator.act.signing_key import SigningKeys
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.errors import NotFound, NotLeading
+from penstock_operator.errors import NotLeading, ObjectNotFound
 from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.kube.scope import Scope
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
@@ -29,7 +29,7 @@ from penstock_operator.observe.observer import Observer
 from penstock_operator.observed import Observed, PoolObject, PoolView
 from penstock_operator.reconcile_state import back_off
 from penstock_operator.telemetry import metrics, policy_metrics
-from penstock_operator.workqueue import ACTIVE_SECONDS, DueQueue
+from penstock_operator.workqueue import ACTIVE_SECONDS, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ LONGEST_WAIT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Operation:
+class Reconciler:
     """Everything the pass works with, and the loop that runs it."""
 
     config: DecideConfig
@@ -50,7 +50,7 @@ class Operation:
     leadership: Leases
     scope: Scope
     schemas: ServedSchemas
-    keys: KeyRing | None = None
+    keys: SigningKeys | None = None
     """None until this process has led and read them: no pass runs before."""
     ready: bool = False
     """Whether the store has held all there is."""
@@ -58,7 +58,7 @@ class Operation:
     """Unix seconds."""
     beat: float = field(default_factory=time.monotonic)
     """When the loop last turned, in monotonic seconds."""
-    due: DueQueue = field(default_factory=DueQueue)
+    due: WorkQueue = field(default_factory=WorkQueue)
     sweep_at: float = 0.0
     """When the records of pools that are gone are next looked for, in monotonic seconds."""
     _busy: set[str] = field(default_factory=set)
@@ -253,7 +253,7 @@ class Operation:
             log.exception("%s/%s could not be acted on", plan.namespace, plan.name)
             metrics.POOL_FAILURES.labels("NotActed").inc()
 
-    def _settle(self, plan: PoolPlan, acted: Acted) -> None:
+    def _settle(self, plan: PoolPlan, acted: ActResults) -> None:
         """Remember what came of a plan, and when the pool is to be visited next."""
         memory, wall = self.observer.memory.of(plan.uid), self.clock()
         news = memory.hear_pods(acted.acknowledgements, wall)
@@ -276,7 +276,7 @@ class Operation:
         for one in plan.policies:
             try:
                 await self.acts.statuses.write_policy(one, now)
-            except (NotFound, NotLeading):
+            except (ObjectNotFound, NotLeading):
                 continue
             except Exception:
                 log.exception("the status of policy %s was not written", one.name)

@@ -8,11 +8,11 @@ from penstock_api.conditions import condition, merge
 from penstock_api.types.status import PoolStatus
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.limits import behind
-from penstock_operator.decide.plan import Figures, PoolPlan
+from penstock_operator.decide.plan import PlanFigures, PoolPlan
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.cache import Unreadable
 from penstock_operator.observed import PoolView
-from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import decision_log, metrics, policy_metrics
 from penstock_operator.telemetry.logs import fields
 from penstock_operator.telemetry.pool_metrics import PoolRow
@@ -20,7 +20,7 @@ from penstock_operator.telemetry.pool_metrics import PoolRow
 log = logging.getLogger("penstock_operator.decisions")
 
 
-def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
+def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolState) -> None:
     """Log a decision that differs from the pool's last (`telemetry/decision_log.py`), and set the pool's metrics."""
     decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
@@ -42,7 +42,7 @@ def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolMemory) -> None:
     log.info("decided: %s", what, extra=fields(**name, **decision_log.record(plan, view)))
 
 
-def _tell_law_failure(plan: PoolPlan, memory: PoolMemory) -> None:
+def _tell_law_failure(plan: PoolPlan, memory: PoolState) -> None:
     """Count a failed step of the control law; log an error once, with what reproduces it, until another takes its place."""
     failure = plan.law_failure
     if failure is None:
@@ -60,7 +60,7 @@ def _tell_law_failure(plan: PoolPlan, memory: PoolMemory) -> None:
     )
 
 
-def _row(plan: PoolPlan, before: Figures | None) -> PoolRow:
+def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
     """Return the pool's row, and count in it what grew since the figures `before`; None: the pool was just met."""
     now, key = plan.figures, (plan.namespace, plan.name)
     row = metrics.POOLS.rows.setdefault(key, PoolRow(0.0, 0, 0, now))
@@ -76,7 +76,7 @@ def _row(plan: PoolPlan, before: Figures | None) -> PoolRow:
     return row
 
 
-def forget_pool(memory: PoolMemory) -> None:
+def forget_pool(memory: PoolState) -> None:
     """Drop the series of a pool that is gone, or on which another installation decides now."""
     if memory.labels:
         namespace, pool = memory.labels["namespace"], memory.labels["pool"]

@@ -32,7 +32,7 @@ def batch_size(before: int, pools: int, seconds: float) -> int:
 
 
 @dataclass(slots=True)
-class DueQueue:
+class WorkQueue:
     """When each pool is due."""
 
     batch: int = LEAST_BATCH

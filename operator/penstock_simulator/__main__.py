@@ -11,12 +11,12 @@ from penstock_simulator.arrivals import requests_for, scaled
 from penstock_simulator.clairvoyant import fluid_gpu_hours
 from penstock_simulator.laws import UnknownLaw, law_named
 from penstock_simulator.options import parser, scenario, service
-from penstock_simulator.outcome import Outcome, outcome
+from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.plot import plot
 from penstock_simulator.routing import Times
 from penstock_simulator.table import table
 from penstock_simulator.traces import Trace, UnreadableTrace, read_trace
-from penstock_simulator.world import Run, simulate
+from penstock_simulator.world import RunRecord, simulate
 
 TABLE_WIDTH = 110
 """Where nobody tells how wide the terminal is, the table stays whole."""
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _runs(
     args: argparse.Namespace, trace: Trace, console: Console
-) -> tuple[list[Outcome], list[Run], float]:
+) -> tuple[list[RunSummary], list[RunRecord], float]:
     """Return a run of every law and seed, the first seed's runs for the plot, and the fluid bound."""
     outcomes, shown, fluids = [], [], []
     laws = [law_named(name, service(args.curve)) for name in args.law]

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock_simulator.baselines.fixed import Planned, fixed
-from penstock_simulator.outcome import Outcome, completed, outcome
+from penstock_simulator.outcome import RunSummary, completed, outcome
 from penstock_simulator.pod import LINGER_SECONDS
 from penstock_simulator.routing import Times
 from penstock_simulator.scenario import Routing, Scenario
-from penstock_simulator.world import Run, simulate
+from penstock_simulator.world import RunRecord, simulate
 
 SLOT_SECONDS = 30.0
 ATTAINED = 0.99
@@ -44,12 +44,12 @@ Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class VerifiedSchedule:
     """Counts per slot, and what they were verified to do."""
 
     counts: tuple[int, ...]
     cap: int
-    outcome: Outcome
+    outcome: RunSummary
 
 
 class Clairvoyant:
@@ -62,7 +62,7 @@ class Clairvoyant:
         self._tables: dict[tuple[int, Routing, int], Table] = {}
         self._shares: dict[tuple[int, int], float] = {}
 
-    def best(self, scenario: Scenario) -> Schedule | None:
+    def best(self, scenario: Scenario) -> VerifiedSchedule | None:
         """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
         best, least = None, inf
         allowed = self._allowed(scenario)
@@ -87,7 +87,9 @@ class Clairvoyant:
             self._tables[key] = miss_table(scenario, self._arrivals, cap, self._points)
         return self._tables[key]
 
-    def _search(self, scenario: Scenario, cap: int, table: Table, lead: int) -> Schedule | None:
+    def _search(
+        self, scenario: Scenario, cap: int, table: Table, lead: int
+    ) -> VerifiedSchedule | None:
         arrivals, allowed = self._arrivals, self._allowed(scenario)
         known = self._shares.get((cap, lead))
         rounds, width = (ROUNDS, SHARES) if known is None else (ROUNDS_AGAIN, SHARES_AGAIN)
@@ -97,7 +99,7 @@ class Clairvoyant:
             share = first if index == 0 else sqrt(low * high)
             counts = early(cheapest(scenario, table, share * allowed), lead)
             run = _run(scenario, arrivals, cap, counts)
-            tried = Schedule(counts, cap, outcome(run))
+            tried = VerifiedSchedule(counts, cap, outcome(run))
             if tried.outcome.attainment < ATTAINED:
                 high = share
                 learn(table, counts, _misses(run, len(counts)))
@@ -112,7 +114,7 @@ class Clairvoyant:
 
 def clairvoyant(
     scenario: Scenario, arrivals: Times, caps: Sequence[int], points: int = 14
-) -> Schedule | None:
+) -> VerifiedSchedule | None:
     """Return the cheapest verified schedule over the caps; None where none attains inside the bounds."""
     return Clairvoyant(arrivals, caps, points).best(scenario)
 
@@ -128,21 +130,21 @@ def learn(table: Table, counts: tuple[int, ...], misses: NDArray[np.float64]) ->
         table[slot, :count] = np.maximum(table[slot, :count], misses[slot])
 
 
-def _cheaper(one: Schedule, other: Schedule | None) -> bool:
+def _cheaper(one: VerifiedSchedule, other: VerifiedSchedule | None) -> bool:
     return other is None or one.outcome.gpu_hours < other.outcome.gpu_hours
 
 
-def _run(scenario: Scenario, arrivals: Times, cap: int, counts: tuple[int, ...]) -> Run:
+def _run(scenario: Scenario, arrivals: Times, cap: int, counts: tuple[int, ...]) -> RunRecord:
     law = Planned("clairvoyant", counts, SLOT_SECONDS, cap)
     return simulate(replace(scenario, foresight=True), law, arrivals)
 
 
-def _repaired(scenario: Scenario, arrivals: Times, tried: Schedule) -> Schedule:
+def _repaired(scenario: Scenario, arrivals: Times, tried: VerifiedSchedule) -> VerifiedSchedule:
     """Give one replica more to the slots that miss most, a tenth of them at a time."""
     counts, top = np.array(tried.counts), scenario.settings.max_replicas
     for _ in range(REPAIRS):
         run = _run(scenario, arrivals, tried.cap, tuple(counts.tolist()))
-        tried = Schedule(tuple(counts.tolist()), tried.cap, outcome(run))
+        tried = VerifiedSchedule(tuple(counts.tolist()), tried.cap, outcome(run))
         if tried.outcome.attainment >= ATTAINED:
             break
         worst = np.argsort(_misses(run, len(counts)))[-max(1, len(counts) // 10) :]
@@ -169,7 +171,7 @@ def miss_table(scenario: Scenario, arrivals: Times, cap: int, points: int) -> Ta
     return table
 
 
-def _misses(run: Run, slots: int) -> NDArray[np.float64]:
+def _misses(run: RunRecord, slots: int) -> NDArray[np.float64]:
     arrived, latency = completed(run)
     good = arrived[latency <= run.scenario.objective_seconds]
     edges = np.arange(slots + 1) * SLOT_SECONDS

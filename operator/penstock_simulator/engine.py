@@ -15,7 +15,7 @@ WARM_UP_SECONDS = 2.0
 """As the runtime: no size is begun after this long."""
 
 
-class Engine:
+class SimulatedEngine:
     """Remembers the batches that its pod ran; one is counted when it is over and somebody looks."""
 
     __slots__ = (

@@ -5,8 +5,8 @@ from math import exp, log
 
 import numpy as np
 
-from penstock_simulator.engine import Engine
-from penstock_simulator.pod import Pod, PodLimits
+from penstock_simulator.engine import SimulatedEngine
+from penstock_simulator.pod import PodLimits, SimulatedPod
 from penstock_simulator.scenario import ColdStarts, Scenario
 from penstock_simulator.service import Noise
 
@@ -14,7 +14,7 @@ SETTLED_SECONDS = 3600.0
 """The pods that are Ready at time 0 are this old."""
 
 
-class Fleet:
+class SimulatedFleet:
     """Every pod there ever was, and the count that is wanted."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -27,9 +27,9 @@ class Fleet:
             max_queue_depth=scenario.max_queue_depth,
             timeout_seconds=scenario.clients.timeout_seconds,
         )
-        self.all: list[Pod] = []
+        self.all: list[SimulatedPod] = []
         """By index, for ever: connections name a pod by it."""
-        self.live: list[Pod] = []
+        self.live: list[SimulatedPod] = []
         """Those not released."""
         self.cap: int | None = None
         for _ in range(scenario.start_replicas):
@@ -41,13 +41,13 @@ class Fleet:
         noise = Noise(
             self._scenario.service, np.random.default_rng([self._scenario.seed, 2, index])
         )
-        engine = Engine(
+        engine = SimulatedEngine(
             self._scenario.service,
             noise,
             self._scenario.settings.size_max,
             self._scenario.objective_seconds,
         )
-        pod = Pod(index, created, ready_at, engine, self._limits)
+        pod = SimulatedPod(index, created, ready_at, engine, self._limits)
         pod.billed_from = billed_from
         pod.cap = self.cap or 1
         self.all.append(pod)
@@ -59,11 +59,11 @@ class Fleet:
         for pod in self.live:
             pod.cap = cap
 
-    def staying(self, now: float) -> list[Pod]:
+    def staying(self, now: float) -> list[SimulatedPod]:
         """Return the pods that count as replicas: all that do not terminate."""
         return [pod for pod in self.live if pod.terminating_since > now]
 
-    def ready(self, now: float) -> list[Pod]:
+    def ready(self, now: float) -> list[SimulatedPod]:
         """Return the pods that take requests."""
         return [pod for pod in self.live if pod.accepts(now)]
 
@@ -88,7 +88,7 @@ class Fleet:
         """Return what was held until `end`, from decision to release."""
         return sum(max(0.0, min(pod.released_at, end) - pod.billed_from) for pod in self.all)
 
-    def total(self, value: Callable[[Pod], float]) -> float:
+    def total(self, value: Callable[[SimulatedPod], float]) -> float:
         """Return a sum over every pod there ever was."""
         return sum(value(pod) for pod in self.all)
 

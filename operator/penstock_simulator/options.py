@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_simulator.arrivals import MEAN_REPLICAS
-from penstock_simulator.scenario import Clients, ColdStarts, Loss, Routing, Scenario
+from penstock_simulator.scenario import ClientBehaviour, ColdStarts, Loss, Routing, Scenario
 from penstock_simulator.service import ServiceModel
 
 CURVE = (100.0, 10.0)
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--window-ms", type=int, default=5, help="batching window")
     one.add_argument("--seed", type=int, nargs="+", default=[1])
     one.add_argument("--routing", type=Routing, choices=list(Routing), default=Routing.CONNECTION)
-    one.add_argument("--connections", type=int, default=Clients().connections)
+    one.add_argument("--connections", type=int, default=ClientBehaviour().connections)
     one.add_argument("--cold-median", type=float, default=60.0, metavar="SECONDS")
     one.add_argument(
         "--mean-replicas",
@@ -102,7 +102,7 @@ def scenario(args: argparse.Namespace, seed: int) -> Scenario:
         start_replicas=args.start,
         routing=args.routing,
         cold=ColdStarts(median_seconds=args.cold_median),
-        clients=Clients(connections=args.connections),
+        clients=ClientBehaviour(connections=args.connections),
         loss=Loss(share=args.loss, outages=tuple(args.outage)),
         seed=seed,
     )

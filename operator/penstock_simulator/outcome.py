@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from penstock_simulator.routing import Times
-from penstock_simulator.world import Run, reversals
+from penstock_simulator.world import RunRecord, reversals
 
 WORST_SECONDS = 300.0
 WORST_STEP_SECONDS = 30.0
@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunSummary:
     """One run in figures."""
 
     law: str
@@ -41,7 +41,7 @@ class Outcome:
         return asdict(self)
 
 
-def outcome(run: Run) -> Outcome:
+def outcome(run: RunRecord) -> RunSummary:
     """Return the run in figures."""
     arrived, latency = completed(run)
     warm = run.scenario.warm_up_seconds
@@ -51,7 +51,7 @@ def outcome(run: Run) -> Outcome:
     good = np.sort(arrived[latency <= run.scenario.objective_seconds])
     hours = max(run.end, 1.0) / HOUR
     some = len(latency) > 0
-    return Outcome(
+    return RunSummary(
         law=run.law,
         requests=len(received),
         attainment=len(good) / max(len(received), 1),
@@ -67,7 +67,7 @@ def outcome(run: Run) -> Outcome:
     )
 
 
-def completed(run: Run) -> tuple[Times, Times]:
+def completed(run: RunRecord) -> tuple[Times, Times]:
     """Return arrival and latency in seconds of every completed request, in no order."""
     arrived, latency = [np.empty(0)], [np.empty(0)]
     queues: dict[int, Times] = {}

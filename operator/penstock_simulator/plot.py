@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from penstock_simulator.outcome import completed
-from penstock_simulator.world import Run
+from penstock_simulator.world import RunRecord
 
 LATENCY_BIN_SECONDS = 20.0
 
 
-def plot(runs: Sequence[Run], path: Path) -> None:
+def plot(runs: Sequence[RunRecord], path: Path) -> None:
     """Write demand, replicas, cap and p99 latency of `runs` over one time axis as PNG, SVG or PDF."""
     figure = Figure(figsize=(11, 10), layout="constrained")
     axes = figure.subplots(4, 1, sharex=True)
@@ -40,7 +40,7 @@ def plot(runs: Sequence[Run], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _p99(run: Run) -> tuple[list[float], list[float]]:
+def _p99(run: RunRecord) -> tuple[list[float], list[float]]:
     """Return minutes and the 99th percentile of requests that arrived in each bin."""
     arrived, latency = completed(run)
     bins = (arrived // LATENCY_BIN_SECONDS).astype(int)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from penstock_simulator.engine import Engine
+from penstock_simulator.engine import SimulatedEngine
 from penstock_simulator.service import ServiceModel
 
 LINGER_SECONDS = 5.0
@@ -28,7 +28,7 @@ class PodLimits:
     timeout_seconds: float
 
 
-class Pod:
+class SimulatedPod:
     """One replica, from its creation to its release."""
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Pod:
         "received", "refused", "released_at", "shared_waiting", "terminating_since", "uid",
     )  # fmt: skip
 
-    def __init__(self, index: int, created: float, ready_at: float, engine: Engine, limits: PodLimits) -> None:  # fmt: skip
+    def __init__(self, index: int, created: float, ready_at: float, engine: SimulatedEngine, limits: PodLimits) -> None:  # fmt: skip
         self.index = index
         self.uid = f"pod-{index}"
         self.created = created

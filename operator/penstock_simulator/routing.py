@@ -11,14 +11,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_simulator.engine import Engine
-from penstock_simulator.fleet import Fleet
-from penstock_simulator.pod import Pod
+from penstock_simulator.engine import SimulatedEngine
+from penstock_simulator.fleet import SimulatedFleet
+from penstock_simulator.pod import SimulatedPod
 from penstock_simulator.scenario import Routing, Scenario
 
 SLICE_SECONDS = 0.5
 Times = NDArray[np.float64]
-Served = tuple[list[float], Engine]
+Served = tuple[list[float], SimulatedEngine]
 """A queue's arrivals, and an engine that took ranges of it."""
 
 
@@ -50,7 +50,7 @@ def slices(times: Times, start: float, end: float) -> Iterator[tuple[Times, floa
 class PodQueues:
     """What the routers have in common whose pods each have a queue."""
 
-    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
         self._fleet = fleet
         self._scenario = scenario
@@ -69,7 +69,7 @@ class PodQueues:
 class PerConnection(PodQueues):
     """A plain Service: it balances connections, not requests."""
 
-    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         super().__init__(scenario, fleet)
         count = scenario.clients.connections
         self._pod = np.full(count, -1, dtype=np.int64)
@@ -127,7 +127,7 @@ class PowerOfTwo(PodQueues):
             for pod in self._fleet.live:
                 pod.advance(until)
 
-    def _route(self, times: Times, ready: list[Pod]) -> None:
+    def _route(self, times: Times, ready: list[SimulatedPod]) -> None:
         if not ready:
             self.failed.extend(times.tolist())
             return
@@ -136,7 +136,7 @@ class PowerOfTwo(PodQueues):
             _less_loaded(ready[one], ready[other], at).push((at,))
 
 
-def _less_loaded(one: Pod, other: Pod, now: float) -> Pod:
+def _less_loaded(one: SimulatedPod, other: SimulatedPod, now: float) -> SimulatedPod:
     one.advance(now)
     other.advance(now)
     return one if one.in_flight(now) <= other.in_flight(now) else other
@@ -145,7 +145,7 @@ def _less_loaded(one: Pod, other: Pod, now: float) -> Pod:
 class CentralQueue:
     """One queue for all; a free pod takes its next batch at once. It stands for a gateway that holds requests."""
 
-    def __init__(self, scenario: Scenario, fleet: Fleet) -> None:
+    def __init__(self, scenario: Scenario, fleet: SimulatedFleet) -> None:
         self.failed: list[float] = []
         self._fleet = fleet
         self._depth = scenario.max_queue_depth
@@ -170,7 +170,7 @@ class CentralQueue:
         self._refuse(len(ready))
         self._share(ready, len(times))
 
-    def _pull(self, pod: Pod, at: float) -> None:
+    def _pull(self, pod: SimulatedPod, at: float) -> None:
         while self._head < len(self._arrivals) and self._arrivals[self._head] < at - self._timeout:
             self._head += 1
         last = self._head
@@ -187,7 +187,7 @@ class CentralQueue:
         self.failed.extend(self._arrivals[full:])
         del self._arrivals[full:]
 
-    def _share(self, ready: list[Pod], received: int) -> None:
+    def _share(self, ready: list[SimulatedPod], received: int) -> None:
         """Let the Ready pods report the one queue in even shares, so that laws see it as they see queues."""
         for pod in self._fleet.live:
             pod.shared_waiting = 0.0
@@ -205,7 +205,7 @@ class CentralQueue:
         return self._head < len(self._arrivals)
 
 
-def router(scenario: Scenario, fleet: Fleet) -> Router:
+def router(scenario: Scenario, fleet: SimulatedFleet) -> Router:
     """Return the scenario's router."""
     if scenario.routing is Routing.CONNECTION:
         return PerConnection(scenario, fleet)

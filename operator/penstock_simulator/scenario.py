@@ -34,7 +34,7 @@ class ColdStarts:
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class ClientBehaviour:
     """Those who ask."""
 
     connections: int = 256
@@ -67,7 +67,7 @@ class Scenario:
     """Ready at time 0."""
     routing: Routing = Routing.CONNECTION
     cold: ColdStarts = field(default_factory=ColdStarts)
-    clients: Clients = field(default_factory=Clients)
+    clients: ClientBehaviour = field(default_factory=ClientBehaviour)
     loss: Loss = field(default_factory=Loss)
     max_queue_depth: int = 2048
     drain_seconds: float = 120.0

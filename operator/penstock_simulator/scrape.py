@@ -5,9 +5,9 @@ from collections import deque
 import numpy as np
 
 from penstock_operator.decide.scaling.law import LawInput, LawPod
-from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
-from penstock_simulator.fleet import Fleet
-from penstock_simulator.pod import Pod
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource, UtilizationSource
+from penstock_simulator.fleet import SimulatedFleet
+from penstock_simulator.pod import SimulatedPod
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 
 
@@ -21,7 +21,7 @@ class Scraper:
         self._rounds: deque[tuple[float, tuple[PodSample, ...]]] = deque()
         self._busy: dict[str, float] = {}
 
-    def scrape(self, fleet: Fleet, now: float) -> None:
+    def scrape(self, fleet: SimulatedFleet, now: float) -> None:
         """Take a sample of every pod that serves, draining ones too."""
         serving = [pod for pod in fleet.live if pod.ready_at <= now]
         self._rounds.append((now, tuple(self._sample(pod, now) for pod in serving)))
@@ -40,7 +40,7 @@ class Scraper:
             kept = tuple(sample for sample, gone in zip(due, lost, strict=True) if not gone)
         return PoolSignals(SignalSource.PROMETHEUS, kept, asked=EPOCH + now)
 
-    def _sample(self, pod: Pod, now: float) -> PodSample:
+    def _sample(self, pod: SimulatedPod, now: float) -> PodSample:
         busy = pod.engine.busy_seconds(now)
         duty = (busy - self._busy.get(pod.uid, busy)) / TICK_SECONDS
         self._busy[pod.uid] = busy
@@ -57,14 +57,19 @@ class Scraper:
             batch_cap=float(pod.cap),
             batch_cap_bound=float(self._bound),
             gpu_utilization=min(max(duty, 0.0), 1.0),
-            duty_source=DutySource.NVML,
+            duty_source=UtilizationSource.NVML,
             requests_settled=float(pod.settled()),
             request_duration_buckets=pod.engine.durations(),
         )
 
 
 def law_input(
-    scenario: Scenario, fleet: Fleet, signals: PoolSignals, now: float, *, limited: bool = False
+    scenario: Scenario,
+    fleet: SimulatedFleet,
+    signals: PoolSignals,
+    now: float,
+    *,
+    limited: bool = False,
 ) -> LawInput:
     """Return one tick of the pool as the operator's own law reads it; `limited`: it has less than it wanted."""
     return LawInput(
@@ -77,7 +82,7 @@ def law_input(
     )
 
 
-def _law_pod(pod: Pod, bound: int, now: float) -> LawPod:
+def _law_pod(pod: SimulatedPod, bound: int, now: float) -> LawPod:
     return LawPod(
         uid=pod.uid,
         ready=pod.accepts(now),

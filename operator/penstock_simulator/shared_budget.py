@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import Claim, Ledger
+from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
 from penstock_operator.decide.scaling.law import Decision, Law
-from penstock_simulator.fleet import Fleet
+from penstock_simulator.fleet import SimulatedFleet
 from penstock_simulator.routing import Router, Times, router
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 from penstock_simulator.scrape import Scraper, law_input
@@ -39,14 +39,14 @@ class Tenant:
     """Devices held, by pods that load or drain too."""
 
     def __post_init__(self) -> None:
-        self.fleet = Fleet(self.scenario)
+        self.fleet = SimulatedFleet(self.scenario)
         self.router: Router = router(self.scenario, self.fleet)
         self.scraper = Scraper(self.scenario)
         self.state = self.law.initial(EPOCH)
         self.limited = False
         self.seen = 0
 
-    def claim(self, now: float) -> Claim:
+    def claim(self, now: float) -> QuotaRequest:
         """Take one step of the law, and say what it wants."""
         decision = self._step(now)
         settings = self.scenario.settings
@@ -54,7 +54,7 @@ class Tenant:
         self.wanted.append(wanted)
         need = max((one.replicas for one in decision.asked), default=float(wanted))
         staying = len(self.fleet.staying(now))
-        return Claim(
+        return QuotaRequest(
             uid=self.name,
             resource=RESOURCE,
             per_replica=1,
@@ -68,7 +68,7 @@ class Tenant:
             policies=(POLICY,),
         )
 
-    def obey(self, ledger: Ledger, now: float) -> None:
+    def obey(self, ledger: QuotaLedger, now: float) -> None:
         """Ask for what is granted."""
         grant = ledger.grants[self.name]
         self.limited = grant.replicas < self.wanted[-1]
@@ -97,7 +97,7 @@ class Tenant:
 
 def share(tenants: Sequence[Tenant], devices: int, seconds: float) -> None:
     """Let all pools live side by side under a budget of `devices`; what became of each is in it."""
-    ledger = Ledger()
+    ledger = QuotaLedger()
     for index in range(int(seconds // TICK_SECONDS)):
         now = index * TICK_SECONDS
         claims = {one.name: one.claim(now) for one in tenants}

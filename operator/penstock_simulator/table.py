@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from penstock_simulator.outcome import Outcome
+from penstock_simulator.outcome import RunSummary
 
 ATTAINED = 0.99
 COLUMNS = ("law", "attained", "worst 5 min", "GPU-h", "x fluid", "p50 ms", "p99 ms", "replicas", "most", "cap", "turns/h")  # fmt: skip
 
 
-def table(title: str, outcomes: Iterable[Outcome], fluid_gpu_hours: float) -> Table:
+def table(title: str, outcomes: Iterable[RunSummary], fluid_gpu_hours: float) -> Table:
     """Return one row a run; a run that attains its objective is green."""
     found = Table(title=title, title_justify="left")
     for index, column in enumerate(COLUMNS):
@@ -24,7 +24,7 @@ def table(title: str, outcomes: Iterable[Outcome], fluid_gpu_hours: float) -> Ta
     return found
 
 
-def _cells(one: Outcome, fluid: float) -> Sequence[str]:
+def _cells(one: RunSummary, fluid: float) -> Sequence[str]:
     return (
         one.law,
         f"{100 * one.attainment:.2f} %",

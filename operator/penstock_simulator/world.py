@@ -13,14 +13,14 @@ import numpy as np
 
 from penstock_operator.decide.scaling.law import Law
 from penstock_simulator.baselines.fixed import Planned
-from penstock_simulator.fleet import Fleet
+from penstock_simulator.fleet import SimulatedFleet
 from penstock_simulator.routing import Router, Times, router
 from penstock_simulator.scenario import EPOCH, TICK_SECONDS, Scenario
 from penstock_simulator.scrape import Scraper, law_input
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TickRecord:
     """One tick, for tables and plots."""
 
     time: float
@@ -37,23 +37,23 @@ class Moment:
 
 
 @dataclass
-class Run:
+class RunRecord:
     """What happened."""
 
     scenario: Scenario
     law: str
     arrivals: Times
-    fleet: Fleet
+    fleet: SimulatedFleet
     router: Router
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[TickRecord] = field(default_factory=list)
     end: float = 0.0
     """When the last request ended."""
 
 
-def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> Run:
+def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> RunRecord:
     """Run `law` over `arrivals` (seconds, ascending, from 0) until the last request has ended."""
-    fleet = Fleet(scenario)
-    run = Run(scenario, law.name, arrivals, fleet, router(scenario, fleet))
+    fleet = SimulatedFleet(scenario)
+    run = RunRecord(scenario, law.name, arrivals, fleet, router(scenario, fleet))
     scraper, state = Scraper(scenario), law.initial(EPOCH)
     horizon = float(arrivals[-1]) if len(arrivals) else 0.0
     now, index, seen = 0.0, 0, 0
@@ -71,7 +71,7 @@ def simulate(scenario: Scenario, law: Law[Any], arrivals: Times) -> Run:
     return run
 
 
-def _tick(run: Run, law: Law[Any], state: object, scraper: Scraper, now: float) -> object:
+def _tick(run: RunRecord, law: Law[Any], state: object, scraper: Scraper, now: float) -> object:
     scenario, fleet = run.scenario, run.fleet
     signals = scraper.signals(now)
     state, decision = law.step(state, law_input(scenario, fleet, signals, now), EPOCH + now)
@@ -82,7 +82,7 @@ def _tick(run: Run, law: Law[Any], state: object, scraper: Scraper, now: float) 
     wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
     fleet.scale(wanted, now)
     run.moments.append(
-        Moment(
+        TickRecord(
             time=now,
             demand=_demand(run.arrivals, now),
             wanted=wanted,
@@ -102,7 +102,7 @@ def _demand(arrivals: Times, now: float) -> float:
     return float(last - first) / TICK_SECONDS
 
 
-def reversals(moments: list[Moment]) -> int:
+def reversals(moments: list[TickRecord]) -> int:
     """Return how often the wanted count turned: up after down, or down after up."""
     moves = [after.wanted - before.wanted for before, after in pairwise(moments)]
     signs = [move > 0 for move in moves if move]

@@ -14,7 +14,7 @@ import uvloop
 
 from penstock_api.certificates import CertificateUnusable
 from penstock_runtime.assembly import make_pod
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.drain import drain
 from penstock_runtime.engine.crashes import report_crashes
 from penstock_runtime.engine.link.base import ModelLoadFailed
@@ -39,7 +39,7 @@ LAST_ANSWERS_SECONDS = 1.0
 def main() -> None:
     """Run until told to stop; exit 0 after a drain, 1 on a model that does not load or a dead engine."""
     try:
-        config = Config.from_env(os.environ)
+        config = RuntimeConfig.from_env(os.environ)
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
     report_crashes()
@@ -52,7 +52,7 @@ def main() -> None:
     os._exit(code)
 
 
-async def run(config: Config) -> int:
+async def run(config: RuntimeConfig) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
     stop = _stop_event()
     first = await asyncio.to_thread(first_limits, config.limits_file)
@@ -143,7 +143,7 @@ def _tell_failure(task: asyncio.Task[None]) -> None:
         log.error("a background task has failed", exc_info=task.exception())
 
 
-def _last_words(config: Config, reason: str, message: str) -> None:
+def _last_words(config: RuntimeConfig, reason: str, message: str) -> None:
     """Tell the operator why: the kubelet copies this file into the container's status."""
     line = " ".join(f"{reason}: {message}".split())
     log.error("%s", line)

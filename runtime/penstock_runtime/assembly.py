@@ -7,19 +7,19 @@ from functools import partial
 
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.model import Task
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.link.inline_policy import BRIEF_SECONDS
 from penstock_runtime.engine.link.process import ProcessLink
 from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import Model
-from penstock_runtime.engine.placement import Placement, Seat, seat
+from penstock_runtime.engine.placement import EnginePlacement, Placement, seat
 from penstock_runtime.logs import configure
 from penstock_runtime.serving.pod import Pod
 
 
-def make_pod(config: Config, first: LimitsUpdate) -> Pod:
+def make_pod(config: RuntimeConfig, first: LimitsUpdate) -> Pod:
     """Return the pod that serves `config.model`; nothing is loaded yet."""
     if config.model.task is Task.TEXT_GENERATION:
         from penstock_runtime.serving.generation.assembly import generation_pod  # noqa: PLC0415 - 13 MiB that other pods do without
@@ -28,7 +28,7 @@ def make_pod(config: Config, first: LimitsUpdate) -> Pod:
     return Pod(config, engine_link(config, first), first)
 
 
-def engine_link(config: Config, limits: LimitsUpdate) -> EngineLink:
+def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> EngineLink:
     """Return the engine's link, placed by what this container may use; pins this process where that helps."""
     taken = seat(this_machine(), config.placement)
     load = partial(load_model, config, taken)
@@ -38,7 +38,7 @@ def engine_link(config: Config, limits: LimitsUpdate) -> EngineLink:
     return ProcessLink(load, limits)
 
 
-def load_model(config: Config, taken: Seat) -> Model:
+def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
     """Load the model, in the engine's own thread or process.
 
     Raises:
@@ -47,9 +47,9 @@ def load_model(config: Config, taken: Seat) -> Model:
     configure(config.log_format, config.log_level)
     keep_to(taken.engine_cpus)
     from penstock_runtime.models.load import (  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
-        Options,
+        ModelOptions,
         load,
     )
 
-    options = Options(taken.threads, compile=config.compile)
+    options = ModelOptions(taken.threads, compile=config.compile)
     return load(config.model, config.model_name, config.files_folder, options)

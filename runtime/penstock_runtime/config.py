@@ -1,4 +1,4 @@
-"""The only reader of the environment: one frozen `Config`, read once, unknown names refused.
+"""The only reader of the environment: one frozen `RuntimeConfig`, read once, unknown names refused.
 
 In a pod the operator sets the names of `penstock_api.names`; the others are for developers and tests.
 `PENSTOCK_MODEL` alone is enough to run `python -m penstock_runtime` on a laptop.
@@ -32,7 +32,7 @@ _SERVICE_LINK: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class RuntimeConfig:
     """Everything that the environment decides. Durations are seconds, sizes are bytes."""
 
     model: ModelSpec
@@ -83,7 +83,7 @@ class Config:
     insecure_control: bool = False
     """Obey control calls without a token: for local development only."""
     api_keys_file: Path | None = None
-    """`ApiKeys` in JSON, from a Secret, read again when it changes; None: no key is asked for."""
+    """`ApiKeys` of `serving.auth.api_keys` in JSON, from a Secret, read again when it changes; None: no key is asked for."""
     trusted_proxies: tuple[Network, ...] = ()
     """Who may name a tenant and a priority in headers where no keys are asked for."""
     generation: StepOptions = field(default_factory=StepOptions)
@@ -118,7 +118,7 @@ class Config:
         return self.settings_folder / names.CONTROL_KEYS_FILE
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str]) -> "Config":
+    def from_env(cls, environ: Mapping[str, str]) -> "RuntimeConfig":
         """Return the configuration that `environ` spells.
 
         Raises:

@@ -36,7 +36,7 @@ class ConfigError(PenstockError):
     """The environment is wrong; the message names the variable."""
 
 
-class Refusal(PenstockError):
+class RequestRejected(PenstockError):
     """A request that is refused before admission, and how its client is told."""
 
     status: int = 400
@@ -56,7 +56,7 @@ class Refusal(PenstockError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class BadInput(Refusal):
+class BadInput(RequestRejected):
     """The request itself is wrong; the field says where."""
 
     code: str | None = "invalid_value"
@@ -86,7 +86,7 @@ class BrokenBody(BadInput):
     closes = True
 
 
-class Unauthenticated(Refusal):
+class Unauthenticated(RequestRejected):
     """No API key, or none that is known."""
 
     status = 401
@@ -94,7 +94,7 @@ class Unauthenticated(Refusal):
     code = "invalid_api_key"
 
 
-class UnknownModel(Refusal):
+class UnknownModel(RequestRejected):
     """No such model or version here."""
 
     status = 404
@@ -102,7 +102,7 @@ class UnknownModel(Refusal):
     code = "model_not_found"
 
 
-class BodyTimeout(Refusal):
+class BodyTimeout(RequestRejected):
     """The client was too slow with its body."""
 
     status = 408
@@ -110,7 +110,7 @@ class BodyTimeout(Refusal):
     closes = True
 
 
-class TooLarge(Refusal):
+class TooLarge(RequestRejected):
     """The body is larger than this pod accepts; where its length says so, it is not read."""
 
     status = 413
@@ -118,14 +118,14 @@ class TooLarge(Refusal):
     closes = True
 
 
-class UnsupportedCoding(Refusal):
+class UnsupportedCoding(RequestRejected):
     """The body is compressed in a way that is not spoken here."""
 
     status = 415
     reason = "UnsupportedCoding"
 
 
-class QueueFull(Refusal):
+class QueueFull(RequestRejected):
     """As many requests wait as `maxQueueDepth` allows."""
 
     status = 429
@@ -139,7 +139,7 @@ class MemoryFull(QueueFull):
     reason = "MemoryFull"
 
 
-class RateExceeded(Refusal):
+class RateExceeded(RequestRejected):
     """The requests of one key come faster than it may send them."""
 
     status = 429
@@ -147,7 +147,7 @@ class RateExceeded(Refusal):
     code = "rate_limit_exceeded"
 
 
-class TooLate(Refusal):
+class DeadlineTooNear(RequestRejected):
     """It would expire before its batch begins, so it is told at once."""
 
     status = 429
@@ -155,7 +155,7 @@ class TooLate(Refusal):
     code = "rate_limit_exceeded"
 
 
-class ConnectionsFull(Refusal):
+class ConnectionsFull(RequestRejected):
     """As many connections are open as this pod bears, each with a request in flight."""
 
     status = 503
@@ -163,7 +163,7 @@ class ConnectionsFull(Refusal):
     closes = True
 
 
-class NotServing(Refusal):
+class NotServing(RequestRejected):
     """This pod takes no requests now; another may."""
 
     status = 503
@@ -173,7 +173,7 @@ class NotServing(Refusal):
         self.reason = reason
 
 
-class Unrouted(Refusal):
+class Unrouted(RequestRejected):
     """What aiohttp's router answers: no such path, or not by this method."""
 
     reason = "Unrouted"
@@ -184,7 +184,7 @@ class Unrouted(Refusal):
         self.code = {404: "unknown_url", 405: "method_not_supported"}.get(status)
 
 
-class Defect(Refusal):
+class Defect(RequestRejected):
     """A fault of this program, which the log has."""
 
     status = 500

@@ -53,7 +53,7 @@ class Failed(Struct, frozen=True, gc=False):
     """Set: the client may try elsewhere (503); None: it is an error of the model (500)."""
 
 
-class Unenforceable(Failed, frozen=True, gc=False):
+class GrammarUnenforceable(Failed, frozen=True, gc=False):
     """The shape that its client asks for exceeds a limit, found while the answer was generated (400)."""
 
 
@@ -70,7 +70,7 @@ class Cancelled(Struct, frozen=True, gc=False):
 End = Completed | Failed | Expired | Cancelled
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """The label value of `penstock_requests_total`."""
 
     COMPLETED = "Completed"
@@ -79,9 +79,9 @@ class Outcome(StrEnum):
     CANCELLED = "Cancelled"
 
 
-OUTCOMES: Final[dict[type[End], Outcome]] = {
-    Completed: Outcome.COMPLETED,
-    Failed: Outcome.FAILED,
-    Expired: Outcome.EXPIRED,
-    Cancelled: Outcome.CANCELLED,
+OUTCOMES: Final[dict[type[End], RequestOutcome]] = {
+    Completed: RequestOutcome.COMPLETED,
+    Failed: RequestOutcome.FAILED,
+    Expired: RequestOutcome.EXPIRED,
+    Cancelled: RequestOutcome.CANCELLED,
 }

@@ -15,7 +15,7 @@ import yaml
 from penstock_api import names
 from penstock_api.types.pool import PoolSpec
 from penstock_api.types.status import PoolStatus
-from penstock_operator.config import Config
+from penstock_operator.config import OperatorConfig
 from penstock_operator.decide.manifests.metadata import selector
 from penstock_operator.decide.manifests.network_policy import network_policy
 from penstock_operator.observed import PoolObject
@@ -104,7 +104,7 @@ def _as_peer(end: End) -> Object:
 
 def policies(rendered: Sequence[Object]) -> list[Object]:
     """Return the NetworkPolicies that such an installation has: the operator's, and one pool's."""
-    peers = Config.from_env(_environment(rendered)).pool_network_policy
+    peers = OperatorConfig.from_env(_environment(rendered)).pool_network_policy
     if peers is None:
         raise ValueError("the chart was rendered without poolNetworkPolicy.enabled")
     return [

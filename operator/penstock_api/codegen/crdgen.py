@@ -27,7 +27,7 @@ API_PAGE = Path("docs/api.md")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CustomResource:
     """What a CustomResourceDefinition says beside its schema."""
 
     model: type[BaseModel]
@@ -55,7 +55,7 @@ def _condition(name: str, type: str, member: str, description: str) -> Schema:
 
 _AGE = _column("Age", "date", ".metadata.creationTimestamp", "Time since creation.")
 
-POOL = Kind(
+POOL = CustomResource(
     model=InferencePool,
     plural=names.POOL_PLURAL,
     short_name=names.POOL_SHORT,
@@ -78,7 +78,7 @@ POOL = Kind(
         "labelSelectorPath": ".status.selector",
     },
 )
-POLICY = Kind(
+POLICY = CustomResource(
     model=InferencePolicy,
     plural=names.POLICY_PLURAL,
     short_name=names.POLICY_SHORT,
@@ -94,7 +94,7 @@ POLICY = Kind(
 )
 
 
-def definition(kind: Kind) -> Schema:
+def definition(kind: CustomResource) -> Schema:
     """Return the CustomResourceDefinition of `kind`."""
     subresources: Schema = {"status": {}}
     if kind.scale:
@@ -130,7 +130,7 @@ def definition(kind: Kind) -> Schema:
     }
 
 
-def _root(kind: Kind) -> Schema:
+def _root(kind: CustomResource) -> Schema:
     schema = structural(kind.model)
     name = {"type": "string", "maxLength": 253}  # declared, so that a rule can name it as its field
     meta = {

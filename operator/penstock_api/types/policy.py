@@ -147,7 +147,7 @@ class CandidateBounds(ApiModel):
     """Batch cap, in rows."""
 
 
-class Bounds(CandidateBounds):
+class PolicyBounds(CandidateBounds):
     """Of all matching policies the tightest bound wins."""
 
     queue_depth: QueueDepthBound | None = None
@@ -209,7 +209,7 @@ class Prometheus(ApiModel):
     """Sent with every question, such as a tenant's X-Scope-OrgID; not for secrets."""
 
 
-class Metrics(ApiModel):
+class MetricsSource(ApiModel):
     """Where signals come from."""
 
     prometheus: Prometheus | None = None
@@ -225,7 +225,7 @@ class GpuBudget(ApiModel):
     """Devices. Where more are wanted, every pool's minReplicas come first, and the rest goes by weight."""
 
 
-class Candidate(ApiModel):
+class CandidatePolicy(ApiModel):
     """Defaults and bounds to be tried in shadow: decisions are recorded and compared, never acted on."""
 
     defaults: PolicyDefaults | None = None
@@ -279,7 +279,7 @@ class PolicySpec(ApiModel):
     """Narrows the pools by their labels; not together with bounds."""
     defaults: PolicyDefaults | None = None
     """Values for live fields that a pool leaves unset."""
-    bounds: Bounds | None = None
+    bounds: PolicyBounds | None = None
     """What no pool of the selected namespaces may exceed."""
     gpu_budgets: (
         Annotated[
@@ -294,11 +294,11 @@ class PolicySpec(ApiModel):
         | None
     ) = None
     """Known busy hours, in which minReplicas is raised; where several are open, the highest counts."""
-    candidate: Candidate | None = None
+    candidate: CandidatePolicy | None = None
     """A policy to be tried in shadow beside this one."""
     rollback: Rollback | None = None
     """Whether live settings that worsen a pool's attainment give way to those before them; unset, Never."""
-    metrics: Metrics | None = None
+    metrics: MetricsSource | None = None
     """Where signals come from."""
 
 

@@ -55,7 +55,7 @@ class RolloutStrategy(StrEnum):
     REPLACE = "Replace"
 
 
-class Rollout(ApiModel):
+class RolloutSpec(ApiModel):
     """How a template change reaches the pods."""
 
     strategy: RolloutStrategy | None = None
@@ -63,7 +63,7 @@ class Rollout(ApiModel):
     one replica; unset, SurgeThenReplace: Surge, then Replace where no room comes in 30 s or a budget has none."""
 
 
-class Drain(ApiModel):
+class DrainSpec(ApiModel):
     """How long a pod that is told to stop may finish its work."""
 
     deadline_seconds: Annotated[int, Field(ge=1, le=3600)] | None = None
@@ -77,7 +77,7 @@ class Tls(ApiModel):
     """A Secret of type kubernetes.io/tls; only the pods read it, and a renewed one counts without a restart."""
 
 
-class ApiKeys(ApiModel):
+class ApiKeysSpec(ApiModel):
     """Whom the pool answers: callers who show a key."""
 
     secret_ref: KeySelector
@@ -106,13 +106,13 @@ class PoolSpec(ApiModel):
     """The runtime container's image. A change rolls the pods."""
     accelerator: Accelerator | None = None
     """What one replica computes on; unset, one nvidia.com/gpu. A change rolls the pods."""
-    rollout: Rollout | None = None
+    rollout: RolloutSpec | None = None
     """How a template change reaches the pods."""
-    drain: Drain | None = None
+    drain: DrainSpec | None = None
     """How long a pod that is told to stop may finish. A change rolls the pods."""
     tls: Tls | None = None
     """TLS on both ports of the pods; unset, plain HTTP. A change rolls the pods."""
-    api_keys: ApiKeys | None = None
+    api_keys: ApiKeysSpec | None = None
     """Keys that clients must show; unset, everybody is answered. A change of the reference rolls the pods."""
     template: PodTemplate | None = None
     """Additions to the pods. A change rolls them."""

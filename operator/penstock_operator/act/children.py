@@ -8,10 +8,10 @@ from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, JSON_PATCH, Writer
 from penstock_operator.decide.actions import ChildWrite, Write
-from penstock_operator.errors import Conflict, NotFound
+from penstock_operator.errors import Conflict, ObjectNotFound
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.client import ApiRequest
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import ChildObject, PoolView
 
@@ -41,20 +41,20 @@ class Children:
         else:
             await self._delete(kind, write.manifest["metadata"])
 
-    async def _create(self, kind: Kind, manifest: Json) -> None:
+    async def _create(self, kind: ResourceKind, manifest: Json) -> None:
         path = kind.path(manifest["metadata"]["namespace"])
-        await self._send(kind, "create", Request("POST", path, manifest, MANAGER))
+        await self._send(kind, "create", ApiRequest("POST", path, manifest, MANAGER))
 
-    async def _apply(self, kind: Kind, manifest: Json, held: ChildObject) -> None:
+    async def _apply(self, kind: ResourceKind, manifest: Json, held: ChildObject) -> None:
         path = kind.path(held.namespace, held.name)
         metadata = {**manifest["metadata"], "uid": held.uid}
         if held.uid in self.store.created_plainly:
             metadata |= await self._hand_over(kind, held, metadata.get("resourceVersion"))
         query = {**MANAGER, "force": "true"}
         body = {**manifest, "metadata": metadata}
-        await self._send(kind, "apply", Request("PATCH", path, body, query, APPLY))
+        await self._send(kind, "apply", ApiRequest("PATCH", path, body, query, APPLY))
 
-    async def _hand_over(self, kind: Kind, held: ChildObject, version: str | None) -> Json:
+    async def _hand_over(self, kind: ResourceKind, held: ChildObject, version: str | None) -> Json:
         """Turn what our plain create owns into what our applies own; return the resourceVersion to go on from.
 
         Otherwise a field that is left out of an apply would stay for ever, owned by the create (the same
@@ -73,10 +73,10 @@ class Children:
                 "value": live["resourceVersion"],
             },
         ]
-        answer = await self._send(kind, "patch", Request("PATCH", path, patch, {}, JSON_PATCH))
+        answer = await self._send(kind, "patch", ApiRequest("PATCH", path, patch, {}, JSON_PATCH))
         return {"resourceVersion": answer["metadata"]["resourceVersion"]}
 
-    async def _delete(self, kind: Kind, metadata: Json) -> None:
+    async def _delete(self, kind: ResourceKind, metadata: Json) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -85,11 +85,11 @@ class Children:
         }
         path = kind.path(metadata["namespace"], metadata["name"])
         try:
-            await self.writer.write(kind, "delete", Request("DELETE", path, body), Urgency.CHILD)
-        except NotFound:
+            await self.writer.write(kind, "delete", ApiRequest("DELETE", path, body), Urgency.CHILD)
+        except ObjectNotFound:
             self.store.forget(kind, metadata["uid"])
 
-    async def _send(self, kind: Kind, verb: str, request: Request) -> Json:
+    async def _send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
         answer = await self.writer.write(kind, verb, request, Urgency.CHILD)
         self.store.see(kind, answer)
         return answer

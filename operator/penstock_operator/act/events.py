@@ -8,11 +8,11 @@ from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import Writer
 from penstock_operator.decide.actions import EventNote
-from penstock_operator.kube.client import Json, Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.client import ApiRequest, Json
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observed import PoolObject
 
-EVENT = Kind("Event", "", "v1", "events")
+EVENT = ResourceKind("Event", "", "v1", "events")
 EVERY_SECONDS = 60.0
 MESSAGE_LENGTH = 1024
 
@@ -33,7 +33,7 @@ class Events:
         if not self._due(pool.uid, note.reason, now):
             return False
         path = EVENT.path(pool.namespace)
-        request = Request("POST", path, event(pool, note, now))
+        request = ApiRequest("POST", path, event(pool, note, now))
         await self.writer.write(EVENT, "create", request, Urgency.EVENT)
         return True
 

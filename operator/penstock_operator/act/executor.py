@@ -12,7 +12,7 @@ from penstock_operator.act.settings_records import Records
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.errors import ClusterError, NotFound, Rejected
+from penstock_operator.errors import ClusterError, ObjectNotFound, Rejected
 from penstock_operator.observed import Acknowledgement, PoolView, Rejection
 from penstock_operator.reconcile_state import ChildKey, child_key
 from penstock_operator.telemetry.logs import fields
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Acted:
+class ActResults:
     """What came of a plan."""
 
     acknowledgements: Mapping[str, Acknowledgement] = field(default_factory=dict)
@@ -46,13 +46,13 @@ class PoolActs:
         control: PodControl,
         may_try: Callable[[ChildWrite], bool],
         now: float,
-    ) -> Acted:
+    ) -> ActResults:
         """Carry out a plan made from `view`.
 
         Raises:
             NotLeading: the Lease is not ours; nothing more was written.
         """
-        acted = Acted()
+        acted = ActResults()
         _, _, acted.acknowledgements, _ = await asyncio.gather(
             self._status(plan, acted, now),
             self._children(plan, view, acted, may_try),
@@ -75,24 +75,28 @@ class PoolActs:
         except ClusterError as error:
             log.info("the law's memory was not kept: %s", error, extra=_about(plan))
 
-    async def _status(self, plan: PoolPlan, acted: Acted, now: float) -> None:
+    async def _status(self, plan: PoolPlan, acted: ActResults, now: float) -> None:
         try:
             await self.statuses.write_pool(plan.uid, plan.status, now)
-        except NotFound:
+        except ObjectNotFound:
             return  # deleted meanwhile: its event is on the way
         except ClusterError as error:
             acted.failure = error
 
-    async def _record(self, plan: PoolPlan, acted: Acted) -> None:
+    async def _record(self, plan: PoolPlan, acted: ActResults) -> None:
         try:
             await self.records.keep(plan.uid, plan.record)
-        except NotFound:
+        except ObjectNotFound:
             return  # gone already
         except ClusterError as error:
             acted.failure = error
 
     async def _children(
-        self, plan: PoolPlan, view: PoolView, acted: Acted, may_try: Callable[[ChildWrite], bool]
+        self,
+        plan: PoolPlan,
+        view: PoolView,
+        acted: ActResults,
+        may_try: Callable[[ChildWrite], bool],
     ) -> None:
         for write in plan.writes:
             key = child_key(write)
@@ -100,7 +104,7 @@ class PoolActs:
                 continue
             try:
                 await self.children.write(view, write)
-            except (Rejected, NotFound) as error:
+            except (Rejected, ObjectNotFound) as error:
                 acted.rejected[key] = Rejection(*key, error.reason, error.message)
                 log.warning("%s %s was refused: %s", *key, error, extra=_about(plan))
             except ClusterError as error:

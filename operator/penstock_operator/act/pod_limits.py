@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from penstock_api.limits import Loading, State
 from penstock_api.names import CLUSTER_PORT, PATH_LIMITS, PATH_STATE
-from penstock_operator.decide.actions import Push
+from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.errors import NotLeading
-from penstock_operator.net.http import CONNECTIONS, Call, CallFailed, call, pod_url
+from penstock_operator.net.http import CONNECTIONS, CallFailed, HttpCall, call, pod_url
 from penstock_operator.net.tokens import Signer
 from penstock_operator.observed import Acknowledgement, PodObject
 
@@ -49,7 +49,7 @@ class PodControl:
         self._leading = leading
         self._gate = asyncio.Semaphore(CONNECTIONS)
 
-    async def push(self, pushes: Iterable[Push]) -> Mapping[str, Acknowledgement]:
+    async def push(self, pushes: Iterable[LimitsPush]) -> Mapping[str, Acknowledgement]:
         """PATCH each pod's limits; return its answer by pod UID. Raises `NotLeading`, never for a pod's sake.
 
         The generation in an answer is the one the pod obeys by then, which may still be the one before.
@@ -75,7 +75,7 @@ class PodControl:
     ) -> Mapping[str, Acknowledgement]:
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
 
-    async def _patch(self, push: Push) -> Acknowledgement:
+    async def _patch(self, push: LimitsPush) -> Acknowledgement:
         body = push.update.model_dump_json(by_alias=True).encode()
         where = _Where(push.ip, PATH_LIMITS, push.tls_name)
         return await self._ask(push.pod_uid, push.update.generation, "PATCH", where, body)
@@ -96,7 +96,7 @@ class PodControl:
                 token = self._signer.token(uid, generation, self._clock())
                 headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
                 url = pod_url(where.ip, CLUSTER_PORT, path, where.tls_name)
-                what = Call(method, url, LIMIT_BYTES, headers, body, tls_name=where.tls_name)
+                what = HttpCall(method, url, LIMIT_BYTES, headers, body, tls_name=where.tls_name)
                 answer = await call(self._session, what)
         except CallFailed as error:
             return Acknowledgement(None, None, f"{path} {error}")

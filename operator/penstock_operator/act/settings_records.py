@@ -6,7 +6,7 @@ from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, Writer
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Request
+from penstock_operator.kube.client import ApiRequest
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import record_of
 from penstock_operator.observed import ChildObject
@@ -63,13 +63,13 @@ class Records:
         }
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         path = kinds.CONFIG_MAP.path(namespace, name)
-        request = Request("PATCH", path, manifest, query, APPLY)
+        request = ApiRequest("PATCH", path, manifest, query, APPLY)
         answer = await self.writer.write(kinds.CONFIG_MAP, "apply", request, Urgency.CHILD)
         self.store.see(kinds.CONFIG_MAP, answer)
 
     async def _delete(self, held: ChildObject) -> None:
         path = kinds.CONFIG_MAP.path(held.namespace, held.name)
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": held.uid}}
-        request = Request("DELETE", path, body)
+        request = ApiRequest("DELETE", path, body)
         await self.writer.write(kinds.CONFIG_MAP, "delete", request, Urgency.CHILD)
         self.store.forget(kinds.CONFIG_MAP, held.uid)

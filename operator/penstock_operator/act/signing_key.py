@@ -14,12 +14,12 @@ from typing import Any
 from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import Writer
-from penstock_operator.errors import NotFound
-from penstock_operator.kube.client import Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.errors import ObjectNotFound
+from penstock_operator.kube.client import ApiRequest
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.net.tokens import BadSigningKey, Signer
 
-SECRET = Kind("Secret", "", "v1", "secrets")
+SECRET = ResourceKind("Secret", "", "v1", "secrets")
 FIELD = "keys.json"
 ROTATE_SECONDS = 30 * 86_400.0
 RIPENING_SECONDS = 600.0
@@ -27,7 +27,7 @@ RETIRE_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Key:
+class SigningKey:
     """One signing key and when it was made, in Unix seconds."""
 
     signer: Signer
@@ -35,10 +35,10 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyRing:
+class SigningKeys:
     """All keys, oldest first; never empty."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[SigningKey, ...]
 
     def signer(self, now: float) -> Signer:
         """Return the newest key that pods have had time to read; the oldest if none has ripened."""
@@ -50,39 +50,40 @@ class KeyRing:
         return {one.signer.kid: one.signer.public_key() for one in self.keys}
 
 
-def rotated(ring: KeyRing | None, now: float) -> KeyRing:
+def rotated(ring: SigningKeys | None, now: float) -> SigningKeys:
     """Return the ring as it should be now: with a young enough key, without keys long replaced."""
     keys = list(ring.keys) if ring else []
     if not keys or now - keys[-1].created >= ROTATE_SECONDS:
-        keys.append(Key(Signer.generate(), now))
+        keys.append(SigningKey(Signer.generate(), now))
     replaced = pairwise(keys)
     old = {one.signer.kid for one, newer in replaced if now - newer.created >= RETIRE_SECONDS}
-    return KeyRing(tuple(one for one in keys if one.signer.kid not in old))
+    return SigningKeys(tuple(one for one in keys if one.signer.kid not in old))
 
 
-def encode(ring: KeyRing) -> Mapping[str, str]:
+def encode(ring: SigningKeys) -> Mapping[str, str]:
     """Return the Secret's `data`."""
     keys = [{"created": one.created, "pem": one.signer.pem().decode()} for one in ring.keys]
     return {FIELD: b64encode(json.dumps(keys).encode()).decode()}
 
 
-def decode(data: Mapping[str, str]) -> KeyRing | None:
+def decode(data: Mapping[str, str]) -> SigningKeys | None:
     """Return the ring of a Secret's `data`, or None where it cannot be used and must be made anew."""
     try:
         stored = json.loads(b64decode(data[FIELD]))
         keys = tuple(
-            Key(Signer.from_pem(one["pem"].encode()), float(one["created"])) for one in stored
+            SigningKey(Signer.from_pem(one["pem"].encode()), float(one["created"]))
+            for one in stored
         )
     except (KeyError, TypeError, AttributeError, BadSigningKey, ValueError):
         return None
-    return KeyRing(tuple(sorted(keys, key=_created))) if keys else None
+    return SigningKeys(tuple(sorted(keys, key=_created))) if keys else None
 
 
-def _created(key: Key) -> float:
+def _created(key: SigningKey) -> float:
     return key.created
 
 
-async def load_keys(writer: Writer, namespace: str, now: float) -> KeyRing:
+async def load_keys(writer: Writer, namespace: str, now: float) -> SigningKeys:
     """Return the keys, after creating or rotating them where that is due.
 
     Raises:
@@ -92,26 +93,26 @@ async def load_keys(writer: Writer, namespace: str, now: float) -> KeyRing:
     path = SECRET.path(namespace, names.SIGNING_KEY_SECRET)
     try:
         held = await writer.cluster.get(path)
-    except NotFound:
+    except ObjectNotFound:
         ring = rotated(None, now)
-        request = Request("POST", SECRET.path(namespace), _manifest(namespace, ring, {}))
+        request = ApiRequest("POST", SECRET.path(namespace), _manifest(namespace, ring, {}))
         await writer.write(SECRET, "create", request, Urgency.CONDITION)
         return ring
     before = decode(held.get("data") or {})
     ring = rotated(before, now)
     if before is None or kids(ring.keys) != kids(before.keys):
         version = {"resourceVersion": held["metadata"]["resourceVersion"]}
-        request = Request("PUT", path, _manifest(namespace, ring, version))
+        request = ApiRequest("PUT", path, _manifest(namespace, ring, version))
         await writer.write(SECRET, "update", request, Urgency.CONDITION)
     return ring
 
 
-def kids(keys: Iterable[Key]) -> list[str]:
+def kids(keys: Iterable[SigningKey]) -> list[str]:
     """Return the ids of keys, in order."""
     return [one.signer.kid for one in keys]
 
 
-def _manifest(namespace: str, ring: KeyRing, more: Mapping[str, str]) -> Mapping[str, Any]:
+def _manifest(namespace: str, ring: SigningKeys, more: Mapping[str, str]) -> Mapping[str, Any]:
     labels = {names.LABEL_APP_PART_OF: "penstock", names.LABEL_APP_MANAGED_BY: "penstock-operator"}
     metadata = {"name": names.SIGNING_KEY_SECRET, "namespace": namespace, "labels": labels, **more}
     return {

@@ -15,8 +15,8 @@ from penstock_operator.act.rate_limit import Urgency
 from penstock_operator.act.writer import APPLY, Writer
 from penstock_operator.decide.plan import PolicyPlan
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.client import ApiRequest
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster.cache import ObjectStore, Unreadable
 from penstock_operator.observe.cluster.crd_skew import ServedSchemas
 
@@ -189,7 +189,7 @@ class Statuses:
         self._written.pop(uid, None)
         self._told.pop(uid, None)
 
-    def _sayable(self, kind: Kind, status: PoolStatus | PolicyStatus) -> dict[str, Any]:
+    def _sayable(self, kind: ResourceKind, status: PoolStatus | PolicyStatus) -> dict[str, Any]:
         """Return a status in JSON, less what the served CRD has no field for."""
         body = _json(status)
         for path in self.schemas.of(kind.kind).lacking:
@@ -198,7 +198,9 @@ class Statuses:
                 leave_out(body, below.split("."))
         return body
 
-    async def _apply(self, kind: Kind, uid: str, name: tuple[str | None, str], body: Json) -> None:
+    async def _apply(
+        self, kind: ResourceKind, uid: str, name: tuple[str | None, str], body: Json
+    ) -> None:
         metadata = {"name": name[1], "uid": uid}
         if name[0] is not None:
             metadata["namespace"] = name[0]
@@ -210,7 +212,7 @@ class Statuses:
         }
         path = f"{kind.path(*name)}/status"
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
-        request = Request("PATCH", path, manifest, query, APPLY)
+        request = ApiRequest("PATCH", path, manifest, query, APPLY)
         answer = await self.writer.write(kind, "status", request, Urgency.CONDITION)
         self.store.see(kind, answer)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from penstock_operator.act.rate_limit import Urgency, WriteBudget
 from penstock_operator.errors import ClusterError, NotLeading
-from penstock_operator.kube.client import Cluster, Json, Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.client import ApiClient, ApiRequest, Json
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.telemetry import metrics
 
 APPLY = "application/apply-patch+yaml"
@@ -17,12 +17,14 @@ JSON_PATCH = "application/json-patch+json"
 class Writer:
     """Sends writes while the Lease is ours."""
 
-    cluster: Cluster
+    cluster: ApiClient
     budget: WriteBudget
     leading: Callable[[str | None], bool]
     """Whether the Lease is ours that counts in a namespace; None: for what is in none."""
 
-    async def write(self, kind: Kind, verb: str, request: Request, urgency: Urgency) -> Json:
+    async def write(
+        self, kind: ResourceKind, verb: str, request: ApiRequest, urgency: Urgency
+    ) -> Json:
         """Send a write and return the object as the API server answered it.
 
         Raises:

@@ -30,7 +30,7 @@ class ChildWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class LimitsPush:
     """Bring one pod to the wanted limits."""
 
     pod_uid: str

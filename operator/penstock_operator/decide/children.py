@@ -20,7 +20,7 @@ from penstock_operator.decide.manifests.revision import number_of
 from penstock_operator.decide.manifests.service import service
 from penstock_operator.decide.manifests.service_account import service_account
 from penstock_operator.decide.manifests.writes import child_write, delete, foreign
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.live_fields import Fields, plausible
 from penstock_operator.observed import ChildObject, PoolObject, PoolView
 
@@ -61,7 +61,7 @@ def _sane(remembered: Any) -> Fields:
     return {k: v for k, v in remembered.items() if isinstance(k, str) and plausible(k, v)}
 
 
-def family_writes(found: Findings, control_keys: Mapping[str, str]) -> tuple[ChildWrite, ...]:
+def family_writes(found: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[ChildWrite, ...]:
     """Return every write that makes the pool's children what is wanted, in order."""
     view = found.view
     writes = [
@@ -74,7 +74,7 @@ def family_writes(found: Findings, control_keys: Mapping[str, str]) -> tuple[Chi
     return (*writes, *_outlived(found), *_unwanted(found))
 
 
-def wanted(found: Findings, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
+def wanted(found: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
     """Yield the manifests as they should be; what a pod needs to start comes before the Deployment."""
     pool, pinned = found.view.pool, found.pinned
     yield service_account(pool)
@@ -97,12 +97,12 @@ def _held(view: PoolView, manifest: Manifest) -> ChildObject | None:
     return view.children.get((kind, name))
 
 
-def _history(write: ChildWrite, found: Findings) -> bool:
+def _history(write: ChildWrite, found: PoolOutcome) -> bool:
     """Tell whether a creation only records the template of a Deployment that is there."""
     return write.kind == "ControllerRevision" and found.deployment is not None
 
 
-def _unwanted(found: Findings) -> Iterator[ChildWrite]:
+def _unwanted(found: PoolOutcome) -> Iterator[ChildWrite]:
     """Yield the deletion of the NetworkPolicy, where pools are to have none any more."""
     pool = found.view.pool
     held = found.view.children.get(("NetworkPolicy", child_name(pool)))
@@ -110,7 +110,7 @@ def _unwanted(found: Findings) -> Iterator[ChildWrite]:
         yield delete(held)
 
 
-def _outlived(found: Findings) -> Iterator[ChildWrite]:
+def _outlived(found: PoolOutcome) -> Iterator[ChildWrite]:
     """Yield deletions of old revisions that no pod runs."""
     current = found.pinned.revision
     if current is None:

@@ -13,7 +13,7 @@ BUDGET_LIMITED = "BudgetLimited"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class QuotaRequest:
     """What one pool asks of one resource; counts are replicas unless they say devices."""
 
     uid: str
@@ -69,7 +69,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class QuotaGrant:
     """What one pool may have."""
 
     entitled: int
@@ -107,11 +107,11 @@ class Pressure:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class QuotaLedger:
     """Every pool's claims and grant; claims are as of each pool's last visit."""
 
-    claims: Mapping[str, Claim] = field(default_factory=dict)
-    grants: Mapping[str, Grant] = field(default_factory=dict)
+    claims: Mapping[str, QuotaRequest] = field(default_factory=dict)
+    grants: Mapping[str, QuotaGrant] = field(default_factory=dict)
     losing: Mapping[str, float] = field(default_factory=dict)
     """Since when a fresh division would take replicas from a pool."""
     pressures: Mapping[PlaceKey, Pressure] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from penstock_api import names
 from penstock_api.limits import Limits, LimitsUpdate
-from penstock_operator.decide.actions import Push
+from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PoolView
@@ -95,10 +95,10 @@ def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
     return not behind(view, update)
 
 
-def pushes(view: PoolView, update: LimitsUpdate) -> tuple[Push, ...]:
+def pushes(view: PoolView, update: LimitsUpdate) -> tuple[LimitsPush, ...]:
     """Return a push for every running pod that does not obey `update`, ready or still loading."""
     return tuple(
-        Push(pod.uid, pod.ip, update, pod.tls_name)
+        LimitsPush(pod.uid, pod.ip, update, pod.tls_name)
         for pod in view.pods
         if pod.ip is not None and reachable(pod) and not acknowledged(view, pod, update)
     )

@@ -20,7 +20,7 @@ from penstock_operator.decide.children import child_names, family_writes, held_d
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import Opening
 from penstock_operator.decide.spec.selectors import matching
@@ -60,7 +60,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled:
+class AppliedPolicies:
     """Whose word counts for a pool, and what it comes to."""
 
     policies: tuple[PolicyObject, ...]
@@ -68,18 +68,21 @@ class Ruled:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MemoizedInputs:
     """What stood at a pool's last pass."""
 
-    ruled: Memo[Ruled] | None = None
+    ruled: Memo[AppliedPolicies] | None = None
     pinned: Memo[Pinned] | None = None
     stored: Memo[LimitsUpdate | None] | None = None
     writes: Memo[tuple[ChildWrite, ...]] | None = None
 
 
 def ruled(
-    held: Memo[Ruled] | None, view: PoolView, observed: Observed, open_now: dict[str, Opening]
-) -> Memo[Ruled]:
+    held: Memo[AppliedPolicies] | None,
+    view: PoolView,
+    observed: Observed,
+    open_now: dict[str, Opening],
+) -> Memo[AppliedPolicies]:
     """Return the effective spec, and the policies that select the pool."""
     pool = view.pool
     settings = view.children.get(("ConfigMap", child_name(pool)))
@@ -87,8 +90,8 @@ def ruled(
         pool.spec, pool.labels, view.namespace_labels, observed.policies, settings, open_now.copy()
     )  # fmt: skip
 
-    def make() -> Ruled:
-        return Ruled(
+    def make() -> AppliedPolicies:
+        return AppliedPolicies(
             matching(pool.labels, view.namespace_labels, observed.policies),
             effective(
                 pool, view.namespace_labels, observed.policies, held_defaults(view), open_now
@@ -119,7 +122,7 @@ def pinned(
 
 
 def writes(
-    held: Memo[tuple[ChildWrite, ...]] | None, found: Findings, control_keys: Mapping[str, str]
+    held: Memo[tuple[ChildWrite, ...]] | None, found: PoolOutcome, control_keys: Mapping[str, str]
 ) -> Memo[tuple[ChildWrite, ...]]:
     """Return every write that makes the pool's children what is wanted."""
     view = found.view

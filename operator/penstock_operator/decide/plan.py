@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.policy import PolicyStatus
 from penstock_api.types.status import PoolStatus
-from penstock_operator.decide.actions import ChildWrite, EventNote, Push
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.actions import ChildWrite, EventNote, LimitsPush
+from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.scaling.failure import LawFailure
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class PlanFigures:
     """None is not known."""
 
     wanted: int
@@ -51,14 +51,14 @@ class PoolPlan:
     name: str
     writes: tuple[ChildWrite, ...]
     limits: LimitsUpdate | None
-    pushes: tuple[Push, ...]
+    pushes: tuple[LimitsPush, ...]
     status: PoolStatus
     """Wanted status; `act/status.py` decides when samples are worth a write, never what they say."""
     events: tuple[EventNote, ...]
     law_state: object
     active: bool
     """Whether it is to be visited again at the fast tick."""
-    figures: Figures
+    figures: PlanFigures
     """For metrics."""
     checkpoint: ChildWrite | None = None
     """Keeps the law's memory; that it could not be written hinders nothing else."""
@@ -93,7 +93,7 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     policies: tuple[PolicyPlan, ...]
     failures: tuple[PoolFailure, ...] = ()
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: QuotaLedger = field(default_factory=QuotaLedger)
     """Claims and grants, for the next pass."""
     disturbed: frozenset[str] = frozenset()
     """Pools that were not looked at, but whose grant changed: they are to be visited soon."""

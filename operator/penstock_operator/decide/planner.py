@@ -17,15 +17,15 @@ from penstock_operator.decide.budgets.claims import allowance
 from penstock_operator.decide.budgets.update import disturbed, next_ledger
 from penstock_operator.decide.children import conflicts
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.ledger import Claim, Grant, Ledger
+from penstock_operator.decide.ledger import QuotaGrant, QuotaLedger, QuotaRequest
 from penstock_operator.decide.limits import acknowledged, publish, pushes, wanted_limits
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
 from penstock_operator.decide.plan import Plan, PoolFailure, PoolPlan
-from penstock_operator.decide.planner_state import PoolMemory
-from penstock_operator.decide.pool_draft import Draft, Moment, draft
-from penstock_operator.decide.pool_outcome import Findings, own_deployment
+from penstock_operator.decide.planner_state import PlannerState
+from penstock_operator.decide.pool_draft import PassContext, PoolDraft, draft
+from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
@@ -38,7 +38,7 @@ from penstock_operator.decide.status.policies import policy_plans
 from penstock_operator.decide.status.pool import figures, pool_status
 from penstock_operator.observed import Observed, PodSample, PoolView
 
-NOTHING_CLAIMED = Ledger()
+NOTHING_CLAIMED = QuotaLedger()
 
 
 def make_plan(
@@ -46,7 +46,7 @@ def make_plan(
     states: Mapping[str, object],
     config: DecideConfig,
     now: float,
-    ledger: Ledger = NOTHING_CLAIMED,
+    ledger: QuotaLedger = NOTHING_CLAIMED,
 ) -> Plan:
     """Return everything one pass wants.
 
@@ -54,11 +54,11 @@ def make_plan(
     A pool that is being deleted gets no plan: its children go with it. A pool whose planning raises
     gets a failure instead of a plan.
     """
-    moment = Moment(observed, config, openings(observed.policies, now), now)
-    drafts: list[Draft] = []
+    moment = PassContext(observed, config, openings(observed.policies, now), now)
+    drafts: list[PoolDraft] = []
     plans: list[PoolPlan] = []
     failures: list[PoolFailure] = []
-    claims: dict[str, tuple[Claim, ...]] = {}
+    claims: dict[str, tuple[QuotaRequest, ...]] = {}
     for view in observed.pools:
         pool = view.pool
         if pool.deleting:
@@ -82,7 +82,7 @@ def make_plan(
     return Plan(tuple(plans), policies, tuple(failures), after, woken)
 
 
-def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -> PoolPlan:
+def plan_pool(one: PoolDraft, grant: QuotaGrant | None, observed: Observed, now: float) -> PoolPlan:
     """Return what one pool wants, within what is granted to it."""
     view = one.view
     found, memory_after = find(one, grant, observed, now)
@@ -116,8 +116,8 @@ def plan_pool(one: Draft, grant: Grant | None, observed: Observed, now: float) -
 
 
 def find(
-    one: Draft, grant: Grant | None, observed: Observed, now: float
-) -> tuple[Findings, PoolMemory]:
+    one: PoolDraft, grant: QuotaGrant | None, observed: Observed, now: float
+) -> tuple[PoolOutcome, PlannerState]:
     """Return everything decided about a pool, and what to remember of it."""
     view, memory, spec = one.view, one.memory, one.effective
     scaling, outcome = conclude(one.proposal, allowance(grant), now)
@@ -129,7 +129,7 @@ def find(
     transitions = observed.lease_transitions.get(view.pool.namespace, 0)
     limits = publish(wanted, one.published, view, transitions) if begun else None
     staying = tuple(pod for pod in view.pods if not pod.terminating)
-    found = Findings(
+    found = PoolOutcome(
         view=view,
         effective=spec,
         outcome=outcome,
@@ -151,7 +151,7 @@ def find(
         ready=tuple(pod for pod in staying if pod.ready),
     )
     attained = advance(memory.attainment, view.signals.samples, _objectives(spec.law))
-    return found, PoolMemory(
+    return found, PlannerState(
         scaling=scaling,
         limits=limits,
         attainment=attained,
@@ -169,7 +169,7 @@ def _objectives(law: LawSettings) -> Objectives:
 
 
 def _kept(
-    one: Draft, found: Findings, after: PoolMemory, now: float
+    one: PoolDraft, found: PoolOutcome, after: PlannerState, now: float
 ) -> tuple[float, ChildWrite | None]:
     """Return when the law's memory was last looked at for keeping, and the write that keeps it."""
     before = one.memory.kept_at
@@ -181,7 +181,9 @@ def _kept(
     return now, checkpoint.checkpoint(found.view, found.effective.algorithm.value, data, now)
 
 
-def _shadow(one: Draft, actual: int, now: float) -> tuple[Shadow | None, CandidateDecision | None]:
+def _shadow(
+    one: PoolDraft, actual: int, now: float
+) -> tuple[Shadow | None, CandidateDecision | None]:
     """Return one step of the candidate that is tried on the pool, beside the `actual` count."""
     trial = one.trial
     if trial is None:
@@ -204,13 +206,13 @@ QUIET_SECONDS = 120.0
 IDLE_DUTY = 0.02
 
 
-def busy_until(found: Findings, before: float, now: float, *, moves: bool) -> float:
+def busy_until(found: PoolOutcome, before: float, now: float, *, moves: bool) -> float:
     """Return until when the pool counts as busy; `moves`: this pass writes or pushes."""
     alive = moves or any(_works(one) for one in found.view.signals.samples)
     return max(before, now + QUIET_SECONDS) if alive else before
 
 
-def is_active(found: Findings, busy: float, now: float) -> bool:
+def is_active(found: PoolOutcome, busy: float, now: float) -> bool:
     """Tell whether the pool is busy, or not yet what it should be."""
     return now < busy or not _settled(found)
 
@@ -220,7 +222,7 @@ def _works(sample: PodSample) -> bool:
     return holds or (sample.gpu_utilization or 0.0) > IDLE_DUTY
 
 
-def _settled(found: Findings) -> bool:
+def _settled(found: PoolOutcome) -> bool:
     """A pool that waits for somebody else's object to go is settled: its going is an event."""
     if found.conflicts or found.pinned.template is None:
         return True

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 from penstock_api.limits import LimitsUpdate
-from penstock_operator.decide.memoized import Standing
+from penstock_operator.decide.memoized import MemoizedInputs
 from penstock_operator.decide.rollback.record import Record
-from penstock_operator.decide.rollback.trial import Watch
+from penstock_operator.decide.rollback.trial import RollbackWatch
 from penstock_operator.decide.scaling.signals.attainment import Attainment
 from penstock_operator.decide.shadow import Shadow
 
 
 @dataclass(frozen=True, slots=True)
-class PoolMemory:
+class PlannerState:
     """The planner's part of a plan's `law_state`."""
 
     scaling: object | None = None
@@ -24,9 +24,9 @@ class PoolMemory:
     """Requests on time, and all."""
     kept_at: float | None = None
     """When the law's memory was last looked at for keeping; None: the pool was just met."""
-    standing: Standing = field(default_factory=Standing)
+    standing: MemoizedInputs = field(default_factory=MemoizedInputs)
     """What follows from people's words alone."""
-    watch: Watch = field(default_factory=Watch)
+    watch: RollbackWatch = field(default_factory=RollbackWatch)
     """How the settings do, where an edit that does harm is to be set aside."""
     record: Record | None = None
     """What this process last wanted kept of them: the store may not have seen it yet."""
@@ -36,6 +36,6 @@ class PoolMemory:
     """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
 
 
-def remembered(state: object | None) -> PoolMemory:
+def remembered(state: object | None) -> PlannerState:
     """Return the memory in a plan's `law_state`; anything else is a pool just met."""
-    return state if isinstance(state, PoolMemory) else PoolMemory()
+    return state if isinstance(state, PlannerState) else PlannerState()

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide.budgets.claims import claims
 from penstock_operator.decide.config import DecideConfig, PoolPeers
-from penstock_operator.decide.ledger import Claim
+from penstock_operator.decide.ledger import QuotaRequest
 from penstock_operator.decide.limits import all_obey, published
 from penstock_operator.decide.manifests.pinned_template import Pinned
-from penstock_operator.decide.memoized import Standing, pinned, ruled, stored
-from penstock_operator.decide.planner_state import PoolMemory, remembered
-from penstock_operator.decide.rollback.ruling import Ruling, Seen, rule
+from penstock_operator.decide.memoized import MemoizedInputs, pinned, ruled, stored
+from penstock_operator.decide.planner_state import PlannerState, remembered
+from penstock_operator.decide.rollback.ruling import RollbackDecision, RollbackInput, rule
 from penstock_operator.decide.scaling.decision import Proposal, propose
 from penstock_operator.decide.shadow import Shadow, carrier, continued, in_place
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
@@ -28,29 +28,29 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PoolDraft:
     """One pool, decided as far as it can be by itself."""
 
     view: PoolView
-    memory: PoolMemory
+    memory: PlannerState
     effective: EffectiveSpec
     pinned: Pinned
     published: LimitsUpdate | None
     proposal: Proposal
-    claims: tuple[Claim, ...]
-    standing: Standing
-    ruling: Ruling
+    claims: tuple[QuotaRequest, ...]
+    standing: MemoizedInputs
+    ruling: RollbackDecision
     trial: Trial | None = None
     peers: PoolPeers | None = None
 
     @property
-    def claim(self) -> Claim | None:
+    def claim(self) -> QuotaRequest | None:
         """Return what the pool asks for, without what pods of earlier templates hold of other resources."""
         return next((one for one in self.claims if not one.remains_of), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PassContext:
     """What is the same for all pools of one pass."""
 
     observed: Observed
@@ -60,7 +60,7 @@ class Moment:
     now: float
 
 
-def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
+def draft(view: PoolView, state: object | None, moment: PassContext) -> PoolDraft:
     """Return what one pool wants; `state` is what its last plan carried, None for a pool just met."""
     observed, config, now = moment.observed, moment.config, moment.now
     memory = remembered(state)
@@ -69,15 +69,17 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
     template = pinned(memory.standing.pinned, view, policies, config)
     told = stored(memory.standing.stored, view)
     before = published(told.value, memory.limits)
-    seen = Seen(memory.attainment, before is not None and all_obey(view, before), now)
+    seen = RollbackInput(memory.attainment, before is not None and all_obey(view, before), now)
     held = (memory.watch, memory.record)
     ruling = rule(words.value.effective, policies, view.kept, held, seen)
     spec = ruling.effective
     proposal = propose(spec, view, before, memory.scaling, now)
     wishes = claims(proposal, template.value.template, policies, now)
-    standing = Standing(ruled=words, pinned=template, stored=told, writes=memory.standing.writes)
+    standing = MemoizedInputs(
+        ruled=words, pinned=template, stored=told, writes=memory.standing.writes
+    )
     trial = _trial(view, memory, policies, before, moment)
-    return Draft(
+    return PoolDraft(
         view, memory, spec, template.value, before, proposal, wishes, standing, ruling, trial,
         config.peers,
     )  # fmt: skip
@@ -85,10 +87,10 @@ def draft(view: PoolView, state: object | None, moment: Moment) -> Draft:
 
 def _trial(
     view: PoolView,
-    memory: PoolMemory,
+    memory: PlannerState,
     policies: tuple[PolicyObject, ...],
     published: LimitsUpdate | None,
-    moment: Moment,
+    moment: PassContext,
 ) -> Trial | None:
     policy = carrier(policies)
     if policy is None:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from penstock_api.limits import LimitsUpdate
 from penstock_api.types.status import BoundedField, CandidateDecision
 from penstock_operator.decide.config import PoolPeers
-from penstock_operator.decide.ledger import Claim, Grant
+from penstock_operator.decide.ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.manifests.deployment import ReplicaCount
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned
-from penstock_operator.decide.manifests.rollout import Rollout
+from penstock_operator.decide.manifests.rollout import RolloutPlan
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolView, SchemaSkew
@@ -19,7 +19,7 @@ BUDGETED_FIELD = "status.desiredReplicas"
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class PoolOutcome:
     """One pool in one pass, everything decided but not yet said."""
 
     view: PoolView
@@ -32,13 +32,13 @@ class Findings:
     """Objects that this pool does not control under its children's names."""
     limits: LimitsUpdate | None
     policies_readable: bool
-    rollout: Rollout
+    rollout: RolloutPlan
     """How the pods come to the pinned template."""
     pool_schema: SchemaSkew = AS_BUILT
     """How the served CRD of pools differs from this operator's."""
-    claim: Claim | None = None
+    claim: QuotaRequest | None = None
     """What the pool asks of a resource that a policy's budget divides."""
-    grant: Grant | None = None
+    grant: QuotaGrant | None = None
     """What it may have of that."""
     candidate: CandidateDecision | None = None
     """What the candidate of a policy would do."""

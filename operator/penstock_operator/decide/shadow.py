@@ -7,7 +7,7 @@ pods that are really there. Budgets bind it not: it says what it would want. Not
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from penstock_api.types.policy import Bounds
+from penstock_api.types.policy import PolicyBounds
 from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.observed import PolicyObject
@@ -46,7 +46,7 @@ def tried(policy: PolicyObject) -> PolicyObject:
     if wish.defaults is not None:
         changes["defaults"] = wish.defaults
     if wish.bounds is not None:
-        held = policy.spec.bounds or Bounds()
+        held = policy.spec.bounds or PolicyBounds()
         changes["bounds"] = held.model_copy(
             update={"replicas": wish.bounds.replicas, "batch_size": wish.bounds.batch_size}
         )

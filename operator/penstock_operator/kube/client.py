@@ -21,8 +21,8 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
-from penstock_operator.errors import ClusterError, ConfigError, Unavailable, cluster_error
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.errors import ClusterError, OperatorConfigError, Unavailable, cluster_error
+from penstock_operator.kube.kinds import ResourceKind
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +85,12 @@ async def connect() -> Configuration:
         else:
             await load_kube_config(client_configuration=configuration, persist_config=False)
     except ConfigException as error:
-        raise ConfigError(f"no way to reach the API server: {error}") from error
+        raise OperatorConfigError(f"no way to reach the API server: {error}") from error
     return configuration
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request, ready to be sent."""
 
     method: str
@@ -107,7 +107,7 @@ class Request:
         return rest.partition("/")[0] if found and "/" in rest else None
 
 
-class Cluster:
+class ApiClient:
     """Requests to one API server; methods raise `ClusterError` of the kind that fits."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -120,17 +120,17 @@ class Cluster:
 
     async def get(self, path: str) -> Json:
         """Return the object at `path`."""
-        return await self.send(Request("GET", path))
+        return await self.send(ApiRequest("GET", path))
 
     async def list_metadata(
-        self, kind: Kind, namespace: str | None = None
+        self, kind: ResourceKind, namespace: str | None = None
     ) -> AsyncIterator[Listed]:
         """Yield every object of a kind (in one namespace, or all), in the API server's own chunks."""
         query = {"limit": str(CHUNK)}
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
         while True:
-            request = Request("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
+            request = ApiRequest("GET", kind.path(namespace), query=query, accept=METADATA_ONLY)
             page = _page(*await self._answer(request))
             for item in page.items or ():
                 yield item.metadata
@@ -138,7 +138,7 @@ class Cluster:
                 return
             query = {**query, "continue": page.metadata.more}
 
-    async def send(self, request: Request, permit: Callable[[], None] | None = None) -> Json:
+    async def send(self, request: ApiRequest, permit: Callable[[], None] | None = None) -> Json:
         """Return the JSON answer; 429, 5xx and lost connections are tried three times.
 
         `permit` is called right before each attempt and may raise. A repeated POST may answer 409 for its
@@ -147,7 +147,7 @@ class Cluster:
         return _json(*await self._answer(request, permit))
 
     async def _answer(
-        self, request: Request, permit: Callable[[], None] | None = None
+        self, request: ApiRequest, permit: Callable[[], None] | None = None
     ) -> tuple[int, bytes]:
         for pause in (*RETRY_SECONDS, None):
             prepared = await self._prepared(request)
@@ -162,7 +162,7 @@ class Cluster:
                 await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _prepared(self, request: Request) -> _Prepared:
+    async def _prepared(self, request: ApiRequest) -> _Prepared:
         query = f"?{urlencode(request.query)}" if request.query else ""
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
         known = await self._configuration.auth_settings()

@@ -9,7 +9,7 @@ POOL_OBJECTS = names.LABEL_POOL_UID
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """One kind of object, by the names its URL is made of."""
 
     kind: str
@@ -31,24 +31,28 @@ class Kind:
         return f"{root}{place}/{self.plural}" + (f"/{name}" if name is not None else "")
 
 
-POOL = Kind(names.POOL_KIND, names.GROUP, names.VERSION, names.POOL_PLURAL)
-POLICY = Kind(names.POLICY_KIND, names.GROUP, names.VERSION, names.POLICY_PLURAL, namespaced=False)
-NAMESPACE = Kind("Namespace", "", "v1", "namespaces", namespaced=False)
-DEPLOYMENT = Kind("Deployment", "apps", "v1", "deployments", label_selector=POOL_OBJECTS)
-REPLICA_SET = Kind("ReplicaSet", "apps", "v1", "replicasets", label_selector=POOL_OBJECTS)
-REVISION = Kind(
+POOL = ResourceKind(names.POOL_KIND, names.GROUP, names.VERSION, names.POOL_PLURAL)
+POLICY = ResourceKind(
+    names.POLICY_KIND, names.GROUP, names.VERSION, names.POLICY_PLURAL, namespaced=False
+)
+NAMESPACE = ResourceKind("Namespace", "", "v1", "namespaces", namespaced=False)
+DEPLOYMENT = ResourceKind("Deployment", "apps", "v1", "deployments", label_selector=POOL_OBJECTS)
+REPLICA_SET = ResourceKind("ReplicaSet", "apps", "v1", "replicasets", label_selector=POOL_OBJECTS)
+REVISION = ResourceKind(
     "ControllerRevision", "apps", "v1", "controllerrevisions", label_selector=POOL_OBJECTS
 )
-SERVICE = Kind("Service", "", "v1", "services", label_selector=POOL_OBJECTS)
-CONFIG_MAP = Kind("ConfigMap", "", "v1", "configmaps", label_selector=POOL_OBJECTS)
-SERVICE_ACCOUNT = Kind("ServiceAccount", "", "v1", "serviceaccounts", label_selector=POOL_OBJECTS)
-DISRUPTION_BUDGET = Kind(
+SERVICE = ResourceKind("Service", "", "v1", "services", label_selector=POOL_OBJECTS)
+CONFIG_MAP = ResourceKind("ConfigMap", "", "v1", "configmaps", label_selector=POOL_OBJECTS)
+SERVICE_ACCOUNT = ResourceKind(
+    "ServiceAccount", "", "v1", "serviceaccounts", label_selector=POOL_OBJECTS
+)
+DISRUPTION_BUDGET = ResourceKind(
     "PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", label_selector=POOL_OBJECTS
 )
-NETWORK_POLICY = Kind(
+NETWORK_POLICY = ResourceKind(
     "NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", label_selector=POOL_OBJECTS
 )
-POD = Kind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
+POD = ResourceKind("Pod", "", "v1", "pods", label_selector=POOL_OBJECTS)
 
 NAMED_CHILDREN = (DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, SERVICE_ACCOUNT)
 """Children whose names follow from the pool's: their absence is confirmed by name."""
@@ -59,6 +63,6 @@ WATCHED = (POOL, POLICY, NAMESPACE, *CHILDREN, REPLICA_SET, POD)
 BY_KIND = {one.kind: one for one in WATCHED}
 
 
-def child_name(kind: Kind, pool_name: str) -> str:
+def child_name(kind: ResourceKind, pool_name: str) -> str:
     """Return the name of a pool's child of this kind (docs/design/design.md#children)."""
     return pool_name if kind is SERVICE else pool_name + names.CHILD_SUFFIX

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from penstock_operator.errors import ClusterError, Conflict, NotFound
+from penstock_operator.errors import ClusterError, Conflict, ObjectNotFound
 from penstock_operator.kube.lease_client import CALL_SECONDS, Json, LeaseClient
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ObservedLease:
     """What a Lease object says, and since when (monotonic seconds) it has said so, as seen from here."""
 
     holder: str
@@ -37,7 +37,7 @@ class Held:
     unchanged_since: float
 
 
-def may_take(held: Held, identity: str, now: float, heir_of: str | None = None) -> bool:
+def may_take(held: ObservedLease, identity: str, now: float, heir_of: str | None = None) -> bool:
     """Return whether `identity` may write itself into the Lease: its own, free, inherited, or run out.
 
     `heir_of` begins the identities of holders that are known to act no longer. Only the local clock is used: the
@@ -48,7 +48,7 @@ def may_take(held: Held, identity: str, now: float, heir_of: str | None = None) 
     return free or inherited or now >= held.unchanged_since + held.duration_seconds
 
 
-def next_transitions(held: Held, identity: str) -> int:
+def next_transitions(held: ObservedLease, identity: str) -> int:
     """Return `leaseTransitions` after taking: one more for every change of holder."""
     return held.transitions + (0 if held.holder == identity else 1)
 
@@ -80,7 +80,7 @@ class Leadership:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self._renewed_at: float | None = None
         self._transitions = 0
-        self._held: Held | None = None
+        self._held: ObservedLease | None = None
         self._failure = ""
 
     def start(self) -> None:
@@ -146,15 +146,15 @@ class Leadership:
         self._release()
         self._observe(time.monotonic())
 
-    def _observe(self, now: float) -> Held | None:
+    def _observe(self, now: float) -> ObservedLease | None:
         try:
             lease = self._client.read()
-        except NotFound:
+        except ObjectNotFound:
             return None
         version = lease["metadata"]["resourceVersion"]
         if self._held is None or self._held.version != version:
             spec = lease.get("spec") or {}
-            self._held = Held(
+            self._held = ObservedLease(
                 holder=spec.get("holderIdentity") or "",
                 transitions=spec.get("leaseTransitions") or 0,
                 duration_seconds=float(spec.get("leaseDurationSeconds") or DURATION_SECONDS),

@@ -33,7 +33,7 @@ class LeaseClient:
         return f"by {self._namespace}/{self._name}"
 
     def read(self) -> Json:
-        """Return the Lease; raises `NotFound` and the other `ClusterError`s."""
+        """Return the Lease; raises `ObjectNotFound` and the other `ClusterError`s."""
         return self._call("GET", f"{self._path}/{self._name}", None)
 
     def write(self, spec: Json, version: str | None) -> Json:

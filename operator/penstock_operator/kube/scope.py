@@ -11,19 +11,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock_operator.config import Config
+from penstock_operator.config import OperatorConfig
 from penstock_operator.errors import Rejected
-from penstock_operator.kube.client import Cluster, Request
-from penstock_operator.kube.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, Kind
+from penstock_operator.kube.client import ApiClient, ApiRequest
+from penstock_operator.kube.kinds import CONFIG_MAP, NAMESPACE, POLICY, WATCHED, ResourceKind
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WatchScope:
     """Kinds that are listed and watched together."""
 
     namespace: str | None
     """None: the whole cluster."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ResourceKind, ...]
     """Those that are listed and watched."""
 
     def __str__(self) -> str:
@@ -35,12 +35,12 @@ class Place:
 class Scope:
     """What is served."""
 
-    places: tuple[Place, ...] = (Place(None, WATCHED),)
+    places: tuple[WatchScope, ...] = (WatchScope(None, WATCHED),)
     namespaces: tuple[str, ...] | None = None
     """The namespaces that are served; None: every one."""
     policies_readable: bool = True
 
-    def may_lose(self, place: Place) -> bool:
+    def may_lose(self, place: WatchScope) -> bool:
         """Tell whether the others go on where a place cannot be read: a namespace that is gone, or not there yet."""
         return self.namespaces is not None and place.namespace in self.namespaces
 
@@ -54,18 +54,18 @@ def namespaces_scope(namespaces: Sequence[str], own: str, *, policies_readable: 
     A namespace itself can be read in it, but neither listed nor watched: `Resync` asks for it by name.
     """
     within = tuple(kind for kind in WATCHED if kind not in (POLICY, NAMESPACE))
-    places = [Place(one, within) for one in namespaces]
+    places = [WatchScope(one, within) for one in namespaces]
     if own not in namespaces:
-        places.append(Place(own, (CONFIG_MAP,)))  # the records of settings found good
+        places.append(WatchScope(own, (CONFIG_MAP,)))  # the records of settings found good
     if policies_readable:
-        places.append(Place(None, (POLICY,)))
+        places.append(WatchScope(None, (POLICY,)))
     return Scope(tuple(places), tuple(namespaces), policies_readable)
 
 
 log = logging.getLogger(__name__)
 
 
-async def scope_of(config: Config, cluster: Cluster) -> Scope:
+async def scope_of(config: OperatorConfig, cluster: ApiClient) -> Scope:
     """Return the scope that the settings name.
 
     Raises:
@@ -79,9 +79,9 @@ async def scope_of(config: Config, cluster: Cluster) -> Scope:
     return namespaces_scope(config.served, config.namespace, policies_readable=readable)
 
 
-async def _policies_readable(cluster: Cluster) -> bool:
+async def _policies_readable(cluster: ApiClient) -> bool:
     try:
-        await cluster.send(Request("GET", POLICY.path(), query={"limit": "1"}))
+        await cluster.send(ApiRequest("GET", POLICY.path(), query={"limit": "1"}))
     except Rejected as error:
         if error.status != 403:
             raise

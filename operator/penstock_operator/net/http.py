@@ -42,7 +42,7 @@ def pod_url(ip: str, port: int, path: str, tls_name: str | None = None) -> URL:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """One request, and how large its answer may be."""
 
     method: str
@@ -56,7 +56,7 @@ class Call:
     """The name that an https server's certificate must be for; None: the URL's own host."""
 
 
-async def call(session: aiohttp.ClientSession, what: Call) -> tuple[int, bytes]:
+async def call(session: aiohttp.ClientSession, what: HttpCall) -> tuple[int, bytes]:
     """Return (status, body); raises `CallFailed` for a redirect, an oversized or a missing answer."""
     if what.url.scheme not in {"http", "https"}:
         raise CallFailed(f"{what.url.scheme} is not http or https")

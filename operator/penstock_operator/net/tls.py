@@ -9,7 +9,7 @@ import hashlib
 import ssl
 from pathlib import Path
 
-from penstock_operator.errors import ConfigError
+from penstock_operator.errors import OperatorConfigError
 
 
 class PodTrust:
@@ -45,7 +45,7 @@ class PodTrust:
                 return
             self.context.load_verify_locations(cadata=content.decode("ascii"))
         except (OSError, ValueError) as error:
-            raise ConfigError(
+            raise OperatorConfigError(
                 f"PENSTOCK_POD_CA_FILE {self._authorities} holds no PEM of an authority: {error}"
             ) from error
         self._read = digest

@@ -11,12 +11,17 @@ from penstock_operator.decide.spec.prometheus import MetricsServer, metrics_serv
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.absence import Confirmations
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.views import Heard, namespace_labels, owned_pods, pool_view
+from penstock_operator.observe.cluster.views import (
+    ObservedExtras,
+    namespace_labels,
+    owned_pods,
+    pool_view,
+)
 from penstock_operator.observe.signals.backfill import observe_past
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolObject, PoolSignals, PoolView, SignalSource
-from penstock_operator.reconcile_state import FRESH_SECONDS, Memory
+from penstock_operator.reconcile_state import FRESH_SECONDS, ReconcileState
 from penstock_operator.telemetry import metrics
 
 log = logging.getLogger(__name__)
@@ -29,12 +34,12 @@ class Observer:
     store: ObjectStore
     confirmations: Confirmations
     session: aiohttp.ClientSession
-    memory: Memory
+    memory: ReconcileState
     metrics_server: MetricsServer | None
     """Where signals come from unless a policy says otherwise."""
     pods_session: aiohttp.ClientSession
     """For calls to pods: it trusts their authority."""
-    rounds: Rounds = field(default_factory=Rounds)
+    rounds: SharedQueries = field(default_factory=SharedQueries)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of those pools that could be looked at; nothing is decided blindly."""
@@ -93,5 +98,7 @@ class Observer:
         except ClusterError as error:
             log.warning("%s/%s could not be looked at: %s", pool.namespace, pool.name, error)
             return None
-        heard = Heard(confirmed, memory.signals, memory.acknowledgements, memory.rejections, past)
+        heard = ObservedExtras(
+            confirmed, memory.signals, memory.acknowledgements, memory.rejections, past
+        )
         return pool_view(self.store, pool, heard)

@@ -14,7 +14,7 @@ Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DecisionKey:
     """What one decision is told from the next by."""
 
     decided: str | None
@@ -24,10 +24,10 @@ class Mark:
     generation: int | None
 
 
-def mark(plan: PoolPlan) -> Mark:
+def mark(plan: PoolPlan) -> DecisionKey:
     """Return the mark of a plan's decision."""
     decision, limits = plan.status.last_decision, plan.limits
-    return Mark(
+    return DecisionKey(
         decided=decision.time if decision is not None else None,
         replicas=plan.figures.granted,
         cap=limits.max_batch_size if limits is not None else None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock_operator.decide.plan import Figures
+from penstock_operator.decide.plan import PlanFigures
 
 PREFIX = "penstock_operator_"
 LABELS = ("namespace", "pool")
@@ -25,7 +25,7 @@ class PoolRow:
     ready: int
     unacknowledged: int
     """Ready pods that do not obey the published limits yet."""
-    figures: Figures
+    figures: PlanFigures
     reversals: float = 0.0
     good: float = 0.0
     requests: float = 0.0

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from penstock_operator.decide.scaling.law import Decision, LawInput, Seen
+from penstock_operator.decide.scaling.law import Decision, LawInput, LawObservations
 from penstock_operator.observed import PodSample
 
-UNSEEN = Seen(None, None, None, None, None, None, None, None)
+UNSEEN = LawObservations(None, None, None, None, None, None, None, None)
 Metric = Callable[[PodSample], float | None]
 
 

@@ -29,7 +29,7 @@ Tools: {{ tools | tojson }}<|end|>{% endif -%}
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class DialogueTurn:
     """A question and its answer."""
 
     question: str
@@ -40,9 +40,9 @@ class Exchange:
         return f"{USER}{self.question}{END}{ASSISTANT}{self.answer}{END}"
 
 
-def exchanges() -> list[Exchange]:
+def exchanges() -> list[DialogueTurn]:
     """Return all questions and answers of the corpus."""
     lines = files(__package__).joinpath("corpus.txt").read_text(encoding="utf-8").splitlines()
     questions = [one.removeprefix("Q: ") for one in lines if one.startswith("Q: ")]
     answers = [one.removeprefix("A: ") for one in lines if one.startswith("A: ")]
-    return [Exchange(*pair) for pair in zip(questions, answers, strict=True)]
+    return [DialogueTurn(*pair) for pair in zip(questions, answers, strict=True)]

@@ -10,12 +10,12 @@ from collections.abc import Set as AbstractSet
 import pynvml
 
 from penstock_runtime.cgroup import cpu_quota
-from penstock_runtime.engine.placement import Machine
+from penstock_runtime.engine.placement import MachineProfile
 
 
-def this_machine() -> Machine:
+def this_machine() -> MachineProfile:
     """Return what there is. The driver is asked, not torch: the HTTP side never imports that."""
-    return Machine(
+    return MachineProfile(
         allowed=frozenset(os.sched_getaffinity(0)),
         online=os.cpu_count() or 1,
         quota=cpu_quota(),

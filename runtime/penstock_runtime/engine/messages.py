@@ -7,7 +7,7 @@ Every value is picklable, holds numpy arrays and plain data only, and never a ca
 from msgspec import Struct
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.engine.service_time import Sums
+from penstock_runtime.engine.service_time import ServiceTimeSums
 from penstock_runtime.request import End, Request
 
 
@@ -60,7 +60,7 @@ class EngineReport(Struct, frozen=True):
     batch_cap_bound: int
     busy_seconds: float
     """Ever-growing; its rate is the engine's busy share."""
-    curve: Sums
+    curve: ServiceTimeSums
     surplus: int | None = None
     """How many generations run above the cap; None where the engine answers in batches."""
 

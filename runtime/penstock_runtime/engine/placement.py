@@ -12,7 +12,7 @@ class Placement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineProfile:
     """What this container may use."""
 
     allowed: frozenset[int]
@@ -31,7 +31,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class EnginePlacement:
     """What the engine gets."""
 
     placement: Placement
@@ -41,7 +41,7 @@ class Seat:
     http_cpus: frozenset[int]
 
 
-def seat(machine: Machine, wish: Placement | None = None) -> Seat:
+def seat(machine: MachineProfile, wish: Placement | None = None) -> EnginePlacement:
     """Return the engine's seat: beside a busy loop it is better off only where a process would have no core.
 
     There two processes cost more than they save: of an answered token 8 % (docs/generation-step.md).
@@ -52,13 +52,15 @@ def seat(machine: Machine, wish: Placement | None = None) -> Seat:
     placement = wish or (Placement.PROCESS if by_rule else Placement.THREAD)
     cores = max(1, int(machine.cores))
     if placement is Placement.THREAD or cores == 1:
-        return Seat(placement, cores, frozenset(), frozenset())
+        return EnginePlacement(placement, cores, frozenset(), frozenset())
     own = len(machine.allowed) < machine.online and len(machine.allowed) <= machine.cores
     http = frozenset((min(machine.allowed),)) if own else frozenset[int]()
-    return Seat(placement, cores - 1, machine.allowed - http if own else frozenset(), http)
+    return EnginePlacement(
+        placement, cores - 1, machine.allowed - http if own else frozenset(), http
+    )
 
 
-def step_depth(machine: Machine, wish: int | None = None) -> int:
+def step_depth(machine: MachineProfile, wish: int | None = None) -> int:
     """Return how many steps of generation are planned ahead of the one that runs: 0 where nothing would hide it.
 
     A plan is made while a step runs only by a core that the step leaves free: another one, or the host's while

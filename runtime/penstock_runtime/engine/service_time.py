@@ -8,7 +8,7 @@ _FLAT = 1e-12
 """Below this share of spread the sizes were all alike, and no slope can be told from them."""
 
 
-class Sums(Struct, frozen=True):
+class ServiceTimeSums(Struct, frozen=True):
     """`CurveSums` inside the runtime, where it is made with every batch."""
 
     batches: float = 0.0
@@ -38,7 +38,7 @@ UNKNOWN = ServiceTime(0.0, 0.0)
 """Before anything was measured: predicts no time, so that nothing is refused or held on a guess."""
 
 
-def fit(sums: CurveSums | Sums) -> ServiceTime:
+def fit(sums: CurveSums | ServiceTimeSums) -> ServiceTime:
     """Return the least-squares line through `sums`, or their mean where the line would be absurd.
 
     Absurd: batches all of one size (no slope), or bigger ones measured faster (a negative slope). A

@@ -37,22 +37,22 @@ TOO_MUCH: Final = 429
 """The status of refusals that count."""
 
 
-class Resting(Protocol):
+class Throttled(Protocol):
     """Who is given rest."""
 
     def rest_over(self) -> None:
         """Be heard again."""
 
 
-class Alarm:
+class TimerWheel:
     """Wakes many at little cost: those whose rest ends within one tick share a timer."""
 
     def __init__(self, call_later: Callable[..., object], now: Callable[[], float]) -> None:
         self._call_later = call_later
         self._now = now
-        self._due: dict[int, list[Resting]] = {}
+        self._due: dict[int, list[Throttled]] = {}
 
-    def set(self, seconds: float, one: Resting) -> None:
+    def set(self, seconds: float, one: Throttled) -> None:
         """Wake `one` in `seconds`, or up to a tick earlier, though not before the next one."""
         now = self._now()
         tick = max(int((now + seconds) / TICK_SECONDS), int(now / TICK_SECONDS) + 1)
@@ -67,7 +67,7 @@ class Alarm:
             one.rest_over()
 
 
-class Rests:
+class ClientThrottle:
     """Owns how many refusals were told lately, and who rests: of both lanes of a pod."""
 
     def __init__(self, now: Callable[[], float], draw: Callable[[], float] = random.random) -> None:
@@ -77,7 +77,7 @@ class Rests:
         self._counted_at = float("-inf")
         self._rate = 0.0
         """Of refusals a second, over the last few stretches."""
-        self.alarm = Alarm(_call_later, now)
+        self.alarm = TimerWheel(_call_later, now)
 
     def note(self, now: float) -> None:
         """Count a refusal that is told at `now`."""
@@ -115,10 +115,10 @@ class Rests:
         transport = request.transport
         if seconds > 0.0 and transport is not None and not transport.is_closing():
             transport.pause_reading()
-            self.alarm.set(seconds, Paused(request.protocol, transport))
+            self.alarm.set(seconds, PausedConnection(request.protocol, transport))
 
 
-class Paused:
+class PausedConnection:
     """A connection of aiohttp's that rests."""
 
     def __init__(self, protocol: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -126,7 +126,7 @@ class Paused:
         self._transport = transport
 
     def rest_over(self) -> None:
-        """As `Resting.rest_over`, unless aiohttp has reasons of its own not to read."""
+        """As `Throttled.rest_over`, unless aiohttp has reasons of its own not to read."""
         protocol, transport = self._protocol, self._transport
         if protocol.transport is not transport or transport.is_closing():
             return

@@ -25,7 +25,7 @@ class Age:
         return now >= self.ends_at or self.requests_left <= 0
 
 
-class Connections:
+class AgingConnections:
     """Owns when each open client connection is to close; knows them by what lives as long as they do."""
 
     def __init__(

@@ -6,7 +6,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from penstock_api.types.model import Task
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
@@ -50,7 +50,7 @@ def who_is_calling(callers: Callers, counters: Counters) -> Middleware:
             return await handler(request)
         try:
             request[CALLER] = callers.identify(request.headers, request.remote)
-        except Refusal as refusal:
+        except RequestRejected as refusal:
             counters.received += 1
             counters.refused[refusal.reason] += 1
             note_refusal(request, refusal)

@@ -10,19 +10,19 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from penstock_api import names
-from penstock_runtime.errors import Defect, Refusal, Unrouted, shown
+from penstock_runtime.errors import Defect, RequestRejected, Unrouted, shown
 from penstock_runtime.http import descriptors
-from penstock_runtime.http.backpressure import Rests
-from penstock_runtime.http.connection_age import Connections
+from penstock_runtime.http.backpressure import ClientThrottle
+from penstock_runtime.http.connection_age import AgingConnections
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
-from penstock_runtime.http.fast_path.connection import LaneConnection
-from penstock_runtime.http.fast_path.exchange import FastLane
-from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.http.fast_path.connection import FastConnection
+from penstock_runtime.http.fast_path.exchange import FastPath
+from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.http.listener import Listener
 from penstock_runtime.http.routing import routes_of, who_is_calling
 from penstock_runtime.http.runner import ClientsRunner
-from penstock_runtime.http.write_buffers import Unread, WatchedConnection
-from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
+from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
+from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
 from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
     of_refusal,
@@ -38,7 +38,7 @@ from penstock_runtime.protocols.common.request_ids import (
 from penstock_runtime.protocols.control.auth import TokenVerifier
 from penstock_runtime.protocols.control.routes import Control
 from penstock_runtime.protocols.openai.errors import openai_refusal, speaks_openai
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.metrics import Exposition
 
@@ -58,12 +58,12 @@ class ClientServer:
         self._pod = pod
         self._exposition = exposition
         self._tls = tls
-        self._connections = Connections(
+        self._connections = AgingConnections(
             pod.config.connection_age_seconds, pod.config.connection_requests
         )
         self._ids = RequestIds()
-        self.traffic = Traffic()
-        self._rests = Rests(pod.now)
+        self.traffic = AnswersOwed()
+        self._rests = ClientThrottle(pod.now)
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
@@ -97,16 +97,16 @@ class ClientServer:
         depth = self._pod.live.accepted.max_queue_depth
         return descriptors.client_connections(descriptors.limit(), depth)
 
-    def _refuse(self, refusal: Refusal) -> bytes:
+    def _refuse(self, refusal: RequestRejected) -> bytes:
         """Count and return the answer of a request that found no connection free."""
         self._pod.admission.turn_away(refusal)
-        wire = Wire(self._pod.config.pod_name)
+        wire = ResponseWriter(self._pod.config.pod_name)
         return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
 
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
         """Return what makes the protocol of a new connection."""
         pod, config = self._pod, self._pod.config
-        unread = Unread(
+        unread = WriteBufferLimits(
             pod.admission.hold_unread,
             config.max_held_bytes // UNREAD_SHARE,
             config.body_seconds,
@@ -114,8 +114,8 @@ class ClientServer:
         )
         if not (config.fast_lane and pod.has_plain_lane):
             return partial(WatchedConnection, unread=unread, limit=limit)
-        lane = FastLane(pod, self._connections, self.traffic, self._ids, self._rests)
-        return partial(LaneConnection, lane=lane, unread=unread, limit=limit)
+        lane = FastPath(pod, self._connections, self.traffic, self._ids, self._rests)
+        return partial(FastConnection, lane=lane, unread=unread, limit=limit)
 
     def open_connections(self) -> int:
         """Return how many clients are connected."""
@@ -137,7 +137,7 @@ class ClientServer:
         try:
             reply = await answer(request, handler)
         except (asyncio.CancelledError, ConnectionError):
-            self._log(request, began, CLIENT_GONE, outcome=Outcome.CANCELLED)
+            self._log(request, began, CLIENT_GONE, outcome=RequestOutcome.CANCELLED)
             raise
         finally:
             self.traffic.ended()
@@ -207,8 +207,8 @@ class ClusterServer:
         )
         return await _listen(self._runner, (config.host, config.cluster_port), limit, self._tls)
 
-    def _refuse(self, refusal: Refusal) -> bytes:
-        wire = Wire(self._pod.config.pod_name)
+    def _refuse(self, refusal: RequestRejected) -> bytes:
+        wire = ResponseWriter(self._pod.config.pod_name)
         return wire.write(of_refusal(refusal), "", closes=True)
 
     async def stop(self) -> None:
@@ -262,7 +262,7 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Return the handler's answer, or that of the refusal or error that it raised."""
     try:
         return await handler(request)
-    except Refusal as refusal:
+    except RequestRejected as refusal:
         return _refused(request, refusal)
     except web.HTTPException as error:
         return _unrouted(request, error)
@@ -270,11 +270,11 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise
     except Exception:  # the last line of defence: the client is told, the log has the trace
         log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
-        request[LOGGED] = {**request.get(LOGGED, {}), "outcome": Outcome.FAILED}
+        request[LOGGED] = {**request.get(LOGGED, {}), "outcome": RequestOutcome.FAILED}
         return _refused(request, Defect())
 
 
-def _refused(request: web.Request, refusal: Refusal) -> web.Response:
+def _refused(request: web.Request, refusal: RequestRejected) -> web.Response:
     """Return a refusal in the words of the protocol that its path belongs to."""
     return openai_refusal(refusal) if speaks_openai(request.path) else refusal_reply(refusal)
 

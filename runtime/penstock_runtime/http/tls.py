@@ -6,7 +6,7 @@ import ssl
 from typing import Final
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ WATCH_SECONDS: Final = 5.0
 """Far below the minute or so that the kubelet takes to bring a Secret's change into a pod."""
 
 
-def certificate_of(config: Config) -> ServerCertificate | None:
+def certificate_of(config: RuntimeConfig) -> ServerCertificate | None:
     """Return the certificate that both ports are to serve with, or None for plain HTTP.
 
     Raises:

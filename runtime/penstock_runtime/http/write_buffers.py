@@ -16,7 +16,7 @@ from msgspec import Struct
 from penstock_runtime.http.connection_limit import BoundedConnection
 
 
-class _Lying(Struct):
+class _Buffered(Struct):
     """What lies with one connection."""
 
     transport: asyncio.Transport
@@ -24,7 +24,7 @@ class _Lying(Struct):
     patience: asyncio.TimerHandle
 
 
-class Unread:
+class WriteBufferLimits:
     """Owns what lies unread by connection, the longest first."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Unread:
         self._most_bytes = most_bytes
         self._read_seconds = read_seconds
         self._call_later = call_later
-        self._lying: dict[object, _Lying] = {}
+        self._lying: dict[object, _Buffered] = {}
         self._bytes = 0
 
     def note(self, connection: object, transport: asyncio.Transport) -> None:
@@ -48,7 +48,7 @@ class Unread:
         if size == 0 or connection in self._lying:
             return
         patience = self._call_later(self._read_seconds, self._cut_off, connection)
-        self._lying[connection] = _Lying(transport, size, patience)
+        self._lying[connection] = _Buffered(transport, size, patience)
         self._count(size)
         while self._bytes > self._most_bytes and len(self._lying) > 1:
             self._cut_off(next(iter(self._lying)))
@@ -75,7 +75,7 @@ class WatchedConnection(BoundedConnection):
 
     __slots__ = ("_unread",)
 
-    def __init__(self, manager: web.Server, *, unread: Unread, **more: Any) -> None:
+    def __init__(self, manager: web.Server, *, unread: WriteBufferLimits, **more: Any) -> None:
         super().__init__(manager, **more)
         self._unread = unread
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ModelOptions:
     """How a model is computed."""
 
     threads: int | None = None
@@ -33,7 +33,7 @@ def load(
     spec: ModelSpec,
     name: str,
     folder: Path = Path(MODEL_FOLDER),
-    options: Options = Options(),
+    options: ModelOptions = ModelOptions(),
 ) -> Model:
     """Return the model of `spec`, served as `name`; to be called in the thread that will run it.
 

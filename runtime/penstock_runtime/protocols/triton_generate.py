@@ -8,7 +8,7 @@ from aiohttp import web
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
-from penstock_runtime.protocols.openai.handler import Door
+from penstock_runtime.protocols.openai.handler import GenerationHandler
 from penstock_runtime.protocols.openai.response import Object
 from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.wire.generate import (
@@ -16,10 +16,10 @@ from penstock_runtime.protocols.openai.wire.generate import (
     StreamedGenerateBody,
     parameter,
 )
-from penstock_runtime.serving.generation.choice import Piece
+from penstock_runtime.serving.generation.choice import Chunk
 from penstock_runtime.serving.generation.pod import GenerationPod
-from penstock_runtime.serving.generation.request import Call
-from penstock_runtime.serving.generation.response_stream import Cost
+from penstock_runtime.serving.generation.request import GenerationCall
+from penstock_runtime.serving.generation.response_stream import TokenUsage
 
 
 class GenerateExtension:
@@ -27,7 +27,7 @@ class GenerateExtension:
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
-        self._door = Door(pod)
+        self._door = GenerationHandler(pod)
 
     def routes(self) -> list[web.RouteDef]:
         """Return both routes, with and without a version."""
@@ -76,7 +76,7 @@ async def _completion(body: GenerateBody, model: str, terms: Terms) -> Completio
         raise
 
 
-def _named(call: Call) -> Call:
+def _named(call: GenerationCall) -> GenerationCall:
     """Return `call` with its shape's field as this protocol spells it."""
     shape = call.shape
     return (
@@ -90,25 +90,25 @@ class GenerateAnswer:
     ends_with_done = False
     returns_prompts = False
 
-    def __init__(self, call: Call, name: str | None, model: str) -> None:
+    def __init__(self, call: GenerationCall, name: str | None, model: str) -> None:
         self.call = call
         self._text = ""
         self._head: Object = {"model_name": model, "model_version": metadata.MODEL_VERSION}
         if name is not None:
             self._head["id"] = name
 
-    def chunks(self, pieces: list[Piece], _cost: Cost) -> list[Object]:
-        """As `Answer.chunks`."""
+    def chunks(self, pieces: list[Chunk], _cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.chunks`."""
         return [{**self._head, "text_output": one.text} for one in pieces if one.text]
 
-    def closing(self, _cost: Cost) -> list[Object]:
-        """As `Answer.closing`: nothing but the end of the stream ends it."""
+    def closing(self, _cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.closing`: nothing but the end of the stream ends it."""
         return []
 
-    def take(self, pieces: list[Piece]) -> None:
-        """As `Answer.take`."""
+    def take(self, pieces: list[Chunk]) -> None:
+        """As `AnswerFormat.take`."""
         self._text += "".join(one.text for one in pieces)
 
-    def whole(self, _cost: Cost) -> Object:
-        """As `Answer.whole`."""
+    def whole(self, _cost: TokenUsage) -> Object:
+        """As `AnswerFormat.whole`."""
         return {**self._head, "text_output": self._text}

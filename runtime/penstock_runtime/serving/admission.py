@@ -13,15 +13,21 @@ from itertools import count
 
 from msgspec import Struct
 
-from penstock_api.limits import Discipline, Load
+from penstock_api.limits import Discipline, PodLoad
 from penstock_runtime.engine.messages import Cancel, Submit, ToEngine
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
-from penstock_runtime.errors import MemoryFull, NotServing, QueueFull, Refusal, TooLate
-from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Outcome, Request
+from penstock_runtime.errors import (
+    DeadlineTooNear,
+    MemoryFull,
+    NotServing,
+    QueueFull,
+    RequestRejected,
+)
+from penstock_runtime.request import OUTCOMES, Completed, End, Failed, Request, RequestOutcome
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.health import Health
 from penstock_runtime.serving.limits import LiveLimits
-from penstock_runtime.serving.priority_classes import Classes
+from penstock_runtime.serving.priority_classes import PriorityClasses
 from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.serving.wait_estimate import (
     least_wait_seconds,
@@ -36,7 +42,7 @@ Hear = Callable[[End | QueueFull], bool]
 """Told the end of a request, or that it lost its place; returns whether its client was still there to be told."""
 
 
-class _Held(Struct, gc=False):
+class _PendingRequest(Struct, gc=False):
     """A submitted request that has not ended. The engine, maybe in another process, is who has its tensors."""
 
     ticket: Ticket
@@ -65,11 +71,11 @@ class Admission:
         self._health = health
         self._counters = counters
         self._now = now
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _PendingRequest] = {}
         self._rows_held = 0
         self._owing_since = 0.0
         """When the book was last empty and a request joined it."""
-        self._classes = Classes()
+        self._classes = PriorityClasses()
         self._placed = 0
         """Requests whose body has come and that are made ready for the engine: each holds a place in the queue."""
         self._displacing = 0
@@ -88,7 +94,7 @@ class Admission:
         ticket = self.open(self._now() - lain_seconds)
         try:
             yield ticket
-        except Refusal as refusal:
+        except RequestRejected as refusal:
             self.refuse(ticket, refusal)
             raise
         except asyncio.CancelledError:
@@ -107,7 +113,7 @@ class Admission:
         self._counters.received += 1
         return Ticket(f"{next(self._ids):x}", came)
 
-    def refuse(self, ticket: Ticket, refusal: Refusal) -> None:
+    def refuse(self, ticket: Ticket, refusal: RequestRejected) -> None:
         """Count a refusal under its reason."""
         if not ticket.rows_counted and refusal.status in (429, 503):
             self._counters.count_unread_rows()
@@ -115,7 +121,7 @@ class Admission:
             ticket.left = True
             self._counters.refused[refusal.reason] += 1
 
-    def turn_away(self, refusal: Refusal) -> None:
+    def turn_away(self, refusal: RequestRejected) -> None:
         """Count one request at the door and its refusal there, unread: `open`, `refuse` and `depart` in one step."""
         self._counters.received += 1
         self._counters.count_unread_rows()
@@ -125,11 +131,11 @@ class Admission:
         """Free the place of a request whose client went away."""
         if self._release(ticket.id) is not None:
             self._send(Cancel((ticket.id,)))
-        self._leave(ticket, Outcome.CANCELLED)
+        self._leave(ticket, RequestOutcome.CANCELLED)
 
     def fail(self, ticket: Ticket) -> None:
         """Count a request that met a defect of ours."""
-        self._leave(ticket, Outcome.FAILED)
+        self._leave(ticket, RequestOutcome.FAILED)
 
     def depart(self, ticket: Ticket) -> None:
         """Give back what `ticket` still holds: its place and its bytes."""
@@ -255,7 +261,9 @@ class Admission:
             self._give_place_back(ticket)
         if not self._held:
             self._owing_since = self._now()
-        held = _Held(ticket, hear, request.id, request.rows, request.arrived, request.priority)
+        held = _PendingRequest(
+            ticket, hear, request.id, request.rows, request.arrived, request.priority
+        )
         self._held[held.id] = held
         self._rows_held += held.rows
         self._classes.join(held)
@@ -303,8 +311,8 @@ class Admission:
                 durations.append(now - ticket.arrived)
                 waits.append(end.queue_seconds)
             else:
-                ended[OUTCOMES[type(end)] if heard else Outcome.CANCELLED] += 1
-        ended[Outcome.COMPLETED] += len(durations)
+                ended[OUTCOMES[type(end)] if heard else RequestOutcome.CANCELLED] += 1
+        ended[RequestOutcome.COMPLETED] += len(durations)
         self._counters.request_seconds.observe_all(durations)
         self._counters.queue_seconds.observe_all(waits)
 
@@ -312,10 +320,10 @@ class Admission:
         """End everything that is still held, because nothing else will."""
         self.deliver([(name, failed) for name in list(self._held)])
 
-    def load(self) -> Load:
+    def load(self) -> PodLoad:
         """Return what waits and what runs, in requests, by the engine's last word and our own book."""
         waiting = self._waiting()
-        return Load(waiting=waiting, running=self._submitted() - waiting)
+        return PodLoad(waiting=waiting, running=self._submitted() - waiting)
 
     def _submitted(self) -> int:
         return len(self._held)
@@ -359,12 +367,12 @@ class Admission:
 
     def too_late(
         self, timeout_seconds: float, lain_seconds: float, priority: int
-    ) -> TooLate | None:
+    ) -> DeadlineTooNear | None:
         """Return why no answer can come in `timeout_seconds`, of which so many passed; None if one may."""
         left = (self.seconds_to_start(timeout_seconds) or 0.0) - lain_seconds
         return self._late(priority, left)
 
-    def _late(self, priority: int, left_seconds: float) -> TooLate | None:
+    def _late(self, priority: int, left_seconds: float) -> DeadlineTooNear | None:
         """Return the refusal of who must begin in `left_seconds`; None if that may be."""
         if self._all_held_seconds() <= left_seconds:
             return None  # even if all that is held went first
@@ -372,7 +380,7 @@ class Admission:
         wait = least_wait_seconds(live.service_time, self._rows_ahead(priority), live.effective_cap)
         if wait <= left_seconds:
             return None
-        return TooLate(
+        return DeadlineTooNear(
             f"the predicted wait of {wait:.3f} s exceeds the {max(left_seconds, 0):.3f} s that the deadline"
             " leaves: give it more time, or try again later",
             field="parameters.timeout",
@@ -394,14 +402,14 @@ class Admission:
             return share * self._classes.rows_up_to(priority)
         return 0.0
 
-    def _release(self, id: str) -> _Held | None:
+    def _release(self, id: str) -> _PendingRequest | None:
         held = self._held.pop(id, None)
         if held is not None:
             self._rows_held -= held.rows
             self._classes.leave(held)
         return held
 
-    def _leave(self, ticket: Ticket, outcome: Outcome) -> None:
+    def _leave(self, ticket: Ticket, outcome: RequestOutcome) -> None:
         if not ticket.left:
             ticket.left = True
             self._counters.ended[outcome] += 1

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from penstock_runtime.engine.messages import BatchReport
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.histogram import ROWS, SECONDS, Histogram
 
 
@@ -21,7 +21,9 @@ class Counters:
     """Rows of those; of a body that was refused unread, the mean of the bodies that were read."""
     parsed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    ended: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    ended: dict[RequestOutcome, int] = field(
+        default_factory=lambda: dict.fromkeys(RequestOutcome, 0)
+    )
     request_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     """Of completed requests, from the door to their end."""
     queue_seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))

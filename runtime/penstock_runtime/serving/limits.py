@@ -13,7 +13,7 @@ from penstock_api.limits import (
     Discipline,
     Envelope,
     LimitsUpdate,
-    Load,
+    PodLoad,
     Range,
     State,
 )
@@ -127,7 +127,7 @@ class LiveLimits:
             self._service_time = fit(self.report.curve) if self.report else UNKNOWN
         return self._service_time
 
-    def state(self, load: Load, model: ModelInfo, envelope: Envelope) -> State:
+    def state(self, load: PodLoad, model: ModelInfo, envelope: Envelope) -> State:
         """Return the answer to `GET /control/v1/state`."""
         return State(
             generation=self.in_force.generation,

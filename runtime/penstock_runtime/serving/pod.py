@@ -9,22 +9,22 @@ from typing import Final
 from prometheus_client.registry import Collector
 
 from penstock_api.limits import Envelope, LimitsUpdate, State
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.base import EngineLink
 from penstock_runtime.engine.messages import EngineDied, FromEngine
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import UnknownModel, shown
 from penstock_runtime.request import Failed
 from penstock_runtime.serving.admission import Admission
-from penstock_runtime.serving.auth.api_keys import KeyRing
+from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.health import Health, Stage
 from penstock_runtime.serving.limits import ENVELOPE, LiveLimits
 from penstock_runtime.serving.liveness import EngineWatch
-from penstock_runtime.serving.tokenizer_pool import Tokenizing, tokenizing
+from penstock_runtime.serving.tokenizer_pool import TokenizerPool, tokenizing
 from penstock_runtime.sources.fetch import fetched
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Pod:
 
     def __init__(
         self,
-        config: Config,
+        config: RuntimeConfig,
         link: EngineLink,
         first_limits: LimitsUpdate,
         now: Callable[[], float] = time.monotonic,
@@ -60,12 +60,12 @@ class Pod:
             now=now,
             most_bytes=config.max_held_bytes,
         )
-        ring = KeyRing(config.api_keys_file) if config.api_keys_file else None
+        ring = ApiKeyRing(config.api_keys_file) if config.api_keys_file else None
         self.callers = Callers(ring, config.trusted_proxies, now)
         self.model: ModelInfo | None = None
-        self.texts: Tokenizing | None = None
+        self.texts: TokenizerPool | None = None
         """Of a pool whose model reads texts."""
-        self.meter = Meter()
+        self.meter = DownloadProgress()
         """How far the load has come."""
         self.died = asyncio.Event()
 

@@ -10,7 +10,7 @@ from penstock_runtime.engine.queue.disciplines import (
 )
 
 
-class Placed(Aging, Protocol):
+class QueuedRequest(Aging, Protocol):
     """What the door remembers of a request."""
 
     @property
@@ -22,24 +22,24 @@ class Placed(Aging, Protocol):
         """How many it has, at least 1."""
 
 
-class Classes:
+class PriorityClasses:
     """Owns what is held by class; a class's newest is the last of it to be served."""
 
     def __init__(self) -> None:
         self._rows = [0] * (LOWEST_CLASS + 1)
-        self._waiting: list[dict[str, Placed]] = [{} for _ in self._rows]
+        self._waiting: list[dict[str, QueuedRequest]] = [{} for _ in self._rows]
 
-    def join(self, one: Placed) -> None:
+    def join(self, one: QueuedRequest) -> None:
         """Note a request that waits from now on."""
         of = priority_class(one.priority)
         self._rows[of] += one.rows
         self._waiting[of][one.id] = one
 
-    def begin(self, one: Placed) -> None:
+    def begin(self, one: QueuedRequest) -> None:
         """Note that a request waits no longer, but runs."""
         self._waiting[priority_class(one.priority)].pop(one.id, None)
 
-    def leave(self, one: Placed) -> None:
+    def leave(self, one: QueuedRequest) -> None:
         """Note that a request has ended."""
         of = priority_class(one.priority)
         self._rows[of] -= one.rows
@@ -53,7 +53,7 @@ class Classes:
         """Return how many requests of a class worse than that of `priority` wait."""
         return sum(map(len, self._waiting[priority_class(priority) + 1 :]))
 
-    def behind(self, newcomer: Aging) -> Placed | None:
+    def behind(self, newcomer: Aging) -> QueuedRequest | None:
         """Return who would be served last by priority, if that is after `newcomer`."""
         newest = [next(reversed(one.values())) for one in self._waiting if one]
         last = max(newest, key=aged_priority, default=None)

@@ -16,8 +16,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from penstock_api.types.model import Task
-from penstock_runtime.config import Config
-from penstock_runtime.errors import BadInput, ContextExceeded, TooLate
+from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.errors import BadInput, ContextExceeded, DeadlineTooNear
 from penstock_runtime.models.encoders.directory import IDS, MASK, read_directory
 from penstock_runtime.request import Tensor
 from penstock_runtime.serving.wait_estimate import LEAST_RETRY_SECONDS
@@ -70,7 +70,7 @@ class _Piece(NamedTuple):
             self.of.ids.set_result(found)
 
 
-class Gathering:
+class MicroBatcher:
     """Texts on their way through one function, in as few calls of it as may be.
 
     A call takes so many characters. A request with more has the rest of them done after those behind it, so
@@ -142,13 +142,13 @@ class Gathering:
                 piece.of.ids.set_exception(error)
 
 
-class Tokenizing:
+class TokenizerPool:
     """The texts of one pool's requests."""
 
     def __init__(self, whole: Encode, cut: Encode, most_tokens: int, vocabulary: int) -> None:
         """`whole` tokenises all of a text, `cut` at most `most_tokens`."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-tokenizer")
-        self._whole, self._cut = Gathering(whole, executor), Gathering(cut, executor)
+        self._whole, self._cut = MicroBatcher(whole, executor), MicroBatcher(cut, executor)
         self.most_tokens = most_tokens
         self.max_bytes: Final = max_text_bytes(most_tokens)
         """Of one text: what is longer would hold up the others, and is refused or cut unread."""
@@ -182,7 +182,7 @@ class Tokenizing:
             async with asyncio.timeout(within_seconds):
                 ids = await (self._cut if cut else self._whole).ids(texts)
         except TimeoutError as error:
-            raise TooLate(
+            raise DeadlineTooNear(
                 f"the deadline of {within_seconds:g} s passed while texts before these were tokenised:"
                 " give it more time, or try again later",
                 field=field,
@@ -240,7 +240,7 @@ def rows_of(ids: Sequence[Ids]) -> dict[str, Tensor]:
     return {IDS: padded, MASK: mask}
 
 
-def tokenizing(config: Config) -> Tokenizing | None:
+def tokenizing(config: RuntimeConfig) -> TokenizerPool | None:
     """Return the pool's tokenizer, read from its model's directory; None where its texts are no rows.
 
     Raises:
@@ -259,4 +259,4 @@ def tokenizing(config: Config) -> Tokenizing | None:
     def cut(texts: list[str]) -> list[Ids]:
         return tokenizer.encode(texts, cut=True)
 
-    return Tokenizing(tokenizer.encode, cut, directory.most_tokens, directory.vocabulary)
+    return TokenizerPool(tokenizer.encode, cut, directory.most_tokens, directory.vocabulary)

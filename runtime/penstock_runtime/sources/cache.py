@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from penstock_api.limits import Loading, LoadStage
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.sources.errors import CacheFull
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 POLL_SECONDS = 0.5
 TELL_SECONDS = 1.0
@@ -35,7 +35,7 @@ class Cache:
         self._limit_bytes = limit_bytes
 
     @contextmanager
-    def held(self, model: str, meter: Meter) -> Iterator[None]:
+    def held(self, model: str, meter: DownloadProgress) -> Iterator[None]:
         """Hold the one place of those who fetch `model` (a file's name); the meter shows the holder's progress.
 
         Raises:
@@ -79,7 +79,7 @@ class Cache:
             ) from error
 
 
-def _take(descriptor: int, progress: Path, meter: Meter) -> None:
+def _take(descriptor: int, progress: Path, meter: DownloadProgress) -> None:
     """Take the lock; while another holds it, show what that one tells."""
     while True:
         try:
@@ -98,7 +98,7 @@ def _read(progress: Path) -> Loading:
 
 
 @contextmanager
-def _told(progress: Path, meter: Meter) -> Iterator[None]:
+def _told(progress: Path, meter: DownloadProgress) -> Iterator[None]:
     """Tell those who wait, every second, how far this pod is."""
     done = threading.Event()
 

@@ -11,7 +11,7 @@ from typing import IO, Protocol
 
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 AT_ONCE = 4
 FRUITLESS_TRIES = 5
@@ -43,7 +43,7 @@ class RemoteFile:
 class Sink:
     """A file being fetched, whose bytes are counted; huggingface_hub rewinds one whose server does not resume."""
 
-    def __init__(self, raw: IO[bytes], meter: Meter) -> None:
+    def __init__(self, raw: IO[bytes], meter: DownloadProgress) -> None:
         self._raw = raw
         self._meter = meter
 
@@ -83,12 +83,12 @@ class Remote(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class ModelStore:
     """Where the contents of one model lie in a cache."""
 
     cache: Cache
     folder: Path
-    meter: Meter
+    meter: DownloadProgress
     pause: Callable[[float], None] = time.sleep
 
     def fetch(self, remote: Remote, files: Iterable[RemoteFile]) -> None:

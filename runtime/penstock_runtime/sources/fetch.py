@@ -11,15 +11,15 @@ from penstock_api.limits import LoadStage
 from penstock_api.types.caches import ModelCache
 from penstock_api.types.quantities import byte_count
 from penstock_api.types.sources import HuggingFaceSource, ModelSource
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 TALKATIVE = ("huggingface_hub", "httpx2", "httpcore2", "botocore", "aiobotocore", "s3fs", "fsspec")
 """They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""
 
 
-async def fetched(config: Config, meter: Meter) -> None:
+async def fetched(config: RuntimeConfig, meter: DownloadProgress) -> None:
     """Fetch the model in a thread that nobody waits for when the pod is told to stop meanwhile.
 
     Raises:
@@ -49,7 +49,7 @@ async def fetched(config: Config, meter: Meter) -> None:
     await done
 
 
-def fetch_model(config: Config, meter: Meter) -> None:
+def fetch_model(config: RuntimeConfig, meter: DownloadProgress) -> None:
     """Fetch what `config.files_folder` is to hold, where the pod itself fetches its model; returns when it is there.
 
     Raises:
@@ -66,7 +66,7 @@ def fetch_model(config: Config, meter: Meter) -> None:
     meter.enter(LoadStage.STARTING)
 
 
-def _fetcher(source: ModelSource) -> Callable[[Cache, Meter], Path]:
+def _fetcher(source: ModelSource) -> Callable[[Cache, DownloadProgress], Path]:
     """Return what fetches this source; its libraries are imported by those who need them."""
     fetched = source.fetched
     if isinstance(fetched, HuggingFaceSource):

@@ -32,13 +32,13 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in i
 
 from penstock_api.types.sources import HuggingFaceSource
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
+from penstock_runtime.sources.downloads import Digest, ModelStore, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelNotFound,
     ModelSourceUnreachable,
 )
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 MAIN = "main"
 LIST_SECONDS = 30.0
@@ -76,7 +76,7 @@ class Commit:
         return file.digest is not None
 
 
-def fetch(source: HuggingFaceSource, cache: Cache, meter: Meter) -> Path:
+def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> Path:
     """Return the folder of the snapshot, all its files in the cache. Raises `ModelLoadFailed`."""
     disable_progress_bars()
     patterns = patterns_of(source)
@@ -93,7 +93,7 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: Meter) -> Path:
                 )
             meter.begin(sum(one.size for one in files))
             blobs = cache.folder / repo_folder_name(repo_id=source.repository, repo_type="model")
-            Store(cache, blobs / "blobs", meter).fetch(commit, files)
+            ModelStore(cache, blobs / "blobs", meter).fetch(commit, files)
         with _hub_errors(source.repository):
             return Path(
                 snapshot_download(

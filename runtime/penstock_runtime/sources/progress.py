@@ -5,7 +5,7 @@ import threading
 from penstock_api.limits import Loading, LoadStage
 
 
-class Meter:
+class DownloadProgress:
     """Bytes of the model that are in the cache, of all that it has."""
 
     def __init__(self) -> None:

@@ -20,14 +20,14 @@ from s3fs import S3FileSystem
 
 from penstock_api.types.sources import S3Source
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.downloads import Digest, RemoteFile, Sink, Store
+from penstock_runtime.sources.downloads import Digest, ModelStore, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelCorrupt,
     ModelNotFound,
     ModelSourceUnreachable,
 )
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 
 PART_BYTES = 8 * 2**20
 PARTS_AT_ONCE = 4
@@ -37,7 +37,7 @@ _MD5 = re.compile("^[0-9a-f]{32}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class S3Folder:
     """A folder of a bucket, as a `downloads.Remote`."""
 
     files: S3FileSystem
@@ -78,14 +78,14 @@ class Bucket:
         """As `downloads.Remote.vouches_for`: an ETag is a hash only of what is not encrypted by a key of its own."""
         bucket, _, key = f"{self.root}/{file.path}".partition("/")
         with _store_errors(self.told):
-            head = self.files.call_s3("head_object", Bucket=bucket, Key=key)
+            head = self.files.call_s3("head_object", S3Folder=bucket, Key=key)
         return (
             head.get("ServerSideEncryption") in (None, "AES256")
             and "SSECustomerAlgorithm" not in head
         )
 
 
-def fetch(source: S3Source, cache: Cache, meter: Meter) -> Path:
+def fetch(source: S3Source, cache: Cache, meter: DownloadProgress) -> Path:
     """Return the folder of the snapshot, all its files in the cache. Raises `ModelLoadFailed`."""
     root = str(PurePosixPath(source.bucket) / (source.prefix or ".").strip("/"))
     told, path = f"bucket '{source.bucket}'", (source.path or ".").strip("/")
@@ -94,7 +94,7 @@ def fetch(source: S3Source, cache: Cache, meter: Meter) -> Path:
     ref = folder / "refs" / _short(path)
     with cache.held(place, meter):
         try:
-            bucket = Bucket(_file_system(source), root, told)
+            bucket = S3Folder(_file_system(source), root, told)
             files = bucket.list(path)
         except ModelSourceUnreachable:
             kept = _kept(folder, ref)
@@ -102,7 +102,7 @@ def fetch(source: S3Source, cache: Cache, meter: Meter) -> Path:
                 raise
             return kept
         meter.begin(sum(file.size for file in files))
-        Store(cache, folder / "blobs", meter).fetch(bucket, files)
+        ModelStore(cache, folder / "blobs", meter).fetch(bucket, files)
         snapshot = _snapshot(folder, files)
         ref.parent.mkdir(exist_ok=True)
         ref.write_text(snapshot.name, encoding="utf-8")

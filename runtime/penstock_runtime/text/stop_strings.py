@@ -6,7 +6,7 @@ from penstock_runtime.text.marker_finder import overlap
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StopMatch:
     """What may be told now, and the stop string that ended the text, if one did."""
 
     text: str
@@ -24,20 +24,20 @@ class StopMatcher:
         self._include = include
         self._held = ""
 
-    def add(self, piece: str) -> Told:
+    def add(self, piece: str) -> StopMatch:
         """Take the next piece of the text; after a stop was found nothing more may be added."""
         if not self._stops:
-            return Told(piece)
+            return StopMatch(piece)
         text = self._held + piece
         places = [(text.find(stop), order) for order, stop in enumerate(self._stops)]
         found = min(((at, order) for at, order in places if at >= 0), default=None)
         if found is not None:
             stop = self._stops[found[1]]
             self._held = ""
-            return Told(text[: found[0] + (len(stop) if self._include else 0)], stop)
+            return StopMatch(text[: found[0] + (len(stop) if self._include else 0)], stop)
         keep = max(overlap(text, stop) for stop in self._stops)
         self._held = text[len(text) - keep :]
-        return Told(text[: len(text) - keep])
+        return StopMatch(text[: len(text) - keep])
 
     def finish(self) -> str:
         """Return what was held back in vain: the text ended otherwise."""

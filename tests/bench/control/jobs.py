@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock_simulator.arrivals import requests_for, scaled
 from penstock_simulator.clairvoyant import Clairvoyant, fluid_gpu_hours
 from penstock_simulator.laws import law_named
-from penstock_simulator.outcome import Outcome, outcome
+from penstock_simulator.outcome import RunSummary, outcome
 from penstock_simulator.routing import Times
 from penstock_simulator.scenario import Loss, Routing, Scenario
 from penstock_simulator.traces import read_trace
@@ -39,7 +39,7 @@ class Result:
     """What came of it; no outcome: the clairvoyant found no schedule that attains."""
 
     job: Job
-    outcome: Outcome | None
+    outcome: RunSummary | None
     fluid_gpu_hours: float
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from penstock_simulator.arrivals import steps
 from penstock_simulator.laws import law_named
 from penstock_simulator.outcome import completed, outcome
-from penstock_simulator.world import Run, simulate
+from penstock_simulator.world import RunRecord, simulate
 from tests.bench.control import plan
 
 BEFORE, AFTER = 4.0, 10.0
@@ -38,7 +38,7 @@ def recovery(law: str, seed: int = 1) -> Recovery:
     return Recovery(law, recovered_after(run, STEP_SECONDS), found.most_replicas, found.gpu_hours)
 
 
-def recovered_after(run: Run, at: float) -> float:
+def recovered_after(run: RunRecord, at: float) -> float:
     """Return the seconds from `at` until every ten seconds attain again."""
     arrived, latency = completed(run)
     good = arrived[latency <= run.scenario.objective_seconds]

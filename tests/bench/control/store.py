@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock_simulator.laws import OWN
-from penstock_simulator.outcome import Outcome
+from penstock_simulator.outcome import RunSummary
 from tests.bench.control.jobs import Job, Result
 
 LINES = Path("build/bench/control.runs.jsonl")
@@ -65,7 +65,7 @@ class Known:
         held = self._by_key.get((code_of(job), key(job)))
         if held is None:
             return None
-        found = None if held["outcome"] is None else Outcome(**held["outcome"])
+        found = None if held["outcome"] is None else RunSummary(**held["outcome"])
         return Result(job, found, held["fluid_gpu_hours"])
 
 

@@ -5,25 +5,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
-    Miss,
-    Misses,
+    ForecastError,
+    ForecastErrors,
 )
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import (
     Acknowledgement,
-    DutySource,
     Observed,
     PodSample,
     PolicyObject,
     PoolLabels,
     PoolSignals,
     SignalSource,
+    UtilizationSource,
 )
 from tests.unit.operator.decide.world import CONFIG, NOW, World, pod, policy, pool
 
@@ -58,7 +58,7 @@ class Fleet:
     policies: tuple[PolicyObject, ...]
     states: dict[str, object]
     now: float
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: QuotaLedger = field(default_factory=QuotaLedger)
 
     @classmethod
     def of(cls, number: int) -> "Fleet":
@@ -96,11 +96,12 @@ class Fleet:
     def grow_old(self) -> None:
         """Let each pool's forecaster remember an hour of misses, as those of an operator that has run for a while do."""
         for uid, state in self.states.items():
-            assert isinstance(state, PoolMemory)
+            assert isinstance(state, PlannerState)
             assert isinstance(state.scaling, ScalingState)
             law = state.scaling.law
-            misses = Misses.of(
-                Miss(100 + 9 * math.cos(one), 5 * math.sin(one * 2.4)) for one in range(KEPT_MISSES)
+            misses = ForecastErrors.of(
+                ForecastError(100 + 9 * math.cos(one), 5 * math.sin(one * 2.4))
+                for one in range(KEPT_MISSES)
             )
             law = replace(law, forecaster=replace(law.forecaster, misses=misses))
             self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
@@ -169,7 +170,7 @@ def _sample(uid: str, number: int, time: float) -> PodSample:
         batch_cap=32.0,
         batch_cap_bound=64.0,
         gpu_utilization=0.8,
-        duty_source=DutySource.NVML,
+        duty_source=UtilizationSource.NVML,
         requests_settled=rows,
         request_duration_buckets=tuple((bound, rows if bound >= 0.8 else 0.0) for bound in BOUNDS),
     )

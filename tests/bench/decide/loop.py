@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from penstock_operator.act.executor import Acted
+from penstock_operator.act.executor import ActResults
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSkew
-from penstock_operator.reconcile_state import Memory
-from penstock_operator.reconciler import Operation
+from penstock_operator.reconcile_state import ReconcileState
+from penstock_operator.reconciler import Reconciler
 from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.operator.decide.world import CONFIG
 
@@ -33,7 +33,7 @@ class Edges:
 
     fleet: Fleet
     store: ObjectStore
-    memory: Memory = field(default_factory=Memory)
+    memory: ReconcileState = field(default_factory=ReconcileState)
     pods_session: Any = None
     visits: int = 0
     pretending_seconds: float = 0.0
@@ -72,13 +72,13 @@ class Edges:
         self.pretending_seconds += time.thread_time() - began
         return found
 
-    async def act(self, plan: PoolPlan, *_: object) -> Acted:
+    async def act(self, plan: PoolPlan, *_: object) -> ActResults:
         """Let a plan come true."""
         await asyncio.sleep(0)
         world = self.fleet.worlds[self.numbers[plan.uid]]
         world.pool = replace(world.pool, status=plan.status)
         self.visits += 1
-        return Acted()
+        return ActResults()
 
     async def write_policy(self, *_: object) -> None:
         """Tell nobody."""
@@ -156,7 +156,7 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
         edges.memory.of(uid).law_state = state
     ahead, every = fleet.now - time.time(), cast("Any", edges)
     leads, schemas, keys = cast("Any", Leads()), cast("Any", Schemas()), cast("Any", Signs())
-    made = Operation(
+    made = Reconciler(
         CONFIG, every, every, leads, CLUSTER, schemas, keys,
         ready=True, clock=lambda: time.time() + ahead,
     )  # fmt: skip

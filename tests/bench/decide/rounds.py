@@ -14,11 +14,11 @@ from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import new_session
 from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS
 from penstock_operator.observe.signals.samples import DURATIONS, WANTED
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
 from penstock_operator.workqueue import BATCH
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.histogram import SECONDS
 from tests.bench.decide.fleet import PODS
 from tests.unit.operator.observe.signals.exporter import pod_object, serving
@@ -28,7 +28,7 @@ SCRAPES = 3
 BUCKETS = tuple({"le": one} for one in (*map(repr, SECONDS), "+Inf"))
 LABELS: dict[str, tuple[dict[str, str], ...]] = {
     names.METRIC_POD_INFO: ({"uid": "UID"},),
-    names.METRIC_REQUESTS: tuple({"outcome": one.value} for one in Outcome),
+    names.METRIC_REQUESTS: tuple({"outcome": one.value} for one in RequestOutcome),
     names.METRIC_REQUESTS_REFUSED: ({"reason": "QueueFull"}, {"reason": "BadInput"}),
     names.METRIC_GPU_UTILIZATION: ({"source": "NVML"},),
     names.METRIC_TOKENS: ({"phase": "prefill"}, {"phase": "decode"}),
@@ -69,7 +69,7 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
         serving(web.post("/api/v1/query", handle), port=PORT) as ip,
         new_session() as session,
     ):
-        url, rounds = f"http://{ip}:{PORT}", Rounds()
+        url, rounds = f"http://{ip}:{PORT}", SharedQueries()
         batches = [
             [_pool(one, url) for one in range(first, min(first + BATCH, pools))]
             for first in range(0, pools, BATCH)

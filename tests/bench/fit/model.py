@@ -8,8 +8,8 @@ import numpy as np
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import spread
 from penstock_operator.decide.scaling.signals.service_curve import fit
-from penstock_simulator.engine import Engine
-from penstock_simulator.pod import Pod, PodLimits
+from penstock_simulator.engine import SimulatedEngine
+from penstock_simulator.pod import PodLimits, SimulatedPod
 from penstock_simulator.routing import Times
 from penstock_simulator.service import Noise, ServiceModel
 from tests.bench.fit.traffic import Measured
@@ -68,8 +68,8 @@ def fitted(sums: CurveSums, calm: Measured, cap: int) -> ServiceModel:
 def simulated(service: ServiceModel, sent: Times, cap: int, seed: int = 1) -> Times:
     """Return the latencies that the simulator gives the same arrivals at one pod."""
     noise = Noise(service, np.random.default_rng(seed))
-    engine = Engine(service, noise, cap)
-    pod = Pod(0, 0.0, 0.0, engine, PodLimits(service, WINDOW_SECONDS, DEPTH, 1e9))
+    engine = SimulatedEngine(service, noise, cap)
+    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(service, WINDOW_SECONDS, DEPTH, 1e9))
     pod.cap = cap
     pod.push(sent.tolist())
     pod.advance(1e9)

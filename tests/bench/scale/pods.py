@@ -15,7 +15,7 @@ from penstock_api.limits import (
     Envelope,
     Limits,
     LimitsUpdate,
-    Load,
+    PodLoad,
     Range,
     State,
 )
@@ -51,7 +51,7 @@ def report(generation: int, limits: Limits) -> str:
         envelope=ENVELOPE,
         effective_max=64,
         converging=False,
-        load=Load(waiting=0, running=0),
+        load=PodLoad(waiting=0, running=0),
         curve=CurveSums(),
         model=BACKEND,
         backend=BACKEND,

@@ -9,10 +9,10 @@ from penstock_operator.decide.children import wanted
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.writes import sealed
 from penstock_operator.decide.planner import find
-from penstock_operator.decide.pool_draft import Moment, draft
+from penstock_operator.decide.pool_draft import PassContext, draft
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.views import Heard, pool_view
+from penstock_operator.observe.cluster.views import ObservedExtras, pool_view
 from penstock_operator.observed import Observed
 from penstock_operator.reconcile_state import NO_SIGNALS
 from tests.bench.scale.operator import IMAGE
@@ -44,10 +44,10 @@ def manifests(objects: Iterable[Json], now: float) -> dict[tuple[str, str], Json
             meta = {**one["metadata"], "resourceVersion": "1"}
             store.see(known[one["kind"]], {**one, "metadata": meta})
     pool = next(iter(store.pools.values()))
-    view = pool_view(store, pool, Heard({}, NO_SIGNALS, {}))
+    view = pool_view(store, pool, ObservedExtras({}, NO_SIGNALS, {}))
     observed = Observed((view,), (), policies_readable=True, lease_transitions={}, control_keys={})
     config = DecideConfig(default_runtime_image=IMAGE)
-    found, _ = find(draft(view, None, Moment(observed, config, {}, now)), None, observed, now)
+    found, _ = find(draft(view, None, PassContext(observed, config, {}, now)), None, observed, now)
     settings = held["ConfigMap", pool.name + names.CHILD_SUFFIX]
     keys = json.loads(settings["data"][names.CONTROL_KEYS_FILE])
     made = {(one["kind"], one["metadata"]["name"]): one for one in wanted(found, keys)}

@@ -20,10 +20,10 @@ from cryptography.x509.oid import NameOID
 
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.net.http import CallFailed, new_session
-from penstock_operator.observe.signals.credentials import Accesses
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.credentials import CredentialsCache
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
-from penstock_operator.observed import DutySource, PoolSignals, SignalSource
+from penstock_operator.observed import PoolSignals, SignalSource, UtilizationSource
 from tests.integration.signals.test_real_prometheus import until
 from tests.unit.operator.observe.signals.exporter import (
     Figures,
@@ -135,14 +135,14 @@ async def scene(
             await process.wait()
 
 
-def accesses(**objects: Any) -> Accesses:
-    return Accesses(Objects(**objects), "penstock-system")  # type: ignore[arg-type]
+def accesses(**objects: Any) -> CredentialsCache:
+    return CredentialsCache(Objects(**objects), "penstock-system")  # type: ignore[arg-type]
 
 
-async def signals(where: Scene, server: MetricsServer, held: Accesses) -> PoolSignals:
+async def signals(where: Scene, server: MetricsServer, held: CredentialsCache) -> PoolSignals:
     pool = PoolPods("pool", "team", (pod_object("uid-1", where.pod_ip),), server)
     async with new_session() as session:
-        return (await observe_signals(session, [pool], time.time(), Rounds(held.of)))["pool"]
+        return (await observe_signals(session, [pool], time.time(), SharedQueries(held.of)))["pool"]
 
 
 async def test_a_server_behind_tls_and_a_password_is_read_and_what_is_wrong_is_named(
@@ -203,7 +203,7 @@ async def test_the_exporters_word_on_a_pods_devices_is_its_duty(
             lambda: signals(where, server, accesses()),
             lambda one: (
                 one.source is SignalSource.PROMETHEUS
-                and one.samples[-1].duty_source is DutySource.DCGM
+                and one.samples[-1].duty_source is UtilizationSource.DCGM
             ),
             seconds=90,
         )
@@ -218,7 +218,7 @@ async def test_without_an_exporter_the_pods_own_figure_stays(tmp_path: Path) -> 
             seconds=90,
         )
         newest = found.samples[-1]
-        assert (newest.duty_source, newest.gpu_utilization) == (DutySource.NVML, 0.25)
+        assert (newest.duty_source, newest.gpu_utilization) == (UtilizationSource.NVML, 0.25)
 
 
 async def test_nobody_is_asked_before_what_proves_him_is_there(tmp_path: Path) -> None:

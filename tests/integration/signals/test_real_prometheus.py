@@ -14,7 +14,7 @@ from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import promql
 from penstock_operator.observe.signals.backfill import observe_past
 from penstock_operator.observe.signals.prometheus import missing, read_prometheus
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.unit.operator.observe.signals.exporter import (
@@ -151,7 +151,7 @@ async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
-            return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
+            return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
         await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
         await pods.aclose()
@@ -170,7 +170,7 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
-            found = (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
+            found = (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
             assert found.source is SignalSource.PODS
             return found
 
@@ -193,7 +193,7 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
         async def ask() -> PoolSignals:
-            return (await observe_signals(session, [pool], time.time(), Rounds()))["pool"]
+            return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
         await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
         await server.aclose()
@@ -215,7 +215,7 @@ async def test_the_last_minutes_are_there_for_who_comes_later(
 
         async def ask() -> PoolSignals:
             figures.rows += 10
-            return (await observe_past(session, [pool], Rounds())).get(
+            return (await observe_past(session, [pool], SharedQueries())).get(
                 "pool", PoolSignals(SignalSource.NONE)
             )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock_api import names
-from penstock_operator.config import Config, metrics_server
+from penstock_operator.config import OperatorConfig, metrics_server
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from tests.unit.charts.rendered import CHART, Object, only, refusal, render
 
@@ -56,7 +56,7 @@ def test_service_links_are_off_since_they_would_inject_unknown_settings(
 
 
 def test_the_operators_config_takes_what_the_chart_gives(plain: list[Object]) -> None:
-    config = Config.from_env(environment(plain))
+    config = OperatorConfig.from_env(environment(plain))
     assert config.default_runtime_image == "registry.example/penstock-runtime:0.1.0"
     assert (config.prometheus_url, config.log_format, config.log_level) == ("", "json", "INFO")
 
@@ -68,7 +68,7 @@ def test_the_operators_config_takes_every_setting_of_the_chart() -> None:
         logs__level="DEBUG",
         defaultRuntimeImagePullPolicy="Never",
     )
-    config = Config.from_env(environment(objects))
+    config = OperatorConfig.from_env(environment(objects))
     assert config.prometheus_url == "http://prometheus.monitoring:9090"
     assert (config.log_format, config.log_level) == ("text", "DEBUG")
     assert config.image_pull_policy == "Never"
@@ -85,7 +85,7 @@ def test_the_operators_config_takes_how_prometheus_is_asked() -> None:
         prometheus__credentialsSecret="reader",
         **HEADER,
     )
-    assert metrics_server(Config.from_env(environment(objects))) == MetricsServer(
+    assert metrics_server(OperatorConfig.from_env(environment(objects))) == MetricsServer(
         "https://prometheus.monitoring:9090",
         KeyOf("ca", "ca.crt"),
         "reader",
@@ -194,7 +194,7 @@ def mounts(objects: list[Object]) -> dict[str, str]:
 
 def test_the_operators_own_port_speaks_tls_with_a_secret() -> None:
     objects = render(tls__secretName="operator-tls", metrics__serviceMonitor__enabled="true")
-    config = Config.from_env(environment(objects))
+    config = OperatorConfig.from_env(environment(objects))
     assert config.tls_folder == mounts(objects)["tls"]
     assert volumes(objects)["tls"]["secret"]["secretName"] == "operator-tls"
     assert volumes(objects)["tls"]["secret"]["defaultMode"] == 0o440
@@ -207,7 +207,7 @@ def test_the_operators_own_port_speaks_tls_with_a_secret() -> None:
 
 def test_pools_certificates_are_judged_by_the_authorities_of_a_config_map() -> None:
     objects = render(poolAuthorities__configMapName="authorities", poolAuthorities__key="root.pem")
-    config = Config.from_env(environment(objects))
+    config = OperatorConfig.from_env(environment(objects))
     assert config.pod_ca_file == f"{mounts(objects)['authorities']}/root.pem"
     assert volumes(objects)["authorities"]["configMap"] == {"name": "authorities"}
 
@@ -215,7 +215,7 @@ def test_pools_certificates_are_judged_by_the_authorities_of_a_config_map() -> N
 def test_pools_network_policies_let_the_operator_and_the_named_scrapers_in() -> None:
     scraper = {"poolNetworkPolicy.scrapers[0].namespaceSelector.matchLabels.team": "monitoring"}
     objects = render(CHART, poolNetworkPolicy__enabled="true", **scraper)
-    peers = Config.from_env(environment(objects)).pool_network_policy
+    peers = OperatorConfig.from_env(environment(objects)).pool_network_policy
     assert peers is not None
     operator, prometheus = peers.cluster
     labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
@@ -228,7 +228,7 @@ def test_pools_network_policies_let_the_operator_and_the_named_scrapers_in() -> 
 
 
 def test_without_their_values_none_of_these_is_set(plain: list[Object]) -> None:
-    config = Config.from_env(environment(plain))
+    config = OperatorConfig.from_env(environment(plain))
     assert (config.tls_folder, config.pod_ca_file, config.pool_network_policy) == ("", "", None)
     assert set(mounts(plain)) == {"scratch"}
     assert "fsGroup" not in pod(plain)["securityContext"]

@@ -16,7 +16,11 @@ from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Com
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
 from penstock_runtime.engine.continuous.grammar.server import Tokens
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
-from penstock_runtime.engine.continuous.grammar.spec import GrammarKind, GrammarSpec, Unenforceable
+from penstock_runtime.engine.continuous.grammar.spec import (
+    GrammarKind,
+    GrammarRejected,
+    GrammarSpec,
+)
 from penstock_runtime.errors import MemoryFull, NotServing
 from tests.unit.grammar.hostile import repeated
 
@@ -186,7 +190,7 @@ async def test_a_grammar_that_is_compiled_as_the_fork_server_ends_may_be_tried_a
     asking = asyncio.create_task(service.lease(regex(repeated("d"))))
     await until(lambda: any(one.process for one in service._numbers.values()))
     os.kill(service._server._process.pid, signal.SIGKILL)
-    with pytest.raises((NotServing, Unenforceable)):
+    with pytest.raises((NotServing, GrammarRejected)):
         await asking
 
 
@@ -213,6 +217,6 @@ async def test_a_start_that_is_cancelled_leaves_no_process(
 async def test_a_tokenizer_that_cannot_be_used_refuses_every_grammar() -> None:
     service = GrammarService()
     await service.start(Tokens("{}", VOCABULARY, (0,)))
-    with pytest.raises(Unenforceable, match="tokenizer"):
+    with pytest.raises(GrammarRejected, match="tokenizer"):
         await service.lease(regex("a"))
     await service.close()

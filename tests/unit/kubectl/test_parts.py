@@ -6,7 +6,7 @@ import pytest
 
 from penstock_kubectl.cli import duration, pair
 from penstock_kubectl.cluster import proxied
-from penstock_kubectl.history import Demand, Span, demand, questions, series, span
+from penstock_kubectl.history import DemandHistory, TimeRange, demand, questions, series, span
 from penstock_kubectl.sparkline import chart, extent, shrunk
 
 
@@ -39,7 +39,7 @@ def test_a_series_has_a_value_a_step_and_nan_where_nothing_is_known() -> None:
 
 
 def test_demand_begins_where_it_is_known_and_gaps_are_bridged() -> None:
-    over = Span(1000.0, 1105.0, 15.0)
+    over = TimeRange(1000.0, 1105.0, 15.0)
     found = demand((nan, nan, 5.0, nan, nan, 8.0, 6.0, nan), over)
     assert found.began == 1030.0
     assert found.rates == [(one, 15.0) for one in (5.0, 6.0, 7.0, 8.0, 6.0, 6.0)]
@@ -47,8 +47,8 @@ def test_demand_begins_where_it_is_known_and_gaps_are_bridged() -> None:
 
 
 def test_a_demand_of_which_nothing_is_known_has_no_rates() -> None:
-    assert demand((nan, nan), Span(1000.0, 1015.0, 15.0)) == Demand([], 1000.0, 0.0)
-    assert demand((), Span(1000.0, 1015.0, 15.0)).rates == []
+    assert demand((nan, nan), TimeRange(1000.0, 1015.0, 15.0)) == DemandHistory([], 1000.0, 0.0)
+    assert demand((), TimeRange(1000.0, 1015.0, 15.0)).rates == []
 
 
 def test_names_are_quoted_in_promql() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import fixed
-from penstock_simulator.outcome import Outcome
+from penstock_simulator.outcome import RunSummary
 from penstock_simulator.world import simulate
 from tests.bench.control import plan, sensitivity
 from tests.bench.control.figures import (
@@ -24,7 +24,7 @@ from tests.unit.simulator.scenarios import EXACT, world
 def result(
     trace: str, law: str, gpu_hours: float, attainment: float = 1.0, seed: int = 1
 ) -> Result:
-    found = Outcome(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
+    found = RunSummary(law, 100, attainment, attainment, gpu_hours, 0.1, 0.2, 0, 1.0, 2, 3.0, 4.0)
     return Result(Job(trace, None, law, seed), found, 1.0)
 
 

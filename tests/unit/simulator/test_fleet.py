@@ -5,7 +5,7 @@ import pytest
 
 from penstock_simulator.arrivals import steps
 from penstock_simulator.baselines.fixed import Planned, fixed
-from penstock_simulator.fleet import Fleet, cold_start
+from penstock_simulator.fleet import SimulatedFleet, cold_start
 from penstock_simulator.outcome import outcome
 from penstock_simulator.scenario import ColdStarts, Routing
 from penstock_simulator.world import simulate
@@ -15,7 +15,7 @@ ROUTINGS = pytest.mark.parametrize("routing", list(Routing))
 
 
 def test_a_replica_costs_from_its_decision_though_it_serves_later() -> None:
-    fleet = Fleet(world(1))
+    fleet = SimulatedFleet(world(1))
     fleet.scale(2, now=100.0)
     assert len(fleet.ready(159.0)) == 1
     assert len(fleet.ready(160.0)) == 2
@@ -23,7 +23,7 @@ def test_a_replica_costs_from_its_decision_though_it_serves_later() -> None:
 
 
 def test_loading_pods_go_before_ready_ones() -> None:
-    fleet = Fleet(world(2))
+    fleet = SimulatedFleet(world(2))
     fleet.scale(4, now=0.0)
     fleet.scale(2, now=10.0)
     fleet.release(10.0)
@@ -32,7 +32,7 @@ def test_loading_pods_go_before_ready_ones() -> None:
 
 
 def test_with_foresight_a_replica_is_ready_when_asked_for_and_paid_before() -> None:
-    fleet = Fleet(world(1, foresight=True))
+    fleet = SimulatedFleet(world(1, foresight=True))
     fleet.scale(2, now=100.0)
     assert len(fleet.ready(100.0)) == 2
     assert fleet.gpu_seconds(100.0) == pytest.approx(100.0 + 60.0)

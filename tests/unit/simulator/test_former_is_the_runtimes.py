@@ -6,16 +6,16 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.batch_former import (
+    ArrivalForecast,
     Batch,
-    FormingLimits,
-    Outlook,
+    BatchLimits,
     WaitUntil,
     form,
 )
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
-from penstock_simulator.engine import Engine
-from penstock_simulator.pod import Pod, PodLimits
+from penstock_simulator.engine import SimulatedEngine
+from penstock_simulator.pod import PodLimits, SimulatedPod
 from tests.unit.runtime.engine.dynamic.builders import a_request
 from tests.unit.simulator.scenarios import EXACT
 
@@ -38,8 +38,8 @@ def _arrivals(rate: float) -> list[float]:
 
 
 def _simulated(arrivals: list[float], cap: int) -> list[float]:
-    engine = Engine(EXACT, None, cap)
-    pod = Pod(0, 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
+    engine = SimulatedEngine(EXACT, None, cap)
+    pod = SimulatedPod(0, 0.0, 0.0, engine, PodLimits(EXACT, WINDOW, 10**6, 1e9))
     pod.cap = cap
     pod.push(arrivals)
     pod.advance(1e9)
@@ -57,8 +57,8 @@ def _by_the_runtime(arrivals: list[float], cap: int) -> list[float]:
             waiting.add(a_request(f"r{come}", arrived=arrivals[come]))
             come += 1
         recent = sum(now - 1.0 <= at <= now for at in arrivals[max(0, come - 200) : come])
-        outlook = Outlook(ServiceTime(EXACT.a, EXACT.c), float(recent))
-        placed = form(waiting, FormingLimits(cap, WINDOW), outlook, now)
+        outlook = ArrivalForecast(ServiceTime(EXACT.a, EXACT.c), float(recent))
+        placed = form(waiting, BatchLimits(cap, WINDOW), outlook, now)
         following = arrivals[come] if come < len(arrivals) else 1e9
         if isinstance(placed, Batch):
             now += EXACT.seconds(placed.rows)

@@ -13,7 +13,7 @@ from penstock_simulator.baselines.inputs import decided
 from penstock_simulator.laws import OWN, VENDOR_DEFAULTS, UnknownLaw, law_named
 from penstock_simulator.outcome import outcome
 from penstock_simulator.scenario import EPOCH, Loss
-from penstock_simulator.world import Moment, reversals, simulate
+from penstock_simulator.world import TickRecord, reversals, simulate
 from tests.unit.simulator.scenarios import EXACT, world
 
 
@@ -104,5 +104,5 @@ def test_an_unknown_law_is_refused_with_what_there_is() -> None:
 
 def test_reversals_count_turns_only() -> None:
     counts = [3, 4, 5, 5, 4, 4, 6, 6]
-    moments = [Moment(0.0, 0.0, wanted, 0, 0, 1, 0.0, "", "") for wanted in counts]
+    moments = [TickRecord(0.0, 0.0, wanted, 0, 0, 1, 0.0, "", "") for wanted in counts]
     assert reversals(moments) == 2

@@ -21,11 +21,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from penstock_operator.decide.ledger import Claim, LimitKey, Pressure
+from penstock_operator.decide.ledger import LimitKey, Pressure, QuotaRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Apportionment:
     """One pool's part in a division, in devices."""
 
     weight: float
@@ -33,21 +33,21 @@ class Part:
     demand: float
 
 
-def fair_shares(parts: Sequence[Part], amount: float) -> list[float]:
+def fair_shares(parts: Sequence[Apportionment], amount: float) -> list[float]:
     """Return each part's share; floors that do not fit are themselves shared by weight."""
     if sum(part.demand for part in parts) <= amount:
         return [part.demand for part in parts]
     if sum(part.floor for part in parts) > amount:
-        parts = [Part(part.weight, 0.0, part.floor) for part in parts]
+        parts = [Apportionment(part.weight, 0.0, part.floor) for part in parts]
     level = _level(parts, amount)
     return [_at(part, level) for part in parts]
 
 
-def _at(part: Part, level: float) -> float:
+def _at(part: Apportionment, level: float) -> float:
     return min(max(level * part.weight, part.floor), part.demand)
 
 
-def _level(parts: Sequence[Part], amount: float) -> float:
+def _level(parts: Sequence[Apportionment], amount: float) -> float:
     """Return the level at which the shares, a piecewise linear sum, add up to `amount`."""
     bends = sorted(
         {part.floor / part.weight for part in parts} | {part.demand / part.weight for part in parts}
@@ -75,7 +75,7 @@ Counts = Mapping[str, int]
 """Replicas by pool."""
 
 
-def budgets_of(claim: Claim, limits: Limits) -> list[LimitKey]:
+def budgets_of(claim: QuotaRequest, limits: Limits) -> list[LimitKey]:
     """Return the limits that bind a claim."""
     keys: list[LimitKey] = []
     for policy in claim.policies:
@@ -84,7 +84,7 @@ def budgets_of(claim: Claim, limits: Limits) -> list[LimitKey]:
 
 
 def joined(
-    claims: Collection[Claim], limits: Limits, keys: Collection[LimitKey]
+    claims: Collection[QuotaRequest], limits: Limits, keys: Collection[LimitKey]
 ) -> frozenset[LimitKey]:
     """Return `keys`, and the limits that are divided together with them since they share pools, however remotely."""
     found, news = frozenset[LimitKey](), frozenset(keys)
@@ -96,7 +96,7 @@ def joined(
 
 
 def divide(
-    claims: Sequence[Claim], limits: Limits, before: Counts, floors: Counts
+    claims: Sequence[QuotaRequest], limits: Limits, before: Counts, floors: Counts
 ) -> dict[str, int]:
     """Return the replicas of each claim; all budgets hold at once.
 
@@ -109,7 +109,10 @@ def divide(
     held = dict.fromkeys((one.uid for one in claims), 0)
 
     def pour(
-        target: Callable[[Claim], int], upto: Callable[[Claim], float], *, needed: bool
+        target: Callable[[QuotaRequest], int],
+        upto: Callable[[QuotaRequest], float],
+        *,
+        needed: bool,
     ) -> None:
         _pour(claims, held, left, _Round(target, upto, before, needed=needed))
 
@@ -120,7 +123,7 @@ def divide(
     return held
 
 
-def contended(claims: Sequence[Claim], limits: Limits) -> bool:
+def contended(claims: Sequence[QuotaRequest], limits: Limits) -> bool:
     """Return whether any budget is wanted more of than it has."""
     wanted = dict.fromkeys(limits, 0)
     for one in claims:
@@ -129,7 +132,7 @@ def contended(claims: Sequence[Claim], limits: Limits) -> bool:
     return any(wanted[key] > limits[key] for key in limits)
 
 
-def fits(claims: Sequence[Claim], limits: Limits, counts: Counts) -> bool:
+def fits(claims: Sequence[QuotaRequest], limits: Limits, counts: Counts) -> bool:
     """Return whether all budgets have room for `counts` at once."""
     taken = dict.fromkeys(limits, 0)
     for one in claims:
@@ -138,11 +141,11 @@ def fits(claims: Sequence[Claim], limits: Limits, counts: Counts) -> bool:
     return all(taken[key] <= limits[key] for key in limits)
 
 
-def _no_limit(_: Claim) -> float:
+def _no_limit(_: QuotaRequest) -> float:
     return float("inf")
 
 
-def _shares(claims: Sequence[Claim], limits: Limits, floors: Counts) -> dict[str, float]:
+def _shares(claims: Sequence[QuotaRequest], limits: Limits, floors: Counts) -> dict[str, float]:
     """Return each pool's fair share in devices: the least of its budgets'."""
     shares = dict.fromkeys((one.uid for one in claims), float("inf"))
     for key, amount in limits.items():
@@ -153,9 +156,9 @@ def _shares(claims: Sequence[Claim], limits: Limits, floors: Counts) -> dict[str
     return shares
 
 
-def _part(one: Claim, floor: int) -> Part:
+def _part(one: QuotaRequest, floor: int) -> Apportionment:
     demand = max(one.needed, floor) * one.per_replica
-    return Part(float(one.weight), float(floor * one.per_replica), float(demand))
+    return Apportionment(float(one.weight), float(floor * one.per_replica), float(demand))
 
 
 class _Round:
@@ -163,8 +166,8 @@ class _Round:
 
     def __init__(
         self,
-        target: Callable[[Claim], int],
-        upto: Callable[[Claim], float],
+        target: Callable[[QuotaRequest], int],
+        upto: Callable[[QuotaRequest], float],
         before: Counts,
         *,
         needed: bool,
@@ -174,19 +177,19 @@ class _Round:
         self.before = before
         self.needed = needed
 
-    def worth(self, one: Claim, held: int) -> float:
+    def worth(self, one: QuotaRequest, held: int) -> float:
         """Return what the next replica is worth, per device and over what is held."""
         chance = min(max(one.need - held, 0.0), 1.0) if self.needed else 1.0
         bonus = INCUMBENCY if held < self.before.get(one.uid, 0) else 1.0
         return one.weight * chance * bonus / ((held + 0.5) * one.per_replica)
 
-    def wants(self, one: Claim, held: int) -> bool:
+    def wants(self, one: QuotaRequest, held: int) -> bool:
         """Return whether the pool takes part with another replica."""
         return held < self.target(one) and held * one.per_replica < self.upto(one) - 1e-9
 
 
 def _pour(
-    claims: Sequence[Claim], held: dict[str, int], left: dict[LimitKey, int], round_: _Round
+    claims: Sequence[QuotaRequest], held: dict[str, int], left: dict[LimitKey, int], round_: _Round
 ) -> None:
     """Hand out replicas, the worthiest first, until nobody wants or fits; equals go by UID."""
     by_uid = {one.uid: one for one in claims}

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.devices import devices, held_devices
-from penstock_operator.decide.ledger import Claim, Grant
+from penstock_operator.decide.ledger import QuotaGrant, QuotaRequest
 from penstock_operator.decide.manifests.diff import digest
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.metadata import Manifest
-from penstock_operator.decide.scaling.decision import Allowance, Proposal
+from penstock_operator.decide.scaling.decision import Proposal, Quota
 from penstock_operator.decide.scaling.modes import live_replicas
 from penstock_operator.observed import PodObject, PolicyObject, PoolView
 
@@ -24,7 +24,7 @@ def claims(
     template: Manifest | None,
     policies: Sequence[PolicyObject],
     now: float,
-) -> tuple[Claim, ...]:
+) -> tuple[QuotaRequest, ...]:
     """Return what the pool asks for, and what pods of its earlier templates still hold of other resources.
 
     Nothing on the CPU, or where no policy budgets its resources. `template` is the pinned one: new pods will ask
@@ -51,11 +51,11 @@ def claims(
 
 def _holding(
     proposal: Proposal, resource: str, policies: Sequence[PolicyObject], template: Manifest | None
-) -> Claim:
+) -> QuotaRequest:
     """Return a claim of a pool that asks for nothing."""
     pool = proposal.view.pool
     drain = pool.spec.drain
-    return Claim(
+    return QuotaRequest(
         uid=f"{pool.uid} {resource}",
         resource=resource,
         per_replica=1,
@@ -81,7 +81,7 @@ def _asked(
     return next(asked, None)
 
 
-def _wished(held: Claim, each: int, proposal: Proposal, now: float) -> Claim:
+def _wished(held: QuotaRequest, each: int, proposal: Proposal, now: float) -> QuotaRequest:
     """Return what is `held` as part of what the pool asks for."""
     view, wanted = proposal.view, proposal.wanted
     return replace(
@@ -116,7 +116,7 @@ def _waits(pod: PodObject, resource: str, now: float) -> bool:
     return f"Insufficient {resource}" in problem.message
 
 
-def allowance(grant: Grant | None) -> Allowance | None:
+def allowance(grant: QuotaGrant | None) -> Quota | None:
     """Return what a grant lets a pool ask for, in words; None where nothing binds."""
     if grant is None:
         return None
@@ -126,4 +126,4 @@ def allowance(grant: Grant | None) -> Allowance | None:
         why = f"the cluster places {grant.limit} devices for the pools of policy {grant.policy} that may go to the same nodes"
     else:
         why = f"policy {grant.policy} has {grant.limit} devices for all its pools"
-    return Allowance(grant.replicas, grant.bound_by, why)
+    return Quota(grant.replicas, grant.bound_by, why)

@@ -18,12 +18,12 @@ from penstock_operator.decide.budgets.apportion import (
 )
 from penstock_operator.decide.ledger import (
     BudgetKey,
-    Claim,
-    Grant,
-    Ledger,
     LimitKey,
     PlaceKey,
     Pressure,
+    QuotaGrant,
+    QuotaLedger,
+    QuotaRequest,
 )
 
 PATIENCE_SECONDS = 60.0
@@ -31,12 +31,12 @@ Budgets = Mapping[BudgetKey, int]
 
 
 def settle(
-    ledger: Ledger,
-    news: Mapping[str, Claim | None],
+    ledger: QuotaLedger,
+    news: Mapping[str, QuotaRequest | None],
     budgets: Budgets,
     unknown: Collection[BudgetKey],
     now: float,
-) -> Ledger:
+) -> QuotaLedger:
     """Return the ledger with fresh claims (None: the pool claims nothing any more) and everyone's grant.
 
     `unknown` are the budgets of pools that were never looked at: until they are, no count moves in those.
@@ -63,19 +63,19 @@ def settle(
         losing |= settled.losing
         pressures |= settled.pressures
     asking = {uid: one for uid, one in grants.items() if not claims[uid].remains_of}
-    return Ledger(claims, asking, losing, pressures, idle)
+    return QuotaLedger(claims, asking, losing, pressures, idle)
 
 
-def _frozen(one: Claim) -> Grant:
+def _frozen(one: QuotaRequest) -> QuotaGrant:
     count = min(one.asked, one.wanted)
-    return Grant(count, count, surge=False)
+    return QuotaGrant(count, count, surge=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     """All claims to one resource that some limit binds."""
 
-    claims: Sequence[Claim]
+    claims: Sequence[QuotaRequest]
     limits: Limits
     keys: Mapping[str, Sequence[LimitKey]]
     """The limits of each pool."""
@@ -83,7 +83,7 @@ class _Group:
     """The pools under each limit."""
 
     @classmethod
-    def of(cls, claims: Sequence[Claim], limits: Limits) -> "_Group":
+    def of(cls, claims: Sequence[QuotaRequest], limits: Limits) -> "_Group":
         keys = {one.uid: budgets_of(one, limits) for one in claims}
         members: dict[LimitKey, list[str]] = {key: [] for key in limits}
         for uid, mine in keys.items():
@@ -96,7 +96,7 @@ class _Group:
         return sum(counts[uid] for uid in self.members[key])
 
 
-def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
+def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
     """Return grants under the budgets of `group`, and under what the cluster places of them."""
     pressures = _pressures(group, ledger, now)
     limits: dict[LimitKey, int] = dict(group.limits)
@@ -121,7 +121,7 @@ def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
         tightest = min(bound.keys[one.uid], key=lambda key: (slack[key], limits[key], key))
         short = shares[one.uid] < one.wanted
         cause = "GpuBudget" if tightest in group.limits else "Cluster"
-        grants[one.uid] = Grant(
+        grants[one.uid] = QuotaGrant(
             entitled=shares[one.uid],
             replicas=replicas[one.uid],
             surge=surge,
@@ -129,16 +129,16 @@ def _settled(group: _Group, ledger: Ledger, now: float) -> Ledger:
             policy=tightest[0],
             limit=limits[tightest],
         )
-    return Ledger({}, grants, losing, pressures)
+    return QuotaLedger({}, grants, losing, pressures)
 
 
-def _place(key: LimitKey, one: Claim) -> PlaceKey:
+def _place(key: LimitKey, one: QuotaRequest) -> PlaceKey:
     return key[0], key[1], one.placement
 
 
-def _pressures(group: _Group, ledger: Ledger, now: float) -> dict[PlaceKey, Pressure]:
+def _pressures(group: _Group, ledger: QuotaLedger, now: float) -> dict[PlaceKey, Pressure]:
     """Return what the cluster places of each budget where that is less than asked for, by where pods may go."""
-    alike: dict[PlaceKey, list[Claim]] = {}
+    alike: dict[PlaceKey, list[QuotaRequest]] = {}
     for one in group.claims:
         for key in group.keys[one.uid]:
             alike.setdefault(_place(key, one), []).append(one)
@@ -154,7 +154,9 @@ def _pressures(group: _Group, ledger: Ledger, now: float) -> dict[PlaceKey, Pres
     return {key: one for key, one in found.items() if one is not None}
 
 
-def _patient(group: _Group, ledger: Ledger, now: float) -> tuple[dict[str, int], dict[str, float]]:
+def _patient(
+    group: _Group, ledger: QuotaLedger, now: float
+) -> tuple[dict[str, int], dict[str, float]]:
     """Return each pool's share, and since when the pools whose share is only kept for now should lose some."""
     claims, limits = group.claims, group.limits
     before = {one.uid: _before(one, ledger) for one in claims}
@@ -176,7 +178,7 @@ def _patient(group: _Group, ledger: Ledger, now: float) -> tuple[dict[str, int],
     return divide(claims, limits, before, kept), losing
 
 
-def _before(one: Claim, ledger: Ledger) -> int:
+def _before(one: QuotaRequest, ledger: QuotaLedger) -> int:
     grant = ledger.grants.get(one.uid)
     return one.asked if grant is None else grant.entitled
 
@@ -233,5 +235,5 @@ def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
     return replicas
 
 
-def _reserved(one: Claim, shares: Mapping[str, int]) -> int:
+def _reserved(one: QuotaRequest, shares: Mapping[str, int]) -> int:
     return max(max(shares[one.uid], one.asked) * one.per_replica, one.staying) + one.leaving

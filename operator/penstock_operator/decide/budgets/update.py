@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.ledger import BudgetKey, Claim, Ledger
+from penstock_operator.decide.ledger import BudgetKey, QuotaLedger, QuotaRequest
 from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 
@@ -22,12 +22,12 @@ def budgets_of_policies(policies: Iterable[PolicyObject]) -> Budgets:
 
 
 def next_ledger(
-    ledger: Ledger,
-    news: Mapping[str, Sequence[Claim]],
+    ledger: QuotaLedger,
+    news: Mapping[str, Sequence[QuotaRequest]],
     policies: Sequence[PolicyObject],
     pools: Iterable[PoolLabels],
     now: float,
-) -> Ledger:
+) -> QuotaLedger:
     """Return the ledger after a pass; `news` are the claims of each pool that it looked at, `pools` all there are."""
     budgets = budgets_of_policies(policies)
     if not budgets and not ledger.claims:
@@ -45,14 +45,16 @@ def next_ledger(
     return replace(after, idle=after.idle & alive)
 
 
-def _changed(ledger: Ledger, news: Mapping[str, Sequence[Claim]]) -> dict[str, Claim | None]:
+def _changed(
+    ledger: QuotaLedger, news: Mapping[str, Sequence[QuotaRequest]]
+) -> dict[str, QuotaRequest | None]:
     """Return the claims of `news`, and None for each that is no more."""
-    changed: dict[str, Claim | None] = dict.fromkeys(news)
+    changed: dict[str, QuotaRequest | None] = dict.fromkeys(news)
     changed |= {uid: None for uid, one in ledger.claims.items() if one.pool in news}
     return changed | {one.uid: one for claims in news.values() for one in claims}
 
 
-def _ghost(one: Claim, now: float) -> Claim | None:
+def _ghost(one: QuotaRequest, now: float) -> QuotaRequest | None:
     """Return what a deleted pool's pods still hold; None once they must have drained."""
     if one.gone is None:
         left = replace(one, wanted=0, floor=0, need=0.0, asked=0, unplaced=0, gone=now)
@@ -60,7 +62,7 @@ def _ghost(one: Claim, now: float) -> Claim | None:
     return None if now - one.gone > one.drain_seconds + GRACE_SECONDS else one
 
 
-def disturbed(before: Ledger, after: Ledger, visited: Iterable[str]) -> frozenset[str]:
+def disturbed(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:
     """Return the pools whose grant changed though this pass did not visit them."""
     changed = {uid for uid, one in after.grants.items() if before.grants.get(uid) != one}
     changed |= before.grants.keys() - after.grants.keys()

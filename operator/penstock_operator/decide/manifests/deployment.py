@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock_api import names
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
-from penstock_operator.decide.manifests.rollout import Rollout, Way
+from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSettings
 from penstock_operator.observed import PoolObject
 
 PROGRESS_DEADLINE_SECONDS = 3600
@@ -23,7 +23,7 @@ class ReplicaCount:
 
 
 def deployment(
-    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: Rollout
+    pool: PoolObject, template: Manifest, inputs: str, count: ReplicaCount, rolling: RolloutPlan
 ) -> Manifest:
     """Return the Deployment that runs `count` pods of the pinned `template`, rendered from `inputs`."""
     annotations = {
@@ -44,12 +44,12 @@ def deployment(
             "revisionHistoryLimit": REPLICA_SETS_KEPT,
             "template": template,
             # a paused Deployment still keeps up its count, of the pods that it has
-            **({"paused": True} if rolling.way is Way.WAIT else {}),
+            **({"paused": True} if rolling.way is RolloutSettings.WAIT else {}),
         },
     }
 
 
-def _step(way: Way) -> dict[str, int]:
+def _step(way: RolloutSettings) -> dict[str, int]:
     """Surge needs one replica's devices more; Replace gives one replica up first."""
-    replace = way is Way.REPLACE
+    replace = way is RolloutSettings.REPLACE
     return {"maxSurge": int(not replace), "maxUnavailable": int(replace)}

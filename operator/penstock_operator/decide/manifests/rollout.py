@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from penstock_api import names
 from penstock_api.types.pool import RolloutStrategy
-from penstock_operator.decide.ledger import Grant
+from penstock_operator.decide.ledger import QuotaGrant
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.revision import revision_name
 from penstock_operator.observed import ChildObject, PodObject, PoolView
@@ -36,7 +36,7 @@ HOPEFUL = "No preemption victims found"
 UNDIVIDED = "not every pool under the GPU budget was looked at yet"
 
 
-class Way(StrEnum):
+class RolloutSettings(StrEnum):
     """What the Deployment is told."""
 
     SURGE = "Surge"
@@ -46,10 +46,10 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class RolloutPlan:
     """How a template that differs from the pods' own would reach them now."""
 
-    way: Way = Way.SURGE
+    way: RolloutSettings = RolloutSettings.SURGE
     outdated: int = 0
     """Pods of other templates that still serve."""
     gave_up: str = ""
@@ -59,36 +59,46 @@ class Rollout:
 
 
 def rollout(
-    view: PoolView, deployed: ChildObject | None, pinned: Pinned, grant: Grant | None, now: float
-) -> Rollout:
+    view: PoolView,
+    deployed: ChildObject | None,
+    pinned: Pinned,
+    grant: QuotaGrant | None,
+    now: float,
+) -> RolloutPlan:
     """Return how the pool's pods come to the pinned template; `deployed` is the pool's own Deployment."""
     current = revision_name(pinned.template or {}) or ""
     outdated = sum(_of_another(pod, current) for pod in view.pods)
     asked = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
     if asked is RolloutStrategy.REPLACE:
-        return Rollout(Way.REPLACE, outdated)
+        return RolloutPlan(RolloutSettings.REPLACE, outdated)
     if deployed is None or not outdated:
-        return Rollout(_next_way(asked, deployed, grant), outdated)
+        return RolloutPlan(_next_way(asked, deployed, grant), outdated)
     if asked is not RolloutStrategy.SURGE and _gave_up(deployed) == current:
-        return Rollout(Way.REPLACE, outdated, current)
+        return RolloutPlan(RolloutSettings.REPLACE, outdated, current)
     if _undivided(grant) and not _surges(deployed, current):
-        return Rollout(Way.WAIT, outdated, why=UNDIVIDED)
+        return RolloutPlan(RolloutSettings.WAIT, outdated, why=UNDIVIDED)
     short = _budget(grant)
     if asked is RolloutStrategy.SURGE:
-        return Rollout(Way.WAIT if short else Way.SURGE, outdated, why=short)
+        return RolloutPlan(
+            RolloutSettings.WAIT if short else RolloutSettings.SURGE, outdated, why=short
+        )
     new = [pod for pod in view.pods if pod.revision == current and not pod.terminating]
     why = short or _unplaced(new, now) or _quota(deployed, now)
-    return Rollout(Way.REPLACE, outdated, current, why) if why else Rollout(outdated=outdated)
+    return (
+        RolloutPlan(RolloutSettings.REPLACE, outdated, current, why)
+        if why
+        else RolloutPlan(outdated=outdated)
+    )
 
 
 def _next_way(
-    asked: RolloutStrategy | None, deployed: ChildObject | None, grant: Grant | None
-) -> Way:
+    asked: RolloutStrategy | None, deployed: ChildObject | None, grant: QuotaGrant | None
+) -> RolloutSettings:
     """Return how the next rollout would begin, as far as is known now."""
     if asked is RolloutStrategy.SURGE:
-        return Way.SURGE
+        return RolloutSettings.SURGE
     replaces = _max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
-    return Way.REPLACE if replaces else Way.SURGE
+    return RolloutSettings.REPLACE if replaces else RolloutSettings.SURGE
 
 
 def _surges(deployed: ChildObject, current: str) -> bool:
@@ -114,11 +124,11 @@ def _gave_up(deployed: ChildObject) -> str:
     return str(held.get(names.ANNOTATION_WITHOUT_SURGE, ""))
 
 
-def _undivided(grant: Grant | None) -> bool:
+def _undivided(grant: QuotaGrant | None) -> bool:
     return grant is not None and not grant.divided
 
 
-def _budget(grant: Grant | None) -> str:
+def _budget(grant: QuotaGrant | None) -> str:
     """Return whose budget has no room for a surge; empty where there is room, or nobody knows."""
     if grant is None or grant.surge or not grant.divided:
         return ""

@@ -5,8 +5,13 @@ from dataclasses import dataclass, replace
 
 from penstock_api.types.policy import RollbackMode
 from penstock_operator.decide.rollback.record import Record, Settings, read
-from penstock_operator.decide.rollback.trial import Look, Watch, begun, judged
-from penstock_operator.decide.rollback.windows import Mark
+from penstock_operator.decide.rollback.trial import (
+    RollbackObservation,
+    RollbackWatch,
+    begun,
+    judged,
+)
+from penstock_operator.decide.rollback.windows import CounterMark
 from penstock_operator.decide.scaling.signals.attainment import Attainment
 from penstock_operator.decide.spec.bounds import lowered, tightest
 from penstock_operator.decide.spec.effective import EffectiveSpec, in_force
@@ -19,11 +24,11 @@ OWN = ("replicas", WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class RollbackDecision:
     """What came of the watch over a pool's settings at one pass."""
 
     effective: EffectiveSpec
-    watch: Watch
+    watch: RollbackWatch
     record: Record | None
     """To be kept; None: no policy asks for it."""
     told: str = ""
@@ -31,7 +36,7 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RollbackInput:
     """What the watch goes by at one pass."""
 
     attainment: Attainment
@@ -44,26 +49,26 @@ def rule(
     spec: EffectiveSpec,
     policies: Sequence[PolicyObject],
     kept: str | None,
-    held: tuple[Watch, Record | None],
-    seen: Seen,
-) -> Ruling:
+    held: tuple[RollbackWatch, Record | None],
+    seen: RollbackInput,
+) -> RollbackDecision:
     """Return the settings in force.
 
     `kept` is the record as it was last read, `held` what this process remembers: it may be newer.
     """
     window = _window(policies)
     if window is None:
-        return Ruling(spec, Watch(), None)
+        return RollbackDecision(spec, RollbackWatch(), None)
     asked = _settings(spec)
-    mark = Mark(seen.now, seen.attainment.good, seen.attainment.total)
+    mark = CounterMark(seen.now, seen.attainment.good, seen.attainment.total)
     watch, remembered = held
-    look = Look(mark, window, seen.obeyed)
+    look = RollbackObservation(mark, window, seen.obeyed)
     record, watch = begun(remembered or read(kept), watch, asked, look)
     record, watch = judged(record, watch, asked, look)
     if record.set_aside != asked.digest():
-        return Ruling(spec, watch, record)
+        return RollbackDecision(spec, watch, record)
     told = f"{_changes(record.accepted, asked)} set aside: {record.why}"
-    return Ruling(_pinned(spec, record.accepted, policies), watch, record, told)
+    return RollbackDecision(_pinned(spec, record.accepted, policies), watch, record, told)
 
 
 def _window(policies: Sequence[PolicyObject]) -> float | None:

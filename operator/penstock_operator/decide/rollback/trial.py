@@ -9,7 +9,7 @@ objective, or over which it tightens: attainment before says nothing of it.
 from dataclasses import dataclass, replace
 
 from penstock_operator.decide.rollback.record import Record, Score, Settings
-from penstock_operator.decide.rollback.windows import Mark, marked, score
+from penstock_operator.decide.rollback.windows import CounterMark, marked, score
 
 MISS = 0.01
 LIKE_DEMAND = 0.2
@@ -21,52 +21,56 @@ FIRST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class RollbackWatch:
     """What is remembered of a pool between ticks, beside its record; lost with the process."""
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[CounterMark, ...] = ()
     """Of the accepted settings, while they are in force."""
     begun: float | None = None
     """When the settings in force were published; None: before this process looked."""
-    since: Mark | None = None
+    since: CounterMark | None = None
     """Where the window after begins."""
     windows: int = 0
     """Windows that could not be compared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RollbackObservation:
     """One look at a pool."""
 
-    now: Mark
+    now: CounterMark
     window: float
     """Seconds."""
     obeyed: bool
     """Whether every Ready pod obeys what is published."""
 
 
-def begun(record: Record | None, watch: Watch, asked: Settings, look: Look) -> tuple[Record, Watch]:
+def begun(
+    record: Record | None, watch: RollbackWatch, asked: Settings, look: RollbackObservation
+) -> tuple[Record, RollbackWatch]:
     """Return record and watch with the settings that are asked for now: old, set aside, or on trial."""
     if record is None:
-        return Record(asked), _marked(Watch(), look)
+        return Record(asked), _marked(RollbackWatch(), look)
     record, watch = _aimed(record, watch, asked)
     digest = asked.digest()
     if asked == record.accepted:
         resting = replace(record, trial="", set_aside="", why="")
-        return _rested(resting, Watch(begun=look.now.time) if record.trial else watch, look)
+        return _rested(resting, RollbackWatch(begun=look.now.time) if record.trial else watch, look)
     if digest == record.set_aside:
         return _rested(record, watch, look)
     before = record.before or _before(watch.marks, look)
     if before is None:
-        return Record(asked), Watch()
+        return Record(asked), RollbackWatch()
     if digest == record.trial:
         started = look.now.time if watch.begun is None else watch.begun
         return record, replace(watch, begun=started)
     trial = replace(record, trial=digest, before=before, set_aside="", why="")
-    return trial, Watch(begun=look.now.time)
+    return trial, RollbackWatch(begun=look.now.time)
 
 
-def judged(record: Record, watch: Watch, asked: Settings, look: Look) -> tuple[Record, Watch]:
+def judged(
+    record: Record, watch: RollbackWatch, asked: Settings, look: RollbackObservation
+) -> tuple[Record, RollbackWatch]:
     """Return record and watch after a look at the trial, if there is one."""
     if not record.trial or record.before is None or watch.begun is None:
         return record, watch
@@ -77,7 +81,7 @@ def judged(record: Record, watch: Watch, asked: Settings, look: Look) -> tuple[R
         return record, watch
     if not _comparable(record.before, after) and watch.windows + 1 < WINDOWS:
         return record, replace(watch, since=look.now, windows=watch.windows + 1)
-    return _verdict(record, record.before, after, asked), Watch(begun=look.now.time)
+    return _verdict(record, record.before, after, asked), RollbackWatch(begun=look.now.time)
 
 
 def _verdict(record: Record, before: Score, after: Score, asked: Settings) -> Record:
@@ -86,7 +90,7 @@ def _verdict(record: Record, before: Score, after: Score, asked: Settings) -> Re
     return replace(record, trial="", set_aside=record.trial, why=_why(before, after))
 
 
-def _aimed(record: Record, watch: Watch, asked: Settings) -> tuple[Record, Watch]:
+def _aimed(record: Record, watch: RollbackWatch, asked: Settings) -> tuple[Record, RollbackWatch]:
     """Return record and watch with the objectives that are asked for, which are never on trial.
 
     What else is on trial or set aside stays so. Attainment before a tighter objective is no measure for after it;
@@ -104,28 +108,30 @@ def _aimed(record: Record, watch: Watch, asked: Settings) -> tuple[Record, Watch
     )
     if all(metric in held and held[metric] <= objectives[metric] for metric in objectives):
         return moved, replace(watch, since=None)
-    return replace(moved, before=None), Watch()
+    return replace(moved, before=None), RollbackWatch()
 
 
-def _rested(record: Record, watch: Watch, look: Look) -> tuple[Record, Watch]:
+def _rested(
+    record: Record, watch: RollbackWatch, look: RollbackObservation
+) -> tuple[Record, RollbackWatch]:
     """Return record and watch while the accepted settings are in force."""
     watch = _marked(watch, look)
     seen = look.now.time - watch.marks[0].time if watch.marks else 0.0
     return (replace(record, before=None) if seen >= look.window else record), watch
 
 
-def _marked(watch: Watch, look: Look) -> Watch:
+def _marked(watch: RollbackWatch, look: RollbackObservation) -> RollbackWatch:
     """Return the watch with a new mark; the first waits until the pods obey, lest it tell of the settings before."""
     if not watch.marks and not _in_force(watch, look):
         return watch
     return replace(watch, marks=marked(watch.marks, look.now, look.window))
 
 
-def _in_force(watch: Watch, look: Look) -> bool:
+def _in_force(watch: RollbackWatch, look: RollbackObservation) -> bool:
     return look.obeyed and (watch.begun is None or look.now.time - watch.begun >= FIRST_SECONDS)
 
 
-def _before(marks: tuple[Mark, ...], look: Look) -> Score | None:
+def _before(marks: tuple[CounterMark, ...], look: RollbackObservation) -> Score | None:
     """Return the window up to now; None where less than half of it was seen, or too little."""
     if not marks:
         return None

@@ -9,7 +9,7 @@ MARKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CounterMark:
     """How far the counters stood at a time."""
 
     time: float
@@ -17,7 +17,9 @@ class Mark:
     total: float
 
 
-def marked(marks: tuple[Mark, ...], mark: Mark, window: float) -> tuple[Mark, ...]:
+def marked(
+    marks: tuple[CounterMark, ...], mark: CounterMark, window: float
+) -> tuple[CounterMark, ...]:
     """Return the marks with a new one, if it is time for one, and without those older than a window."""
     kept = tuple(one for one in marks if mark.time - one.time <= window * (1 + 1 / MARKS))
     if kept and mark.time - kept[-1].time < window / MARKS:
@@ -25,6 +27,6 @@ def marked(marks: tuple[Mark, ...], mark: Mark, window: float) -> tuple[Mark, ..
     return (*kept, mark)
 
 
-def score(since: Mark, now: Mark) -> Score:
+def score(since: CounterMark, now: CounterMark) -> Score:
     """Return what came between two marks."""
     return Score(now.good - since.good, now.total - since.total, now.time - since.time)

@@ -27,7 +27,7 @@ MAX_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Checkpoint:
     """A checkpoint as it was read."""
 
     algorithm: str
@@ -36,7 +36,7 @@ class Held:
     data: Mapping[str, Any]
 
 
-def held(view: PoolView) -> Held | None:
+def held(view: PoolView) -> Checkpoint | None:
     """Return the pool's checkpoint; None where there is none that can be read."""
     child = view.children.get(("ConfigMap", memory_name(view.pool)))
     if child is None or foreign(child, view.pool):
@@ -44,7 +44,7 @@ def held(view: PoolView) -> Held | None:
     text = (child.manifest.get("data") or {}).get(FILE, "")
     try:
         found = json.loads(text if len(text) <= MAX_BYTES else "")
-        known = Held(str(found["algorithm"]), float(found["written"]), found["data"])
+        known = Checkpoint(str(found["algorithm"]), float(found["written"]), found["data"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None  # edited by hand: the next write heals it
     return known if isinstance(known.data, dict) else None

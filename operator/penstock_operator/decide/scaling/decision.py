@@ -18,10 +18,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityA
 from penstock_operator.decide.scaling.failure import LawFailure
 from penstock_operator.decide.scaling.guard import guarded_step
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
-from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report import conditions as report
 from penstock_operator.decide.scaling.report import status
-from penstock_operator.decide.scaling.report.status import Told
+from penstock_operator.decide.scaling.report.status import ReportedDecision
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PodSample, PoolView, measured
@@ -64,7 +64,7 @@ class ScalingOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class Quota:
     """What may be had of the replicas that a pool wants, where others want the same devices."""
 
     replicas: int
@@ -177,7 +177,7 @@ def propose(
 
 
 def conclude(
-    proposal: Proposal, allowance: Allowance | None, now: float
+    proposal: Proposal, allowance: Quota | None, now: float
 ) -> tuple[ScalingState, ScalingOutcome]:
     """Return the next state and what to do with both valves, within what the pool may have."""
     effective, view, before = proposal.effective, proposal.view, proposal.before
@@ -186,7 +186,7 @@ def conclude(
     acted = _acted(effective, decision, proposal.seen, granted)
     last = view.pool.status.last_decision if before is None else before.last
     bound = allowance.bound_by if allowance is not None and granted < wanted else ""
-    told = Told(effective, decision, acted, accelerator(view.pool).count, bound)
+    told = ReportedDecision(effective, decision, acted, accelerator(view.pool).count, bound)
     if acted != "Steady":
         last = status.last_decision(last, told, now)
     after = ScalingState(
@@ -274,7 +274,7 @@ def _manual(decision: Decision, replicas: int) -> Decision:
     return replace(
         decision,
         replicas=replicas,
-        replicas_term=ReplicasTerm.MANUAL,
+        replicas_term=ReplicasReason.MANUAL,
         replicas_why=why,
         message=f"cap {decision.cap}: {decision.cap_why}; replicas {replicas}: {why}",
         hold_until=None,
@@ -330,7 +330,7 @@ def _conditions(proposal: Proposal, after: ScalingState) -> tuple[Condition, ...
 
 
 def _events(
-    proposal: Proposal, after: ScalingState, allowance: Allowance | None
+    proposal: Proposal, after: ScalingState, allowance: Quota | None
 ) -> tuple[EventNote, ...]:
     view, before = proposal.view, proposal.before
     known = modes.live_replicas(view) if before is None else before.replicas

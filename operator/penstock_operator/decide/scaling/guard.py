@@ -11,19 +11,19 @@ from typing import Any
 
 from penstock_operator.decide.scaling import law_memory
 from penstock_operator.decide.scaling.failure import LawFailure
-from penstock_operator.decide.scaling.law import Decision, Law, LawInput, Seen
-from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
+from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawObservations
+from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
 from penstock_operator.observed import SignalSource
 
 RETRIES = 3
 """Failures in a row after which the law's memory is replaced."""
-MISSING = Seen(None, None, None, None, None, None, None, None)
+MISSING = LawObservations(None, None, None, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GuardedStep:
     """A step of a law, taken or failed."""
 
     state: Any
@@ -34,15 +34,15 @@ class Step:
 
 def guarded_step(
     law: Law[Any], begun: Callable[[], Any], seen: LawInput, now: float, failures: int
-) -> Step:
+) -> GuardedStep:
     """Return the law's step from the state that `begun` returns; `failures` counts those just before."""
     state: Any = None
     try:
         state = begun()
-        return Step(*law.step(state, seen, now))
+        return GuardedStep(*law.step(state, seen, now))
     except Exception as error:  # noqa: BLE001 - reported with the outcome; the pool keeps its count
         failure = LawFailure(law.name, error, failures + 1, seen, now)
-    return Step(_next_state(law, state, failure), _held(failure), failure)
+    return GuardedStep(_next_state(law, state, failure), _held(failure), failure)
 
 
 def _next_state(law: Law[Any], state: Any, failure: LawFailure) -> Any:
@@ -65,8 +65,8 @@ def _held(failure: LawFailure) -> Decision:
     return Decision(
         cap=cap,
         replicas=replicas,
-        cap_term=CapTerm.LAW_FAILED,
-        replicas_term=ReplicasTerm.LAW_FAILED,
+        cap_term=CapReason.LAW_FAILED,
+        replicas_term=ReplicasReason.LAW_FAILED,
         message=f"cap {cap}, replicas {replicas}: {why}",
         seen=MISSING,
         metrics_available=seen.signals.source is not SignalSource.NONE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.observed import DutySource, PoolSignals
+from penstock_operator.observed import PoolSignals, UtilizationSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class LawInput:
 
 
 @dataclass(frozen=True, slots=True)
-class CurveSeen:
+class CurveInUse:
     """t(b) = a + c*b as it is used, and what it rests on."""
 
     a: float
@@ -68,12 +68,12 @@ class CurveSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DemandOutlook:
     """What other caps and counts are judged by, should anybody ask."""
 
     demand: float
     """Rows a second, the forecast with its headroom where there is one."""
-    curve: CurveSeen
+    curve: CurveInUse
     p99_ratio: float = 1.0
     """The 99th percentile of t / (a + c*b)."""
     dispersion: float | None = None
@@ -85,7 +85,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplicaDemand:
     """A count that one term of a law asked for, before bounds and holds."""
 
     term: str
@@ -93,12 +93,12 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LawObservations:
     """What the law made of the signals; None is absent."""
 
     duty: float | None
     """Mean over Ready pods, 0 to 1."""
-    duty_source: DutySource | None
+    duty_source: UtilizationSource | None
     waiting: float | None
     """Requests, summed over Ready pods."""
     rows_per_second: float | None
@@ -125,7 +125,7 @@ class Seen:
     """Of a request's latency, at the present demand and count."""
     planned_cap: int | None = None
     """The cap that capacity is planned with; the published one may bridge above it."""
-    curve: CurveSeen | None = None
+    curve: CurveInUse | None = None
     forecast_miss: float | None = None
     """Rows a second that came, less those forecast for now a start-up ago."""
     off_curve: float | None = None
@@ -141,7 +141,7 @@ class Decision:
     cap_term: str
     replicas_term: str
     message: str
-    seen: Seen
+    seen: LawObservations
     metrics_available: bool
     """False: the pool counts as absent this tick (docs/design/control-law.md#data)."""
     hold_until: float | None = None
@@ -149,9 +149,9 @@ class Decision:
     """Half a sentence on the cap alone; `message` has both."""
     replicas_why: str = ""
     """Half a sentence on the count alone."""
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[ReplicaDemand, ...] = ()
     """What each term asked for."""
-    outlook: Outlook | None = None
+    outlook: DemandOutlook | None = None
 
 
 State = TypeVar("State")

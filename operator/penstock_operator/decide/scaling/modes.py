@@ -12,7 +12,7 @@ from penstock_api.types.live import BatchingMode, ScalingAlgorithm, ScalingMode
 from penstock_api.types.status import PoolStatus
 from penstock_operator.decide.ledger import BUDGET_LIMITED
 from penstock_operator.decide.scaling.law import Decision
-from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.conditions import HELD
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap
 from penstock_operator.decide.scaling.utilization_band.replicas import clamp_replicas
@@ -88,7 +88,7 @@ def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
     unmeasured = (
         effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.asked
     )
-    failed = decision.replicas_term == ReplicasTerm.LAW_FAILED
+    failed = decision.replicas_term == ReplicasReason.LAW_FAILED
     return not decision.metrics_available or unmeasured or failed
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class CapTerm(StrEnum):
+class CapReason(StrEnum):
     """Why the batch cap is what it is."""
 
     FIRST_CAP = "FirstCap"
@@ -30,7 +30,7 @@ class CapTerm(StrEnum):
     LAW_FAILED = "LawFailed"
 
 
-class ReplicasTerm(StrEnum):
+class ReplicasReason(StrEnum):
     """Why the replica count is what it is."""
 
     QUEUE_DEPTH = "QueueDepth"
@@ -57,7 +57,7 @@ class CapMove:
     """A wanted cap, in rows, and why."""
 
     cap: int
-    term: CapTerm
+    term: CapReason
     why: str
 
 
@@ -66,6 +66,6 @@ class ReplicasMove:
     """A wanted count, and why; `hold_until` (Unix seconds) where only time stands in the way."""
 
     replicas: int
-    term: ReplicasTerm
+    term: ReplicasReason
     why: str
     hold_until: float | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock_api.types.policy import Bounds
+from penstock_api.types.policy import PolicyBounds
 from penstock_api.types.status import BoundedField
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.live_fields import Fields, Value
@@ -19,7 +19,7 @@ _BOUNDS = {
 
 def _bounds(policies: Sequence[PolicyObject], name: str) -> list[tuple[int, str]]:
     """Return (bound, policy) of every policy that sets the bound `name`."""
-    bounds = [(one.spec.bounds or Bounds(), one.name) for one in policies]
+    bounds = [(one.spec.bounds or PolicyBounds(), one.name) for one in policies]
     return [(bound.max, who) for each, who in bounds if (bound := getattr(each, name)) is not None]
 
 

@@ -7,7 +7,7 @@ from penstock_operator.decide.actions import EventNote, EventType
 from penstock_operator.decide.ledger import BUDGET_LIMITED
 from penstock_operator.decide.manifests.replica_conflict import CONTESTED
 from penstock_operator.decide.manifests.revision import revision_name
-from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, Findings
+from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, PoolOutcome
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")
@@ -16,7 +16,7 @@ _PASSING = ("ReplicasUnavailable", "PoliciesNotReadable", "Settled", "Blocked")
 """Reasons that every start or end of a step passes through, that another condition tells, or that concern no single pool."""
 
 
-def pool_events(found: Findings, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
+def pool_events(found: PoolOutcome, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
     """Return what is to be told about this pass, the scaling room's own Events included."""
     return (
         *found.outcome.events,
@@ -27,7 +27,7 @@ def pool_events(found: Findings, conditions: Sequence[Condition]) -> tuple[Event
     )
 
 
-def _bounds(found: Findings) -> Iterator[EventNote]:
+def _bounds(found: PoolOutcome) -> Iterator[EventNote]:
     held = found.view.pool.status.bounded or ()
     before = {one.field: one for one in held if one.field != BUDGETED_FIELD}
     after = {one.field: one for one in found.effective.bounded}
@@ -40,7 +40,7 @@ def _bounds(found: Findings) -> Iterator[EventNote]:
         yield EventNote(EventType.NORMAL, "BoundLifted", message)
 
 
-def _template(found: Findings) -> Iterator[EventNote]:
+def _template(found: PoolOutcome) -> Iterator[EventNote]:
     if found.pinned.adopted and found.pinned.template is not None:
         message = f"rolling out template {revision_name(found.pinned.template)}"
         yield EventNote(EventType.NORMAL, "TemplateAdopted", message)
@@ -49,7 +49,7 @@ def _template(found: Findings) -> Iterator[EventNote]:
         yield EventNote(EventType.NORMAL, "ReplacingWithoutSurge", message)
 
 
-def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+def _warnings(found: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
     held = {one.reason for one in found.view.pool.status.conditions or () if _alarming(one)}
     news = {one.reason: one for one in reversed(conditions) if _alarming(one)}
     for reason in reversed(news):
@@ -57,7 +57,7 @@ def _warnings(found: Findings, conditions: Sequence[Condition]) -> Iterator[Even
             yield EventNote(EventType.WARNING, reason, news[reason].message)
 
 
-def _short(found: Findings, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+def _short(found: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
     held = found.view.pool.status.conditions or ()
     known = {one.reason for one in held if one.type == BUDGET_LIMITED and _true(one)}
     for one in conditions:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from penstock_api.conditions import Condition, ConditionStatus, condition, merge
 from penstock_api.types.policy import BudgetStatus, PolicyStatus
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import PolicyPlan
 from penstock_operator.decide.spec.defaults import Tie, policy_defaults
 from penstock_operator.decide.spec.schedules import faults
@@ -15,7 +15,7 @@ from penstock_operator.decide.status.pool import rfc3339
 from penstock_operator.observed import Observed, PolicyObject
 
 
-def policy_plans(observed: Observed, ledger: Ledger, now: float) -> tuple[PolicyPlan, ...]:
+def policy_plans(observed: Observed, ledger: QuotaLedger, now: float) -> tuple[PolicyPlan, ...]:
     """Return the wanted status of every policy, over every pool, due or not."""
     matched: Counter[str] = Counter()
     ties: defaultdict[str, set[Tie]] = defaultdict(set)
@@ -44,7 +44,7 @@ def policy_plans(observed: Observed, ledger: Ledger, now: float) -> tuple[Policy
     )
 
 
-def budget_statuses(policy: PolicyObject, ledger: Ledger) -> tuple[BudgetStatus, ...]:
+def budget_statuses(policy: PolicyObject, ledger: QuotaLedger) -> tuple[BudgetStatus, ...]:
     """Return how each of a policy's budgets is spent, in devices."""
     found = []
     for budget in policy.spec.gpu_budgets or ():

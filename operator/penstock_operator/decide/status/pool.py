@@ -9,8 +9,8 @@ from penstock_operator.decide.budgets.devices import held_devices, runtime_conta
 from penstock_operator.decide.limits import acknowledged
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.manifests.revision import revision_name
-from penstock_operator.decide.plan import Figures
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.plan import PlanFigures
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.scaling.signals.attainment import Attainment
 
 MAX_POLICIES, MAX_BOUNDED, MAX_ACCELERATORS = 64, 32, 8
@@ -24,7 +24,7 @@ def rfc3339(now: float) -> str:
     return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def pool_status(found: Findings, conditions: tuple[Condition, ...], now: float) -> PoolStatus:
+def pool_status(found: PoolOutcome, conditions: tuple[Condition, ...], now: float) -> PoolStatus:
     """Return the wanted status; whether a change is worth a write is for `act/` to say."""
     pool = found.view.pool
     return PoolStatus(
@@ -45,7 +45,7 @@ def pool_status(found: Findings, conditions: tuple[Condition, ...], now: float) 
     )
 
 
-def _template(found: Findings) -> TemplateStatus | None:
+def _template(found: PoolOutcome) -> TemplateStatus | None:
     """Return the pinned template: its image by digest once a pod of it runs, by name before."""
     template = found.pinned.template
     if template is None:
@@ -55,7 +55,7 @@ def _template(found: Findings) -> TemplateStatus | None:
     return TemplateStatus(image=next(running, runtime_container(template)["image"]), revision=name)
 
 
-def accelerators(found: Findings) -> tuple[AcceleratorStatus, ...]:
+def accelerators(found: PoolOutcome) -> tuple[AcceleratorStatus, ...]:
     """Return the devices that the pool's pods hold now: terminating and surge pods counted."""
     wanted = accelerator(found.view.pool).resource_name
     staying, leaving = held_devices(found.view, found.pinned.template)
@@ -67,7 +67,7 @@ def accelerators(found: Findings) -> tuple[AcceleratorStatus, ...]:
     )
 
 
-def _batch(found: Findings) -> BatchStatus | None:
+def _batch(found: PoolOutcome) -> BatchStatus | None:
     limits = found.limits
     if limits is None:
         return found.view.pool.status.batch  # its generation must outlive a lost ConfigMap
@@ -80,11 +80,11 @@ def _batch(found: Findings) -> BatchStatus | None:
     )
 
 
-def figures(found: Findings, attained: Attainment) -> Figures:
+def figures(found: PoolOutcome, attained: Attainment) -> PlanFigures:
     """Return the figures of one pool's pass."""
     outcome = found.outcome
     decision, seen = outcome.decision, outcome.decision.seen
-    return Figures(
+    return PlanFigures(
         wanted=decision.replicas,
         granted=found.replicas,
         at_limit=outcome.scaling_status.bound_by in LIMITS,

@@ -8,9 +8,9 @@ itself once the name is free.
 import asyncio
 from dataclasses import dataclass, field
 
-from penstock_operator.errors import NotFound
-from penstock_operator.kube.client import Cluster
-from penstock_operator.kube.kinds import NAMED_CHILDREN, Kind
+from penstock_operator.errors import ObjectNotFound
+from penstock_operator.kube.client import ApiClient
+from penstock_operator.kube.kinds import NAMED_CHILDREN, ResourceKind
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import child_keys
@@ -31,9 +31,9 @@ class _Found:
 class Confirmations:
     """What GETs found under the child names that the store lacks."""
 
-    cluster: Cluster
+    cluster: ApiClient
     store: ObjectStore
-    named: tuple[Kind, ...] = NAMED_CHILDREN
+    named: tuple[ResourceKind, ...] = NAMED_CHILDREN
     """The kinds of children that every pool is to have."""
     _found: dict[str, dict[ChildKey, _Found]] = field(default_factory=dict)
 
@@ -69,14 +69,19 @@ class Confirmations:
         self._found.pop(pool_uid, None)
 
     async def _look(
-        self, kind: Kind, namespace: str, name: str, known: dict[ChildKey, _Found], now: float
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        known: dict[ChildKey, _Found],
+        now: float,
     ) -> _Found | None:
         held = known.get((kind.kind, name))
         if held is not None and now - held.at < FOUND_SECONDS:
             return held
         try:
             raw = await self.cluster.get(kind.path(namespace, name))
-        except NotFound:
+        except ObjectNotFound:
             return None
         return _Found(convert.child_object(kind.kind, raw), now)
 

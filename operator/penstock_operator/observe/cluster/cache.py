@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from penstock_api import names
 from penstock_operator.kube import kinds
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.convert import NamespaceRecord, PodRecord, ReplicaSetRecord
 from penstock_operator.observed import ChildObject, PolicyObject, PoolObject
@@ -70,7 +70,7 @@ class ObjectStore:
     _uid_by_name: dict[Name, str] = field(default_factory=dict)
     _uids_by_pool: dict[str, set[str]] = field(default_factory=dict)
 
-    def see(self, kind: Kind, raw: Json) -> frozenset[str] | None:
+    def see(self, kind: ResourceKind, raw: Json) -> frozenset[str] | None:
         """Take an object as it is now; return the UIDs of the pools it may matter to.
 
         Old news (a lower resourceVersion) and no news (the same digest) matter to no pool.
@@ -90,7 +90,7 @@ class ObjectStore:
             return frozenset()
         return self._touched(kind, name, pools | (before.pools if before else frozenset()))
 
-    def forget(self, kind: Kind, uid: str, version: int = 0) -> frozenset[str] | None:
+    def forget(self, kind: ResourceKind, uid: str, version: int = 0) -> frozenset[str] | None:
         """Drop an object that is gone, or lost its label; return the UIDs of the pools it may matter to.
 
         `version` is the resourceVersion it went at: a late answer to an older write does not bring it back.
@@ -116,19 +116,19 @@ class ObjectStore:
                 self._uids_by_pool.pop(pool, None)
         return self._touched(kind, seen.name, seen.pools)
 
-    def known(self, kind: Kind, namespace: str | None = None) -> Mapping[str, int]:
+    def known(self, kind: ResourceKind, namespace: str | None = None) -> Mapping[str, int]:
         """Return the resourceVersions of all objects of a kind (in one namespace, or all), by UID."""
         seen = self._seen.get(kind.kind, {})
         return {uid: one.version for uid, one in seen.items() if namespace in (None, one.name[1])}
 
-    def count(self, kind: Kind, namespace: str | None = None) -> int:
+    def count(self, kind: ResourceKind, namespace: str | None = None) -> int:
         """Return how many objects of a kind are held (in one namespace, or all)."""
         seen = self._seen.get(kind.kind, {})
         if namespace is None:
             return len(seen)
         return sum(one.name[1] == namespace for one in seen.values())
 
-    def by_name(self, kind: Kind, namespace: str, name: str) -> ChildObject | None:
+    def by_name(self, kind: ResourceKind, namespace: str, name: str) -> ChildObject | None:
         """Return the child under a name, if one was seen."""
         return self.children.get(self._uid_by_name.get((kind.kind, namespace, name), ""))
 
@@ -136,7 +136,7 @@ class ObjectStore:
         """Return the UIDs of children and pods that carry or are controlled by a pool's UID."""
         return self._uids_by_pool.get(pool_uid, ())
 
-    def _keep(self, kind: Kind, uid: str, raw: Json) -> str:
+    def _keep(self, kind: ResourceKind, uid: str, raw: Json) -> str:
         """File the record and return the digest of what matters in it."""
         if kind is kinds.POOL:
             return self._keep_pool(uid, raw)
@@ -177,7 +177,7 @@ class ObjectStore:
             self.unreadable_policies.add(uid)
         return convert.digest([raw["metadata"].get(key) for key in ("generation", "labels")])
 
-    def _keep_child(self, kind: Kind, uid: str, raw: Json) -> str:
+    def _keep_child(self, kind: ResourceKind, uid: str, raw: Json) -> str:
         child = convert.child_object(kind.kind, raw)
         self.children[uid] = child
         if convert.created_plainly(raw["metadata"]):
@@ -193,13 +193,15 @@ class ObjectStore:
         for pool in pools:
             self._uids_by_pool.setdefault(pool, set()).add(uid)
 
-    def _touched(self, kind: Kind, name: Name, pools: frozenset[str]) -> frozenset[str] | None:
+    def _touched(
+        self, kind: ResourceKind, name: Name, pools: frozenset[str]
+    ) -> frozenset[str] | None:
         if kind is kinds.NAMESPACE:
             return frozenset(one.uid for one in self.pools.values() if one.namespace == name[2])
         return EVERY_POOL if kind is kinds.POLICY else pools
 
 
-def _pools_of(kind: Kind, meta: Json) -> frozenset[str]:
+def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:
     """UIDs of the pools that an object is about: its own, its label's, its controller's."""
     if kind is kinds.POOL:
         return frozenset((meta["uid"],))

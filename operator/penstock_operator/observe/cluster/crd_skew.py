@@ -16,7 +16,7 @@ from penstock_api.codegen.structural import structural
 from penstock_api.types.policy import InferencePolicy
 from penstock_api.types.pool import InferencePool
 from penstock_operator.errors import ClusterError
-from penstock_operator.kube.client import Cluster
+from penstock_operator.kube.client import ApiClient
 from penstock_operator.observed import SchemaSkew
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def skew_of(document: Json) -> Mapping[str, SchemaSkew]:
 class ServedSchemas:
     """What was last found out, by kind."""
 
-    cluster: Cluster
+    cluster: ApiClient
     skews: Mapping[str, SchemaSkew] = field(default_factory=dict)
 
     def of(self, kind: str) -> SchemaSkew:

@@ -20,7 +20,7 @@ from kopf._cogs.configs.progress import (
 from kopf._cogs.structs.dicts import FieldSpec  # likewise
 
 from penstock_operator.kube.kinds import WATCHED
-from penstock_operator.kube.scope import Place
+from penstock_operator.kube.scope import WatchScope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync, Wake, Watched
 
@@ -31,7 +31,7 @@ LINGER_SECONDS = 0.5
 thousands of objects holds all of them at once: some 15 KB each (measured)."""
 
 
-class Patience:
+class EndlessBackoff:
     """kopf's pauses between attempts, without an end: an API server that restarts is no reason to end."""
 
     def __iter__(self) -> Iterator[float]:
@@ -41,7 +41,9 @@ class Patience:
             yield 8.0
 
 
-def registry(store: ObjectStore, resync: Resync, wake: Wake, place: Place) -> kopf.OperatorRegistry:
+def registry(
+    store: ObjectStore, resync: Resync, wake: Wake, place: WatchScope
+) -> kopf.OperatorRegistry:
     """Return kopf's registry with a handler for every kind that is watched in a place."""
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made)(log_in)
@@ -77,12 +79,12 @@ def settings() -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.peering.standalone = True
     made.scanning.disabled = True
-    made.persistence.diffbase_storage = NoEssence()
-    made.persistence.progress_storage = NoProgress()
+    made.persistence.diffbase_storage = NullDiffBase()
+    made.persistence.progress_storage = NullProgress()
     made.queueing.idle_timeout = LINGER_SECONDS
     made.watching.chunk_size = CHUNK
     made.networking.request_timeout = REQUEST_SECONDS
-    made.networking.error_backoffs = Patience()
+    made.networking.error_backoffs = EndlessBackoff()
     for kind in WATCHED:
         if kind.label_selector:
             key = (kind.group, kind.version, kind.plural)
@@ -90,7 +92,7 @@ def settings() -> kopf.OperatorSettings:
     return made
 
 
-class NoEssence(kopf.DiffBaseStorage):
+class NullDiffBase(kopf.DiffBaseStorage):
     """Every object is like any other."""
 
     def build(
@@ -108,7 +110,7 @@ class NoEssence(kopf.DiffBaseStorage):
         """Keep nothing."""
 
 
-class NoProgress(kopf.ProgressStorage):
+class NullProgress(kopf.ProgressStorage):
     """No handler is ever under way."""
 
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> None:

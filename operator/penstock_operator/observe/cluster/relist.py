@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_operator.errors import NotFound, Rejected
-from penstock_operator.kube.client import Cluster
-from penstock_operator.kube.kinds import NAMESPACE, Kind
-from penstock_operator.kube.scope import CLUSTER, Place, Scope
+from penstock_operator.errors import ObjectNotFound, Rejected
+from penstock_operator.kube.client import ApiClient
+from penstock_operator.kube.kinds import NAMESPACE, ResourceKind
+from penstock_operator.kube.scope import CLUSTER, Scope, WatchScope
 from penstock_operator.observe.cluster.cache import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -23,20 +23,20 @@ AFTER_RELIST_SECONDS = 2.0
 """A re-list arrives as many events: wait for the burst to be over."""
 
 Wake = Callable[[frozenset[str] | None], None]
-Watched = tuple[Place, Kind]
+Watched = tuple[WatchScope, ResourceKind]
 
 
 @dataclass(slots=True)
 class Resync:
     """Keeps the store honest; `wake` is told the pools that a ghost mattered to."""
 
-    cluster: Cluster
+    cluster: ApiClient
     store: ObjectStore
     wake: Wake
     scope: Scope = CLUSTER
     _due: dict[Watched, float] = field(default_factory=dict)
     _complete: set[Watched] = field(default_factory=set)
-    _lost: set[Place] = field(default_factory=set)
+    _lost: set[WatchScope] = field(default_factory=set)
     _arriving: dict[Watched, int] = field(default_factory=dict)
     """How many objects had been seen at the last turn, of kinds that are not complete."""
     _compared: dict[Watched, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Resync:
                 self._due.get(watched, now + EVERY_SECONDS), now + AFTER_RELIST_SECONDS
             )
 
-    def lose(self, place: Place) -> None:
+    def lose(self, place: WatchScope) -> None:
         """Note that a namespace cannot be read any more, or not yet: nothing is done there until all was seen again."""
         self._lost.add(place)
         if place.namespace is not None:
@@ -70,7 +70,7 @@ class Resync:
         for place in self.scope.places:
             try:
                 await self._place(place, now)
-            except (NotFound, Rejected) as error:
+            except (ObjectNotFound, Rejected) as error:
                 if not self.scope.may_lose(place):
                     raise
                 if place not in self._lost:
@@ -84,7 +84,7 @@ class Resync:
                     self.store.partial.discard(place.namespace or "")
                     self.wake(None)
 
-    async def _place(self, place: Place, now: float) -> None:
+    async def _place(self, place: WatchScope, now: float) -> None:
         if self.scope.may_lose(place) and now >= self._due.get((place, NAMESPACE), 0.0):
             self._due[place, NAMESPACE] = now + NAMESPACE_SECONDS
             path = NAMESPACE.path(None, place.namespace)
@@ -124,5 +124,5 @@ class Resync:
         elif watched in self._complete:
             log.warning("%d objects of %s have not been seen yet", len(missing), kind.kind)
 
-    def _holds(self, place: Place) -> bool:
+    def _holds(self, place: WatchScope) -> bool:
         return all((place, kind) in self._complete for kind in place.kinds)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from penstock_api import names
 from penstock_operator.kube import kinds
-from penstock_operator.kube.kinds import Kind, child_name
+from penstock_operator.kube.kinds import ResourceKind, child_name
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import (
     Acknowledgement,
@@ -21,7 +21,7 @@ from penstock_operator.reconcile_state import ChildKey
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ObservedExtras:
     """What was learnt about a pool elsewhere than from watched objects."""
 
     confirmed: Mapping[ChildKey, ChildObject]
@@ -32,7 +32,7 @@ class Heard:
     past: PoolSignals | None = None
 
 
-def pool_view(store: ObjectStore, pool: PoolObject, heard: Heard) -> PoolView:
+def pool_view(store: ObjectStore, pool: PoolObject, heard: ObservedExtras) -> PoolView:
     """Return everything decisions read about the pool."""
     pods = tuple(owned_pods(store, pool.uid))
     live = {pod.uid for pod in pods}
@@ -80,8 +80,8 @@ def named_children(store: ObjectStore, pool: PoolObject) -> dict[ChildKey, Child
 
 
 def child_keys(
-    pool: PoolObject, named: tuple[Kind, ...] = kinds.NAMED_CHILDREN
-) -> tuple[tuple[Kind, str], ...]:
+    pool: PoolObject, named: tuple[ResourceKind, ...] = kinds.NAMED_CHILDREN
+) -> tuple[tuple[ResourceKind, str], ...]:
     """Return the kinds and names of the children that a pool has of these kinds."""
     return tuple((kind, child_name(kind, pool.name)) for kind in named)
 

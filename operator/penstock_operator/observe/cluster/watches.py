@@ -15,7 +15,7 @@ import kopf
 from kopf._cogs.clients.errors import APIError  # kopf's own top level does not name it
 from kopf._core.engines.peering import Identity  # likewise
 
-from penstock_operator.kube.scope import Place, Scope
+from penstock_operator.kube.scope import Scope, WatchScope
 from penstock_operator.observe.cluster import handlers
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync, Wake
@@ -53,7 +53,7 @@ class Watches:
         parts.append(asyncio.create_task(_until(self.stopping), name="signals"))
         await _first_of(parts)
 
-    async def _watch(self, place: Place) -> None:
+    async def _watch(self, place: WatchScope) -> None:
         """Watch a place; begin anew where a list took longer than the API server keeps its continuation.
 
         What was seen until then stays in the store.
@@ -72,7 +72,7 @@ class Watches:
             else:
                 return
 
-    async def _watch_once(self, place: Place) -> None:
+    async def _watch_once(self, place: WatchScope) -> None:
         within = [place.namespace] if place.namespace is not None else []
         tasks = await kopf.spawn_tasks(
             registry=handlers.registry(self.store, self.resync, self.wake, place),
@@ -90,7 +90,7 @@ class Watches:
             await _end(_watchers(place))
 
 
-def _watchers(place: Place) -> set[asyncio.Task[None]]:
+def _watchers(place: WatchScope) -> set[asyncio.Task[None]]:
     """Return kopf's tasks that watch a kind there: one that fails leaves the others behind, which nobody would ever end."""
     return {
         task

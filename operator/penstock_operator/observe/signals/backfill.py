@@ -9,7 +9,7 @@ import aiohttp
 
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import CallFailed
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods
 from penstock_operator.observed import PoolSignals
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def observe_past(
-    session: aiohttp.ClientSession, pools: Sequence[PoolPods], rounds: Rounds
+    session: aiohttp.ClientSession, pools: Sequence[PoolPods], rounds: SharedQueries
 ) -> Mapping[str, PoolSignals]:
     """Return the past of each pool by its UID, as far as its server tells it; never raises for a server's sake.
 
@@ -37,7 +37,7 @@ async def _read(
     session: aiohttp.ClientSession,
     server: MetricsServer,
     pools: Sequence[PoolPods],
-    rounds: Rounds,
+    rounds: SharedQueries,
 ) -> Mapping[str, PoolSignals]:
     try:
         told = await rounds.ask_past(session, server)

@@ -14,16 +14,16 @@ from typing import Any
 
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.errors import ClusterError
-from penstock_operator.kube.client import Cluster
-from penstock_operator.kube.kinds import CONFIG_MAP, Kind
+from penstock_operator.kube.client import ApiClient
+from penstock_operator.kube.kinds import CONFIG_MAP, ResourceKind
 from penstock_operator.net.http import CallFailed
 
-SECRET = Kind("Secret", "", "v1", "secrets")
+SECRET = ResourceKind("Secret", "", "v1", "secrets")
 KEPT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Access:
+class Credentials:
     """Everything that a question to one server needs; it holds secrets, so it is never shown."""
 
     url: str
@@ -32,15 +32,15 @@ class Access:
     """None: the system's certificates, where the URL is https at all."""
 
 
-class Accesses:
+class CredentialsCache:
     """The accesses of all servers, by reading what they name."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: ApiClient, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
-        self._kept: dict[MetricsServer, tuple[float, Access]] = {}
+        self._kept: dict[MetricsServer, tuple[float, Credentials]] = {}
 
-    async def of(self, server: MetricsServer) -> Access:
+    async def of(self, server: MetricsServer) -> Credentials:
         """Return how to ask `server`. Raises `CallFailed`, naming what is missing."""
         if server.ca is None and server.credentials is None:
             return plain_access(server)
@@ -51,12 +51,12 @@ class Accesses:
             self._kept[server] = (now, kept)
         return kept
 
-    async def _read(self, server: MetricsServer) -> Access:
+    async def _read(self, server: MetricsServer) -> Credentials:
         tls = None if server.ca is None else _tls(server.ca, await self._certificates(server.ca))
         headers = dict(server.headers)
         if server.credentials is not None:
             headers["Authorization"] = await self._authorization(server.credentials)
-        return Access(server.url, headers, tls)
+        return Credentials(server.url, headers, tls)
 
     async def _certificates(self, ca: KeyOf) -> str:
         data = await self._data(CONFIG_MAP, ca.name)
@@ -69,7 +69,7 @@ class Accesses:
     async def _authorization(self, name: str) -> str:
         return authorization(name, await self._data(SECRET, name))
 
-    async def _data(self, kind: Kind, name: str) -> Mapping[str, Any]:
+    async def _data(self, kind: ResourceKind, name: str) -> Mapping[str, Any]:
         try:
             held = await self._cluster.get(kind.path(self._namespace, name))
         except ClusterError as error:
@@ -80,14 +80,14 @@ class Accesses:
         return held.get("data") or {}
 
 
-async def plain(server: MetricsServer) -> Access:
+async def plain(server: MetricsServer) -> Credentials:
     """Return how to ask a server that needs nothing from the cluster."""
     return plain_access(server)
 
 
-def plain_access(server: MetricsServer) -> Access:
+def plain_access(server: MetricsServer) -> Credentials:
     """Return how to ask a server by its URL and headers alone."""
-    return Access(server.url, dict(server.headers))
+    return Credentials(server.url, dict(server.headers))
 
 
 def authorization(name: str, data: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.observed import DutySource, PodSample, measured
+from penstock_operator.observed import PodSample, UtilizationSource, measured
 
 UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -65,7 +65,7 @@ def _told(sample: PodSample, devices: Duties) -> PodSample:
     if not shares:
         return sample
     mean = sum(shares) / len(shares)
-    return replace(sample, gpu_utilization=mean, duty_source=DutySource.DCGM)
+    return replace(sample, gpu_utilization=mean, duty_source=UtilizationSource.DCGM)
 
 
 def _at(known: Iterable[tuple[float, float]], time: float) -> float | None:

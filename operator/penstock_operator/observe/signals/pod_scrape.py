@@ -7,7 +7,7 @@ from dataclasses import replace
 import aiohttp
 
 from penstock_api.names import CLUSTER_PORT, PATH_METRICS
-from penstock_operator.net.http import CONNECTIONS, Call, CallFailed, call, pod_url
+from penstock_operator.net.http import CONNECTIONS, CallFailed, HttpCall, call, pod_url
 from penstock_operator.observe.signals.samples import BadExposition, parse, pod_sample, told_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
 
@@ -57,7 +57,7 @@ async def _read(
     try:
         async with gate:
             url = pod_url(ip, CLUSTER_PORT, PATH_METRICS, pod.tls_name)
-            what = Call("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
+            what = HttpCall("GET", url, LIMIT_BYTES, HEADERS, tls_name=pod.tls_name)
             status, body = await call(session, what)
         if status != 200:
             return f"{PATH_METRICS} answered {status}"

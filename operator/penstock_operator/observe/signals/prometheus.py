@@ -16,9 +16,9 @@ import aiohttp
 from yarl import URL
 
 from penstock_api.names import CLUSTER_PORT
-from penstock_operator.net.http import Call, CallFailed, call
+from penstock_operator.net.http import CallFailed, HttpCall, call
 from penstock_operator.observe.signals import promql
-from penstock_operator.observe.signals.credentials import Access
+from penstock_operator.observe.signals.credentials import Credentials
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.dcgm import Devices
 from penstock_operator.observe.signals.pod_scrape import reachable
@@ -42,7 +42,7 @@ Targets = dict[tuple[str, str], dict[str, Scrapes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class QueryRound:
     """Everything that one server knows of all pools' pods, by one round of questions."""
 
     asked: float
@@ -70,14 +70,14 @@ class Round:
         return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked, url=self.url)
 
 
-async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
+async def ask(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
     """Return a round of one server. Raises `CallFailed`.
 
     A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
     held as text. What the devices say is asked where they are; it is empty where no exporter is scraped.
     """
     asked, pods = await _clock(session, access, promql.QUERY_PODS)
-    told = Round(asked, access.url, {})
+    told = QueryRound(asked, access.url, {})
     for query in promql.of_now(pods):
         await _add(session, access, told, query, LIMIT_BYTES)
     form = {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"}
@@ -86,7 +86,9 @@ async def ask(session: aiohttp.ClientSession, access: Access) -> Round:
     return told
 
 
-async def _clock(session: aiohttp.ClientSession, access: Access, query: str) -> tuple[float, int]:
+async def _clock(
+    session: aiohttp.ClientSession, access: Credentials, query: str
+) -> tuple[float, int]:
     """Return a server's own clock, Unix seconds, and the number that it answers with."""
     data = await _query(session, access, {"query": query}, LIMIT_BYTES)
     try:
@@ -100,7 +102,7 @@ async def _clock(session: aiohttp.ClientSession, access: Access, query: str) -> 
 
 
 async def _add(
-    session: aiohttp.ClientSession, access: Access, to: Round, query: str, limit: int
+    session: aiohttp.ClientSession, access: Credentials, to: QueryRound, query: str, limit: int
 ) -> None:
     """Add the answer to a question, as of the round's time, of at most `limit` bytes."""
     form = {"query": query, "time": f"{to.asked:.3f}"}
@@ -108,10 +110,10 @@ async def _add(
     await asyncio.to_thread(_sort, answer, to.targets)
 
 
-async def ask_past(session: aiohttp.ClientSession, access: Access) -> Round:
+async def ask_past(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
     """Return what one server has of the last minutes, empty where that is too much for one answer. Raises `CallFailed`."""
     asked, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
-    told, query = Round(asked, access.url, {}), promql.of_past(series)
+    told, query = QueryRound(asked, access.url, {}), promql.of_past(series)
     if query is not None:
         await _add(session, access, told, query, LIMIT_PAST_BYTES)
     return told
@@ -126,7 +128,7 @@ async def read_prometheus(
 
     Raises `CallFailed`.
     """
-    found = await ask(session, Access(url))
+    found = await ask(session, Credentials(url))
     return {uid: found.signals(*asked) for uid, asked in pods_by_pool.items()}
 
 
@@ -151,13 +153,13 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
 
 async def _query(
     session: aiohttp.ClientSession,
-    access: Access,
+    access: Credentials,
     form: Mapping[str, str],
     limit: int,
 ) -> Any:
     """Return `data` of a query's answer; raises `CallFailed`, naming the server."""
     where = _endpoint(access.url)
-    question = Call("POST", where, limit, access.headers, data=form, tls=access.tls)
+    question = HttpCall("POST", where, limit, access.headers, data=form, tls=access.tls)
     try:
         status, body = await call(session, question)
         if status in (401, 403):

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_api import names
 from penstock_api.limits import CurveSums
-from penstock_operator.observed import DutySource, GenerationSample, PodSample, measured
+from penstock_operator.observed import GenerationSample, PodSample, UtilizationSource, measured
 
 
 class Reading(NamedTuple):
@@ -30,7 +30,7 @@ _REQUEST_BUCKET = names.METRIC_REQUEST_DURATION + "_bucket"
 _FIRST_TOKEN_BUCKET = names.METRIC_TIME_TO_FIRST_TOKEN + "_bucket"
 _OUTPUT_TOKEN_BUCKET = names.METRIC_TIME_PER_OUTPUT_TOKEN + "_bucket"
 _SUMS = names.CURVE_METRICS
-_SOURCES = {"nvml": DutySource.NVML, "enginebusyshare": DutySource.ENGINE}
+_SOURCES = {"nvml": UtilizationSource.NVML, "enginebusyshare": UtilizationSource.ENGINE}
 
 WANTED = (
     names.METRIC_REQUESTS_WAITING,
@@ -167,10 +167,10 @@ def _curve(sums: Mapping[str, float | None]) -> CurveSums | None:
     return CurveSums.model_validate(known) if len(known) == len(sums) else None
 
 
-def _duty(readings: list[Reading]) -> tuple[float | None, DutySource | None]:
+def _duty(readings: list[Reading]) -> tuple[float | None, UtilizationSource | None]:
     """Return the duty of the most direct source; above 1 it is no share, so it is absent."""
     by_source = {_SOURCES.get(one.labels.get("source", "").lower()): one.value for one in readings}
-    for source in (DutySource.NVML, DutySource.ENGINE):
+    for source in (UtilizationSource.NVML, UtilizationSource.ENGINE):
         value = measured(by_source.get(source))
         if value is not None and value <= 1:
             return value, source

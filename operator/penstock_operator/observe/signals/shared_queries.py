@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 
 from penstock_operator.decide.spec.prometheus import MetricsServer
-from penstock_operator.observe.signals.credentials import Access, plain
-from penstock_operator.observe.signals.prometheus import Round, ask, ask_past
+from penstock_operator.observe.signals.credentials import Credentials, plain
+from penstock_operator.observe.signals.prometheus import QueryRound, ask, ask_past
 from penstock_operator.telemetry import metrics
 
 SHARED_SECONDS = 4.0
@@ -22,32 +22,32 @@ SHARED_SECONDS = 4.0
 PAST_SHARED_SECONDS = 60.0
 """All pools are met in this time after a start; a pool met later has no past worth another question."""
 
-Asked = dict[MetricsServer, tuple[float, asyncio.Task[Round]]]
+Asked = dict[MetricsServer, tuple[float, asyncio.Task[QueryRound]]]
 
 
 @dataclass(slots=True)
-class Rounds:
+class SharedQueries:
     """The last round of each server. Times are the event loop's."""
 
-    access: Callable[[MetricsServer], Awaitable[Access]] = plain
+    access: Callable[[MetricsServer], Awaitable[Credentials]] = plain
     """How a server is asked. Raises `CallFailed`."""
     _last: Asked = field(default_factory=dict)
     _past: Asked = field(default_factory=dict)
 
-    async def ask(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
+    async def ask(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
         """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
         _expire(self._last, SHARED_SECONDS)
         _expire(self._past, PAST_SHARED_SECONDS)
 
-        async def asked() -> Round:
+        async def asked() -> QueryRound:
             return await ask(session, await self.access(server))
 
         return await _shared(self._last, server, asked)
 
-    async def ask_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> Round:
+    async def ask_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
         """Return what a server has of the last minutes, asked once for all pools. Raises `CallFailed`."""
 
-        async def asked() -> Round:
+        async def asked() -> QueryRound:
             return await ask_past(session, await self.access(server))
 
         return await _shared(self._past, server, asked)
@@ -62,8 +62,8 @@ def _expire(held: Asked, seconds: float) -> None:
 
 
 async def _shared(
-    held: Asked, server: MetricsServer, make: Callable[[], Coroutine[Any, Any, Round]]
-) -> Round:
+    held: Asked, server: MetricsServer, make: Callable[[], Coroutine[Any, Any, QueryRound]]
+) -> QueryRound:
     if server not in held:
         metrics.PROMETHEUS_ROUNDS.labels(server.url).inc()
         task = asyncio.create_task(make(), name="round")
@@ -73,7 +73,7 @@ async def _shared(
     return await asyncio.shield(held[server][1])
 
 
-def _heard(task: asyncio.Task[Round]) -> None:
+def _heard(task: asyncio.Task[QueryRound]) -> None:
     """Take note of a failure that nobody waits for any more."""
     if not task.cancelled():
         task.exception()

@@ -10,8 +10,8 @@ import aiohttp
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.net.http import CallFailed
 from penstock_operator.observe.signals.pod_scrape import read_pods
-from penstock_operator.observe.signals.prometheus import Round, missing
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.prometheus import QueryRound, missing
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observed import PodObject, PoolSignals
 
 NOT_CONFIGURED = "no Prometheus is configured"
@@ -32,7 +32,7 @@ async def observe_signals(
     session: aiohttp.ClientSession,
     pools: Iterable[PoolPods],
     now: float,
-    rounds: Rounds,
+    rounds: SharedQueries,
     pods: aiohttp.ClientSession | None = None,
 ) -> Mapping[str, PoolSignals]:
     """Return the signals of each pool by its UID; never raises for a pod's or a server's sake.
@@ -56,7 +56,10 @@ async def observe_signals(
 
 
 async def _read_server(
-    asked: Awaitable[Round], pools: Sequence[PoolPods], now: float, direct: aiohttp.ClientSession
+    asked: Awaitable[QueryRound],
+    pools: Sequence[PoolPods],
+    now: float,
+    direct: aiohttp.ClientSession,
 ) -> Mapping[str, PoolSignals]:
     try:
         told = await asked

@@ -28,12 +28,12 @@ from penstock_runtime.engine.continuous.messages import (
     Stop,
     ToGeneration,
 )
-from penstock_runtime.engine.continuous.request_ledger import Book
+from penstock_runtime.engine.continuous.request_ledger import GenerationLedger
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs, sampling_inputs
 from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
-from penstock_runtime.engine.continuous.service_curve import GenerationCurve
+from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
-from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
+from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
 
 
 class GenerationEngine:
@@ -45,8 +45,8 @@ class GenerationEngine:
         self._info = info
         self._scheduler = scheduler
         self._constrained = Constrained(grammars)
-        self._book = Book()
-        self._curve = GenerationCurve(info.warm_up)
+        self._book = GenerationLedger()
+        self._curve = GenerationServiceCurve(info.warm_up)
         self._draining: Drain | None = None
         self._step: StepReport | None = None
         self._generated_tokens = 0
@@ -184,7 +184,7 @@ class GenerationEngine:
         """Take in that nothing was drawn; return whether the choice ends with that."""
         match why:
             case Broken(reason):
-                self._end(sequence.request_id, Unenforceable(reason))
+                self._end(sequence.request_id, GrammarUnenforceable(reason))
             case Undrawn.LATE:
                 sequence.draw_again()
             case Undrawn.VOID:

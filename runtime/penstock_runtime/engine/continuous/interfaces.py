@@ -68,7 +68,7 @@ class BlockLedger(Protocol):
         """Raise AssertionError unless free + used + cached + copying is the total, on device and host."""
 
 
-class Step(Protocol):
+class StepExecutor(Protocol):
     """Runs plans one after the other, in order of number."""
 
     info: GenerationInfo

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
-from penstock_runtime.engine.continuous.runner import Known, Outcome
+from penstock_runtime.engine.continuous.runner import Known, StepFuture
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.dynamic.loop import Inbox, Pulse, receive
@@ -28,7 +28,9 @@ class Runner(Protocol):
     depth: int
     """How many plans may be handed over beyond the one that is waited for."""
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
+    def submit(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
+    ) -> StepFuture[StepResult]:
         """Run `plan` after all earlier ones; `inputs` is called in whatever thread that is."""
 
     def close(self) -> None:
@@ -40,13 +42,13 @@ class _Flight:
     """A plan under way."""
 
     plan: StepPlan
-    result: Outcome[StepResult]
+    result: StepFuture[StepResult]
     waits: "Future[SamplingInputs] | None"
     """For its inputs, which the plan before it must be settled for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class LoopPorts:
     """What the loop tells and asks the world."""
 
     post: Callable[[Stepped], None]
@@ -56,7 +58,7 @@ class Outside:
 
 
 def serve(
-    engine: GenerationEngine, runner: Runner, inbox: Inbox[ToGeneration], outside: Outside
+    engine: GenerationEngine, runner: Runner, inbox: Inbox[ToGeneration], outside: LoopPorts
 ) -> None:
     """Serve until the inbox is closed, then end what is still held.
 
@@ -80,7 +82,7 @@ def serve(
 class Loop:
     """One turn after the other; `serve` turns it as long as the inbox is open."""
 
-    def __init__(self, engine: GenerationEngine, runner: Runner, outside: Outside) -> None:
+    def __init__(self, engine: GenerationEngine, runner: Runner, outside: LoopPorts) -> None:
         self._engine = engine
         self._runner = runner
         self._post = outside.post

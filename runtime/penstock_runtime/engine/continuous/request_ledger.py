@@ -21,17 +21,17 @@ from penstock_runtime.request import Cancelled, Expired, Failed
 
 
 @dataclass(slots=True)
-class _Held:
+class _LedgerEntry:
     sequences: list[Sequence]
     unfinished: set[int] = field(default_factory=set)
     """Choices."""
 
 
-class Book:
+class GenerationLedger:
     """Opens and ends requests, and collects the events of a step in order."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _LedgerEntry] = {}
         self._live: set[int] = set()
         """The unfinished choices of those held, by uid: what each token is asked for."""
         self._events: list[Event] = []
@@ -42,7 +42,7 @@ class Book:
         if message.id in self._held:
             raise ValueError(f"request id '{message.id}' is already held: ids must be unique")
         sequences = [self._sequence(message, choice) for choice in range(message.n)]
-        self._held[message.id] = _Held(sequences, set(range(message.n)))
+        self._held[message.id] = _LedgerEntry(sequences, set(range(message.n)))
         self._live.update(sequence.uid for sequence in sequences)
         return sequences
 

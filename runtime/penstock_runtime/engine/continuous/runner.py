@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Generic, Never, Protocol, TypeVar
 
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Outcome(Protocol[T_co]):
+class StepFuture(Protocol[T_co]):
     """What of `concurrent.futures.Future` the loop needs."""
 
     def result(self) -> T_co:
@@ -38,7 +38,7 @@ class Known(Generic[T]):
         self._value = value
 
     def result(self) -> T:
-        """As `Outcome.result`."""
+        """As `StepFuture.result`."""
         return self._value
 
 
@@ -51,7 +51,7 @@ class Raised:
         self._error = error
 
     def result(self) -> Never:
-        """As `Outcome.result`."""
+        """As `StepFuture.result`."""
         raise self._error
 
 
@@ -62,7 +62,7 @@ class Coming(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._outcome: Outcome[T]
+        self._outcome: StepFuture[T]
         self._done = Lock()
         self._done.acquire()
 
@@ -75,7 +75,7 @@ class Coming(Generic[T]):
         self._done.release()
 
     def result(self) -> T:
-        """As `Outcome.result`."""
+        """As `StepFuture.result`."""
         with self._done:
             return self._outcome.result()
 
@@ -92,7 +92,7 @@ class StepThread:
         self._thread = threading.Thread(target=self._live, name="penstock-step", daemon=True)
         self._thread.start()
 
-    def submit(self, make: Callable[[], T]) -> Outcome[T]:
+    def submit(self, make: Callable[[], T]) -> StepFuture[T]:
         """Have `make` called after all that was submitted before; return what will come of it."""
         coming = Coming(make)
         self._waiting.put(coming)
@@ -114,10 +114,12 @@ class InlineRunner:
 
     depth = 0
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StepExecutor) -> None:
         self._step = step
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
+    def submit(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
+    ) -> StepFuture[StepResult]:
         """As `loop.Runner.submit`."""
         try:
             return Known(self._step.run(plan, inputs))
@@ -133,11 +135,13 @@ class ThreadRunner:
 
     depth = 1
 
-    def __init__(self, step: Step, thread: StepThread) -> None:
+    def __init__(self, step: StepExecutor, thread: StepThread) -> None:
         self._step = step
         self._thread = thread
 
-    def submit(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> Outcome[StepResult]:
+    def submit(
+        self, plan: StepPlan, inputs: Callable[[], SamplingInputs]
+    ) -> StepFuture[StepResult]:
         """As `loop.Runner.submit`."""
         return self._thread.submit(partial(self._step.run, plan, inputs))
 

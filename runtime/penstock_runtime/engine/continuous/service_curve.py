@@ -26,7 +26,7 @@ class GenerationSums:
     sums: tuple[float, ...]
 
 
-class GenerationCurve:
+class GenerationServiceCurve:
     """Running sums; float64. Epoch 0 is the warm-up's."""
 
     def __init__(self, warm_up: Iterable[TimedStep] = ()) -> None:

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock_runtime.engine.queue.queue import Head, WaitingRequests
+from penstock_runtime.engine.queue.queue import GroupHead, WaitingRequests
 from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.request import Group, Request
 
 
-class FormingLimits(Struct, frozen=True):
+class BatchLimits(Struct, frozen=True):
     """What a batch must obey now."""
 
     cap: int
@@ -38,7 +38,7 @@ class FormingLimits(Struct, frozen=True):
         return min(self.cap, self.bounds.get(group, self.cap)) if self.bounds else self.cap
 
 
-class Outlook(Struct, frozen=True):
+class ArrivalForecast(Struct, frozen=True):
     """What is expected of the next moment."""
 
     service_time: ServiceTime
@@ -61,15 +61,15 @@ class WaitUntil(Struct, frozen=True):
     time: float
 
 
-class Idle(Struct, frozen=True):
+class NothingWaits(Struct, frozen=True):
     """Nothing waits."""
 
 
-Placement = Batch | WaitUntil | Idle
+Placement = Batch | WaitUntil | NothingWaits
 
 
 def form(
-    waiting: WaitingRequests, limits: FormingLimits, outlook: Outlook, now: float
+    waiting: WaitingRequests, limits: BatchLimits, outlook: ArrivalForecast, now: float
 ) -> Placement:
     """Return what a free engine should do; a returned batch's requests have left `waiting`.
 
@@ -77,7 +77,7 @@ def form(
     """
     heads = waiting.heads()
     if not heads:
-        return Idle()
+        return NothingWaits()
     if len(heads) == 1:
         return _form_only(waiting, heads[0], limits, outlook, now)
     ripe = [head for head in heads if ripe_at(head, limits, outlook) <= now]
@@ -89,7 +89,11 @@ def form(
 
 
 def _form_only(
-    waiting: WaitingRequests, head: Head, limits: FormingLimits, outlook: Outlook, now: float
+    waiting: WaitingRequests,
+    head: GroupHead,
+    limits: BatchLimits,
+    outlook: ArrivalForecast,
+    now: float,
 ) -> Placement:
     """As `form` where all that waits has one shape: no choice among groups."""
     ripe = ripe_at(head, limits, outlook)
@@ -98,14 +102,14 @@ def _form_only(
     return _batch(waiting, head, limits)
 
 
-def _batch(waiting: WaitingRequests, head: Head, limits: FormingLimits) -> Batch:
+def _batch(waiting: WaitingRequests, head: GroupHead, limits: BatchLimits) -> Batch:
     before = waiting.rows
     cap = limits.cap_of(head.shape)
     requests = waiting.take(head.shape, cap)
     return Batch(requests, before - waiting.rows, cap)
 
 
-def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:
+def ripe_at(head: GroupHead, limits: BatchLimits, outlook: ArrivalForecast) -> float:
     """Return when a group must be held no longer; its opening when it fills a batch already."""
     if head.rows >= limits.cap_of(head.shape) or limits.window_seconds <= 0.0:
         return head.opened
@@ -116,6 +120,6 @@ def ripe_at(head: Head, limits: FormingLimits, outlook: Outlook) -> float:
     return min(closes, (head.opened + latest_start) / 2)
 
 
-def waiting_pays(rows: int, outlook: Outlook) -> bool:
+def waiting_pays(rows: int, outlook: ArrivalForecast) -> bool:
     """Return whether more rows are expected during the run of a batch of `rows` than it holds."""
     return outlook.rows_per_second * outlook.service_time.seconds(rows) > rows

@@ -9,17 +9,17 @@ from typing import assert_never
 from penstock_api.limits import MAX_BATCH_SIZE, LimitsUpdate
 from penstock_runtime.engine.dynamic.arrival_rate import ArrivalRate
 from penstock_runtime.engine.dynamic.batch_former import (
+    ArrivalForecast,
     Batch,
-    FormingLimits,
-    Outlook,
+    BatchLimits,
     Placement,
     form,
 )
 from penstock_runtime.engine.dynamic.drain import Draining
-from penstock_runtime.engine.dynamic.execution import Ran, execute
-from penstock_runtime.engine.dynamic.memory_bound import Bounds
-from penstock_runtime.engine.dynamic.request_ledger import Ledger
-from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.dynamic.execution import BatchResult, execute
+from penstock_runtime.engine.dynamic.memory_bound import MemoryBounds
+from penstock_runtime.engine.dynamic.request_ledger import RequestLedger
+from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.messages import (
     BatchReport,
     Cancel,
@@ -35,18 +35,20 @@ from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Cancelled, Expired, Failed, Request
 
 
-class Engine:
+class BatchEngine:
     """The one-shot engine: rows in, rows out, one batch at a time."""
 
-    def __init__(self, model: Model, limits: LimitsUpdate, memory_bound_rows: int, curve: Curve):
+    def __init__(
+        self, model: Model, limits: LimitsUpdate, memory_bound_rows: int, curve: BatchServiceCurve
+    ):
         self._model = model
         self._limits = limits
         self._curve = curve
         rows = max(1, min(memory_bound_rows, model.info.max_rows, MAX_BATCH_SIZE))
-        self._bounds = Bounds(rows, model.info)
+        self._bounds = MemoryBounds(rows, model.info)
         self._waiting = WaitingRequests(limits.discipline)
         self._arrivals = ArrivalRate()
-        self._ledger = Ledger()
+        self._ledger = RequestLedger()
         self._draining: Draining | None = None
         self._running: Batch | None = None
         self._running_generation = limits.generation
@@ -139,20 +141,20 @@ class Engine:
         """Return the earliest deadline of those that wait."""
         return self._waiting.next_expiry()
 
-    def _forming_limits(self) -> FormingLimits:
+    def _forming_limits(self) -> BatchLimits:
         """Nothing is held for company that will not come: a draining engine has no window."""
         delay = 0 if self._draining else self._limits.max_queue_delay_milliseconds
-        return FormingLimits(self.cap, delay / 1000, self._bounds.of_shape)
+        return BatchLimits(self.cap, delay / 1000, self._bounds.of_shape)
 
     def may_hold_for_company(self) -> bool:
         """Return whether a batch has room for more than what waits, and the limits let it be held."""
         limits = self._forming_limits()
         return limits.window_seconds > 0.0 and self._waiting.rows < limits.cap
 
-    def _outlook(self, now: float) -> Outlook:
+    def _outlook(self, now: float) -> ArrivalForecast:
         """Expect newcomers: who waits has come, and a client that waits for its answer sends no more."""
         newcomers = self._arrivals.rows_per_second(now, besides=self._waiting.rows)
-        return Outlook(self._curve.service_time(), newcomers)
+        return ArrivalForecast(self._curve.service_time(), newcomers)
 
     @property
     def waiting(self) -> int:
@@ -163,11 +165,13 @@ class Engine:
         """Return how long `batch` should take by the service curve."""
         return self._curve.service_time().seconds_for_all(batch.rows, batch.cap)
 
-    def run(self, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]) -> Ran:
+    def run(
+        self, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
+    ) -> BatchResult:
         """Run `batch` on the model; changes nothing here until `settle`."""
         return execute(self._model, batch, clock, pulse)
 
-    def settle(self, ran: Ran) -> None:
+    def settle(self, ran: BatchResult) -> None:
         """Take in what became of the running batch. Who was cancelled meanwhile has ended already."""
         self._ledger.end_all(ran.ends)
         for rows, seconds in ran.runs:

@@ -23,7 +23,7 @@ _OUT_OF_MEMORY = (OutOfMemory, MemoryError)
 
 
 @dataclass(slots=True)
-class Ran:
+class BatchResult:
     """What became of one batch."""
 
     batch: Batch
@@ -48,7 +48,7 @@ class Ran:
 
 def execute(
     model: Model, batch: Batch, clock: Callable[[], float], pulse: Callable[[], None]
-) -> Ran:
+) -> BatchResult:
     """Run `batch`; every request of it has exactly one end in the result, whatever the model raises.
 
     `pulse` is called before each run of the model: a batch that is split many times is not stuck.
@@ -67,7 +67,7 @@ class _Execution:
         self._clock = clock
         self._pulse = pulse
         self._began = clock()
-        self.ran = Ran(batch)
+        self.ran = BatchResult(batch)
         self._serve(batch.requests, batch.rows, batch.cap)
 
     def _serve(self, requests: Sequence[Request], rows: int, slice_rows: int) -> None:

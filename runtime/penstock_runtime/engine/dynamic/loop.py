@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
-from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.dynamic.engine import Engine
-from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.dynamic.batch_former import Batch, NothingWaits, WaitUntil
+from penstock_runtime.engine.dynamic.engine import BatchEngine
+from penstock_runtime.engine.dynamic.execution import BatchResult
 from penstock_runtime.engine.messages import Settled, ToEngine
 
 IDLE_TICK_SECONDS: Final = 1.0
@@ -42,7 +42,7 @@ class Pulse(Protocol):
 
 
 def serve(
-    engine: Engine,
+    engine: BatchEngine,
     inbox: Inbox[ToEngine],
     post: Callable[[Settled], None],
     pulse: Pulse,
@@ -54,7 +54,7 @@ def serve(
     and how many requests the next one has.
     """
     until: float | None = None
-    ran: Ran | None = None
+    ran: BatchResult | None = None
     while (messages := receive(inbox, until, pulse, clock)) is not None:
         now = clock()
         _take_in(engine, messages, now)
@@ -69,7 +69,7 @@ def serve(
                 until = now
             case WaitUntil(time):
                 until = time
-            case Idle():
+            case NothingWaits():
                 until = None
         del messages, placement  # an engine that waits keeps nobody's tensors
     if ran is not None:
@@ -93,19 +93,21 @@ def receive(
             return messages
 
 
-def _take_in(engine: Engine, messages: Sequence[ToEngine], now: float) -> None:
+def _take_in(engine: BatchEngine, messages: Sequence[ToEngine], now: float) -> None:
     for message in messages:
         engine.take(message, now)
 
 
-def _run(engine: Engine, batch: Batch, pulse: Pulse, clock: Callable[[], float]) -> Ran:
+def _run(
+    engine: BatchEngine, batch: Batch, pulse: Pulse, clock: Callable[[], float]
+) -> BatchResult:
     pulse.begin(engine.predicted_seconds(batch))
     ran = engine.run(batch, clock, pulse.beat)
     pulse.end()
     return ran
 
 
-def _tell(engine: Engine, post: Callable[[Settled], None]) -> None:
+def _tell(engine: BatchEngine, post: Callable[[Settled], None]) -> None:
     settled = engine.settled()
     if settled is not None:
         post(settled)

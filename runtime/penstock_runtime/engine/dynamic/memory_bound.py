@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.dynamic.execution import BatchResult
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.request import Group
 
@@ -10,7 +10,7 @@ MOST_SHAPES: Final = 1024
 """Shapes that are remembered; one that is forgotten runs out of memory once more."""
 
 
-class Bounds:
+class MemoryBounds:
     """Owns the bound of every shape, and those of shapes that proved to take more memory; a bound only falls."""
 
     def __init__(self, rows: int, info: ModelInfo) -> None:
@@ -20,7 +20,7 @@ class Bounds:
         """Of a model with free dimensions: what a large shape takes says nothing of a small one."""
         self._by_shape = info.has_free_dimensions
 
-    def learn(self, ran: Ran) -> None:
+    def learn(self, ran: BatchResult) -> None:
         """Take in what one batch, all of one shape, showed."""
         if not self._by_shape:
             self.rows = ran.bound(self.rows)

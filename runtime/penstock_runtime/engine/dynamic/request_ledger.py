@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from penstock_runtime.request import End, Request
 
 
-class Ledger:
+class RequestLedger:
     """Requests between their admission and their end."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from penstock_runtime.request import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleInputs:
     """Inputs of one value throughout, with free dimensions past the rows as near one size as may be."""
 
     specs: tuple[TensorSpec, ...]
@@ -45,7 +45,7 @@ class Sample:
         )
 
 
-def find_sample(model: Model) -> Sample:
+def find_sample(model: Model) -> SampleInputs:
     """Return a sample that the model accepts: zeros, or ones where zeros are refused (divisors, lengths).
 
     Raises:
@@ -53,7 +53,7 @@ def find_sample(model: Model) -> Sample:
     """
     inputs = model.info.inputs
     free_sizes = (16, 1) if any(-1 in spec.shape[1:] for spec in inputs) else (1,)
-    samples = [Sample(inputs, value, size) for size in free_sizes for value in (0, 1)]
+    samples = [SampleInputs(inputs, value, size) for size in free_sizes for value in (0, 1)]
     refusals = []
     for sample in samples:
         refusal = _refusal(model, sample)
@@ -66,7 +66,7 @@ def find_sample(model: Model) -> Sample:
     )
 
 
-def _refusal(model: Model, sample: Sample) -> str | None:
+def _refusal(model: Model, sample: SampleInputs) -> str | None:
     """Return why the model does not run one row of `sample`, or None when it does."""
     try:
         checked(model.run(sample.inputs(1)), model.info.outputs, 1)

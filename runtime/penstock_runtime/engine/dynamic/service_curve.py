@@ -1,9 +1,9 @@
 """The service-curve sums of an engine's life: warm-up batches first, as a prior, then every settled one."""
 
-from penstock_runtime.engine.service_time import ServiceTime, Sums, fit
+from penstock_runtime.engine.service_time import ServiceTime, ServiceTimeSums, fit
 
 
-class Curve:
+class BatchServiceCurve:
     """Running sums over batches of rows `b` and seconds `t`; float64, one epoch for the engine's life.
 
     A batch counts with the rows that the device computed at once: the parts of a split batch count each
@@ -17,7 +17,7 @@ class Curve:
         self._seconds = 0.0
         self._row_seconds = 0.0
         self._seconds_squared = 0.0
-        self._sums: Sums | None = None
+        self._sums: ServiceTimeSums | None = None
         self._fitted: ServiceTime | None = None
 
     def note(self, rows: int, seconds: float) -> None:
@@ -30,10 +30,10 @@ class Curve:
         self._seconds_squared += seconds * seconds
         self._sums = self._fitted = None
 
-    def sums(self) -> Sums:
+    def sums(self) -> ServiceTimeSums:
         """Return the sums as they are published."""
         if self._sums is None:
-            self._sums = Sums(
+            self._sums = ServiceTimeSums(
                 batches=self._batches,
                 cost_units=self._rows,
                 cost_units_squared=self._rows_squared,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic.output_check import checked
-from penstock_runtime.engine.dynamic.sample_inputs import Sample, find_sample
-from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.dynamic.sample_inputs import SampleInputs, find_sample
+from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.model import Model, OutOfMemory
 
 WARM_UP_SECONDS = 2.0
@@ -23,7 +23,7 @@ LENGTHS_SECONDS = 4.0
 class WarmUp:
     """What was learnt."""
 
-    curve: Curve
+    curve: BatchServiceCurve
     bound_rows: int
     """The most rows that memory and program allow, at least 1."""
 
@@ -37,12 +37,12 @@ def warm_up(model: Model, clock: Callable[[], float]) -> WarmUp:
     sample = find_sample(model)
     bound = max(1, min(int(model.memory_bound_rows()), model.info.max_rows, MAX_BATCH_SIZE))
     if model.info.length_buckets:
-        return WarmUp(Curve(), _fit_at_every_length(model, sample, bound, clock))
+        return WarmUp(BatchServiceCurve(), _fit_at_every_length(model, sample, bound, clock))
     return _measure(model, sample, bound, clock)
 
 
-def _measure(model: Model, sample: Sample, bound: int, clock: Callable[[], float]) -> WarmUp:
-    curve, largest, began = Curve(), 0, clock()
+def _measure(model: Model, sample: SampleInputs, bound: int, clock: Callable[[], float]) -> WarmUp:
+    curve, largest, began = BatchServiceCurve(), 0, clock()
     for rows in _sizes(bound):
         if largest and clock() - began > WARM_UP_SECONDS:
             break
@@ -57,7 +57,7 @@ def _measure(model: Model, sample: Sample, bound: int, clock: Callable[[], float
 
 
 def _fit_at_every_length(
-    model: Model, sample: Sample, bound: int, clock: Callable[[], float]
+    model: Model, sample: SampleInputs, bound: int, clock: Callable[[], float]
 ) -> int:
     """Run each number of rows at each bucket's length, few rows first; return how many fit at all lengths."""
     lengths = [replace(sample, free_size=bucket) for bucket in model.info.length_buckets]
@@ -84,7 +84,7 @@ def _sizes(bound: int) -> Iterator[int]:
 
 
 def _second_run_seconds(
-    model: Model, sample: Sample, rows: int, clock: Callable[[], float]
+    model: Model, sample: SampleInputs, rows: int, clock: Callable[[], float]
 ) -> float:
     """The first run of a size pays for allocations and kernel choice, which later batches do not."""
     inputs = sample.inputs(rows)

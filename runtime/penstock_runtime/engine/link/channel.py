@@ -16,7 +16,7 @@ RECEIVE_BYTES = 2**20
 """Of a buffer that is kept: room for so much, made anew for each frame, costs a step 15 microseconds of the kernel's."""
 
 
-class Wire:
+class MessageChannel:
     """Sends what it is given in order, as fast as the child reads; delivers what comes, then the end."""
 
     def __init__(

@@ -15,18 +15,18 @@ from contextlib import suppress
 from typing import Any
 
 from penstock_runtime.engine.crashes import report_crashes
-from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.dynamic.loop import serve
 from penstock_runtime.engine.dynamic.warm_up import warm_up
 from penstock_runtime.engine.link.frames import Frames
 from penstock_runtime.engine.link.handshake import (
     FROM_ENGINE,
     MEMORY_BYTES,
-    Begin,
     Loaded,
     NotLoaded,
+    Start,
 )
-from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.link.heartbeat import SharedHeartbeat
 from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.messages import EngineDied, Settled
 from penstock_runtime.engine.model import Model, ModelLoadFailed, describe
@@ -68,12 +68,12 @@ class Child:
         self._connection = connection
         self._frames = Frames(memory, FROM_ENGINE)
         self.inbox = ProcessInbox(connection, self._frames)
-        self.pulse = SharedPulse(memory, time.monotonic)
+        self.pulse = SharedHeartbeat(memory, time.monotonic)
 
     def live(self) -> int:
         """Load, serve until the parent is done; return the exit code."""
         begin: Any = (self.inbox.receive(None) or (None,))[0]
-        if not isinstance(begin, Begin):
+        if not isinstance(begin, Start):
             return 1
         try:
             model, engine = _prepare(begin)
@@ -103,10 +103,10 @@ class Child:
             self._connection.sendall(self._frames.encode((message,)))
 
 
-def _prepare(begin: Begin) -> tuple[Model, Engine]:
+def _prepare(begin: Start) -> tuple[Model, BatchEngine]:
     model = begin.load()
     warmed = warm_up(model, time.monotonic)
-    return model, Engine(model, begin.limits, warmed.bound_rows, warmed.curve)
+    return model, BatchEngine(model, begin.limits, warmed.bound_rows, warmed.curve)
 
 
 def run_child(child: type[Child], connection: int, memory: int) -> int:

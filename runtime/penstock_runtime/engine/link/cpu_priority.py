@@ -16,7 +16,7 @@ LONG_SECONDS: Final = 0.01
 log = logging.getLogger(__name__)
 
 
-class Deference:
+class BatchSchedPolicy:
     """Owns the scheduling policy of the thread that calls it: its own until the first long batch."""
 
     def __init__(self) -> None:

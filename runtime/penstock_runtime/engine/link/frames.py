@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock_runtime.engine.link.shared_memory import Borrower, Lender, aligned
+from penstock_runtime.engine.link.shared_memory import BlockAllocator, BlockReader, aligned
 
 INLINE_BYTES = 4096
 """Below this a copy through the socket costs less than a block's book-keeping."""
@@ -30,8 +30,8 @@ class Frames:
 
     def __init__(self, memory: mmap.mmap, mine: tuple[int, int]) -> None:
         """`mine` is where this side lends from: start and size within `memory`."""
-        self._lender = Lender(memory, *mine)
-        self._borrower = Borrower(memory)
+        self._lender = BlockAllocator(memory, *mine)
+        self._borrower = BlockReader(memory)
         self._received = bytearray()
 
     @property

@@ -9,11 +9,11 @@ import threading
 import time
 from typing import Any
 
-from penstock_runtime.engine.continuous.loop import Outside, serve
+from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import Stepped
 from penstock_runtime.engine.link.child import Child, run_child
 from penstock_runtime.engine.link.generation_setup import OpenedEngine, open_engine
-from penstock_runtime.engine.link.handshake import BeginGeneration, Loaded, NotLoaded
+from penstock_runtime.engine.link.handshake import Loaded, NotLoaded, StartGeneration
 from penstock_runtime.engine.link.inbox import Inbox
 from penstock_runtime.engine.machine import spare_the_collector
 from penstock_runtime.engine.messages import EngineDied
@@ -26,7 +26,7 @@ class GenerationChild(Child):
     def live(self) -> int:
         """As `Child.live`."""
         begin: Any = (self.inbox.receive(None) or (None,))[0]
-        if not isinstance(begin, BeginGeneration):
+        if not isinstance(begin, StartGeneration):
             return 1
         try:
             opened = open_engine(begin.load, begin.limits, begin.depth)
@@ -43,7 +43,7 @@ class GenerationChild(Child):
         inbox = Inbox(time.monotonic)
         listener = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         listener.start()
-        outside = Outside(self.post, self.pulse, time.monotonic)
+        outside = LoopPorts(self.post, self.pulse, time.monotonic)
         try:
             serve(opened.engine, opened.runner, inbox, outside)
         except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know

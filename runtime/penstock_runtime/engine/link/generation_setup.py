@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.client import GrammarClient
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.continuous.loop import Runner
 from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=StepExecutor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,9 @@ class OpenedEngine:
     info: GenerationInfo
 
 
-def open_engine(load: Callable[[], Step], limits: GenerationLimits, depth: int) -> OpenedEngine:
+def open_engine(
+    load: Callable[[], StepExecutor], limits: GenerationLimits, depth: int
+) -> OpenedEngine:
     """Load in the thread that will run the steps, for a step belongs to the thread that opened it.
 
     Raises:

@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
-from penstock_runtime.engine.continuous.loop import Outside, serve
+from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import Stepped, ToGeneration
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
 from penstock_runtime.engine.link.generation_setup import open_engine
-from penstock_runtime.engine.link.heartbeat import ThreadPulse
+from penstock_runtime.engine.link.heartbeat import ThreadHeartbeat
 from penstock_runtime.engine.link.inbox import Inbox
 from penstock_runtime.engine.link.thread import CLOSE_SECONDS
 from penstock_runtime.engine.messages import EngineDied
@@ -23,7 +23,7 @@ class GenerationThreadLink:
 
     def __init__(
         self,
-        load: Callable[[], Step],
+        load: Callable[[], StepExecutor],
         limits: GenerationLimits,
         *,
         depth: int = 0,
@@ -34,7 +34,7 @@ class GenerationThreadLink:
         self._depth = depth
         self._clock = clock
         self._inbox = Inbox(clock)
-        self._pulse = ThreadPulse(clock)
+        self._pulse = ThreadHeartbeat(clock)
         self._thread = threading.Thread(target=self._live, name="penstock-generation", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._ready: asyncio.Future[GenerationInfo]
@@ -81,7 +81,7 @@ class GenerationThreadLink:
             return
         self._post(Stepped((), None, opened.engine.report()))
         self._in_loop(self._accept, opened.info)
-        outside = Outside(self._post, self._pulse, self._clock)
+        outside = LoopPorts(self._post, self._pulse, self._clock)
         try:
             serve(opened.engine, opened.runner, self._inbox, outside)
         except BaseException as error:  # noqa: BLE001  whatever ends the engine, the HTTP side must know

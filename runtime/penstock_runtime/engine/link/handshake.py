@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.link.heartbeat import PULSE_BYTES
 from penstock_runtime.engine.model import Model, ModelInfo
@@ -20,7 +20,7 @@ FROM_ENGINE = (PULSE_BYTES + TO_ENGINE_BYTES, FROM_ENGINE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class Start:
     """Parent to child, first: load this under these limits. `load` is picklable: a function by its name."""
 
     load: Callable[[], Model]
@@ -28,10 +28,10 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginGeneration:
+class StartGeneration:
     """The same for an engine that generates."""
 
-    load: Callable[[], Step]
+    load: Callable[[], StepExecutor]
     limits: GenerationLimits
     depth: int
 

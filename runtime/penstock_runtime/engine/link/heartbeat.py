@@ -16,7 +16,7 @@ _BEAT = struct.Struct("<dddd")
 _TRIES = 1000
 
 
-class SharedPulse:
+class SharedHeartbeat:
     """A sequence lock (Linux, Documentation/locking/seqlock.rst): odd while the one writer writes."""
 
     def __init__(self, memory: mmap.mmap, clock: Callable[[], float]) -> None:
@@ -71,7 +71,7 @@ class SharedPulse:
         return last
 
 
-class ThreadPulse:
+class ThreadHeartbeat:
     """The engine's heartbeat: one reference, replaced whole, so that readers need no lock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 """Between trials."""
 
 
-class Brevity:
+class InlinePolicy:
     """Knows how long runs of a size took lately; sizes that share a power of two count as one."""
 
     def __init__(self, brief_seconds: float) -> None:

@@ -19,22 +19,22 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationInfo, GenerationLimits
 from penstock_runtime.engine.link import shared_memory
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.engine.link.channel import Wire
+from penstock_runtime.engine.link.channel import MessageChannel
 from penstock_runtime.engine.link.deadlines import Deadlines
 from penstock_runtime.engine.link.frames import Frames
 from penstock_runtime.engine.link.handshake import (
     MEMORY_BYTES,
     TO_ENGINE,
-    Begin,
-    BeginGeneration,
     Loaded,
     NotLoaded,
+    Start,
+    StartGeneration,
 )
-from penstock_runtime.engine.link.heartbeat import SharedPulse
+from penstock_runtime.engine.link.heartbeat import SharedHeartbeat
 from penstock_runtime.engine.messages import (
     Cancel,
     EngineDied,
@@ -69,8 +69,8 @@ class ChildLink(Generic[Info]):
         self._ended = asyncio.Event()
         self._dead = False
         self._closing = False
-        self._pulse: SharedPulse
-        self._wire: Wire
+        self._pulse: SharedHeartbeat
+        self._wire: MessageChannel
         self._ready: asyncio.Future[Any]
         """Of `Info`: what comes through a socket is known by its name only."""
         self._deliver: Callable[[Any], None]
@@ -133,8 +133,8 @@ class ChildLink(Generic[Info]):
         finally:
             theirs.close()
             os.close(descriptor)
-        self._pulse = SharedPulse(memory, self._clock)
-        self._wire = Wire(ours, Frames(memory, TO_ENGINE), self._take, self._child_closed)
+        self._pulse = SharedHeartbeat(memory, self._clock)
+        self._wire = MessageChannel(ours, Frames(memory, TO_ENGINE), self._take, self._child_closed)
 
     def _take(self, message: object) -> None:
         match message:
@@ -181,7 +181,7 @@ class ProcessLink(ChildLink[ModelInfo]):
         limits: LimitsUpdate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(Begin(load, limits), clock)
+        super().__init__(Start(load, limits), clock)
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
         """Of the earliest deadline when it was set, or of an earlier one."""
@@ -266,10 +266,10 @@ class GenerationProcessLink(ChildLink[GenerationInfo]):
 
     def __init__(
         self,
-        load: Callable[[], Step],
+        load: Callable[[], StepExecutor],
         limits: GenerationLimits,
         *,
         depth: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(BeginGeneration(load, limits, depth), clock)
+        super().__init__(StartGeneration(load, limits, depth), clock)

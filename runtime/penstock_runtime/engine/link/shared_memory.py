@@ -28,7 +28,7 @@ def create(size: int) -> int:
     return descriptor
 
 
-class Lender:
+class BlockAllocator:
     """Who may hand out a part of the shared memory: first fit from below, so that few pages are ever touched."""
 
     def __init__(self, memory: mmap.mmap, start: int, size: int) -> None:
@@ -63,7 +63,7 @@ class Lender:
         self._free = merged
 
 
-class Borrower:
+class BlockReader:
     """Who reads the blocks of the other side; a block is done with when the last array over it has died."""
 
     def __init__(self, memory: mmap.mmap) -> None:

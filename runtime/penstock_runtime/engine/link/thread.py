@@ -15,13 +15,13 @@ from queue import SimpleQueue
 
 from penstock_api.limits import LimitsUpdate
 from penstock_runtime.engine.dynamic.batch_former import Batch, WaitUntil
-from penstock_runtime.engine.dynamic.engine import Engine
-from penstock_runtime.engine.dynamic.execution import Ran
+from penstock_runtime.engine.dynamic.engine import BatchEngine
+from penstock_runtime.engine.dynamic.execution import BatchResult
 from penstock_runtime.engine.dynamic.warm_up import WarmUp, warm_up
 from penstock_runtime.engine.link.base import Heartbeat, ModelLoadFailed
-from penstock_runtime.engine.link.cpu_priority import Deference
-from penstock_runtime.engine.link.heartbeat import ThreadPulse
-from penstock_runtime.engine.link.inline_policy import Brevity
+from penstock_runtime.engine.link.cpu_priority import BatchSchedPolicy
+from penstock_runtime.engine.link.heartbeat import ThreadHeartbeat
+from penstock_runtime.engine.link.inline_policy import InlinePolicy
 from penstock_runtime.engine.messages import EngineDied, FromEngine, SetLimits, Submit, ToEngine
 from penstock_runtime.engine.model import Model, ModelInfo, describe
 from penstock_runtime.request import Request
@@ -45,15 +45,15 @@ class ThreadLink:
         self._load = load
         self._limits = limits
         self._clock = clock
-        self._brevity = Brevity(brief_seconds) if brief_seconds > 0.0 else None
+        self._brevity = InlinePolicy(brief_seconds) if brief_seconds > 0.0 else None
         """None: every batch is the thread's."""
-        self._deference = Deference()
-        self._pulse = ThreadPulse(clock)
+        self._deference = BatchSchedPolicy()
+        self._pulse = ThreadHeartbeat(clock)
         self._thread = threading.Thread(target=self._live, name="penstock-engine", daemon=True)
         self._work: SimpleQueue[Batch | None] = SimpleQueue()
         """What the thread is to run; None ends it."""
         self._inbox: list[ToEngine] = []
-        self._engine: Engine | None = None
+        self._engine: BatchEngine | None = None
         self._running = False
         """Whether the thread holds a batch."""
         self._awake = False
@@ -137,7 +137,7 @@ class ThreadLink:
         except BaseException as error:  # noqa: BLE001  a model may even call sys.exit
             self._die(describe(error))
 
-    def _turn(self, engine: Engine) -> None:
+    def _turn(self, engine: BatchEngine) -> None:
         """Take messages in; if the model is free, form the next batch and run it, or hand it over."""
         self._take_in(engine)
         if self._running or self._closed:
@@ -163,7 +163,7 @@ class ThreadLink:
             self._wake_at(placement.time)
         self._tell(engine)
 
-    def _company_comes(self, engine: Engine) -> bool:
+    def _company_comes(self, engine: BatchEngine) -> bool:
         """Return whether to hold what waits: the core that would run it is busy bringing its company."""
         return (
             self._coming is not None
@@ -172,7 +172,7 @@ class ThreadLink:
             and engine.may_hold_for_company()
         )
 
-    def _expire_meanwhile(self, engine: Engine) -> None:
+    def _expire_meanwhile(self, engine: BatchEngine) -> None:
         """While a batch runs, tell whose deadline passes without waiting for its end."""
         engine.expire(self._clock())
         expiry = engine.next_expiry()
@@ -182,7 +182,7 @@ class ThreadLink:
     def _wake_at(self, time: float) -> None:
         self._timer = self._loop.call_later(max(0.0, time - self._clock()), self._wake)
 
-    def _take_in(self, engine: Engine) -> None:
+    def _take_in(self, engine: BatchEngine) -> None:
         """Hand messages to the engine; new limits only between batches, which is when they are obeyed."""
         messages, self._inbox = self._inbox, []
         now = self._clock()
@@ -199,17 +199,17 @@ class ThreadLink:
                 engine.take(message, now)
         engine.admit(requests, now)
 
-    def _tell(self, engine: Engine) -> None:
+    def _tell(self, engine: BatchEngine) -> None:
         settled = engine.settled()
         if settled is not None:
             self._deliver(settled)
 
-    def _is_brief(self, engine: Engine, batch: Batch) -> bool:
+    def _is_brief(self, engine: BatchEngine, batch: Batch) -> bool:
         return self._brevity is not None and self._brevity.is_brief(
             batch.rows, engine.predicted_seconds(batch), self._clock()
         )
 
-    def _run_here(self, engine: Engine, batch: Batch) -> None:
+    def _run_here(self, engine: BatchEngine, batch: Batch) -> None:
         ran = engine.run(batch, self._clock, _nobody_looks)
         self._pulse.end()
         engine.settle(ran)
@@ -221,7 +221,7 @@ class ThreadLink:
     def _accept(self, model: Model, warmed: WarmUp) -> None:
         if model.info.has_free_dimensions or model.info.backend != "cpu":
             self._brevity = None  # rows alone do not tell its time, or waiting for it blocks
-        self._engine = Engine(model, self._limits, warmed.bound_rows, warmed.curve)
+        self._engine = BatchEngine(model, self._limits, warmed.bound_rows, warmed.curve)
         self._tell(self._engine)
         self._wake()
         if not self._ready.done():
@@ -231,7 +231,7 @@ class ThreadLink:
         if not self._ready.done():
             self._ready.set_exception(error)
 
-    def _settle(self, ran: Ran, cpu_seconds: float) -> None:
+    def _settle(self, ran: BatchResult, cpu_seconds: float) -> None:
         self._running = False
         self._pulse.end()
         if self._brevity is not None:
@@ -286,7 +286,7 @@ class ThreadLink:
                 self._run_there(self._engine, batch)
             del batch  # a thread that waits keeps nobody's tensors
 
-    def _run_there(self, engine: Engine, batch: Batch) -> None:
+    def _run_there(self, engine: BatchEngine, batch: Batch) -> None:
         began = time.thread_time()
         ran = engine.run(batch, self._clock, self._pulse.beat)
         self._in_loop(self._settle, ran, time.thread_time() - began)

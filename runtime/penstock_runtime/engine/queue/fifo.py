@@ -19,7 +19,7 @@ _LARGE_BYTES: Final = 2**16
 """Who left with tensors of so many bytes is not kept in the line: looking through it costs less than they do."""
 
 
-class PlainLine:
+class FifoQueue:
     """Requests of one shape and one priority whose arrivals and deadlines (all have one, or none) only grow.
 
     Who was cancelled stays in the line until it surfaces, or until such entries outnumber those that wait; not who holds

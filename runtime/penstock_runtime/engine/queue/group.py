@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from penstock_runtime.engine.queue.monotonic_queue import Line
+from penstock_runtime.engine.queue.monotonic_queue import MonotonicQueue
 from penstock_runtime.engine.queue.order import STALE_ALLOWED, Key, Order
 from penstock_runtime.request import Request
 
@@ -25,8 +25,8 @@ class Group:
         self._order = order
         self._waiting: dict[str, tuple[int, Request]] = {}
         """By id, with the order of admission."""
-        self._by_arrival: Line[str] = Line()
-        self._by_deadline: Line[str] = Line()
+        self._by_arrival: MonotonicQueue[str] = MonotonicQueue()
+        self._by_deadline: MonotonicQueue[str] = MonotonicQueue()
         self.rows = 0
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Group:
         for sequence, request in self._waiting.values():
             order.add(request.id, request, sequence)
 
-    def _head(self, line: Line[str]) -> _Entry:
+    def _head(self, line: MonotonicQueue[str]) -> _Entry:
         while True:
             entry = line.head()
             if self._waits(entry):

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Waiting = TypeVar("Waiting")
 
 
-class Line(Generic[Waiting]):
+class MonotonicQueue(Generic[Waiting]):
     """Entries, smallest first: a run of those that came in order, and a heap of those that came late.
 
     An entry is a time or key, the order of admission, who waits; the first two tell entries apart.

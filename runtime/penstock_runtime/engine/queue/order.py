@@ -11,7 +11,7 @@ from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.disciplines import Ordered, key_function, order_key
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.heap import LazyHeap
-from penstock_runtime.engine.queue.monotonic_queue import Line
+from penstock_runtime.engine.queue.monotonic_queue import MonotonicQueue
 
 Key = tuple[float, int]
 """A discipline's key (for FairShare the tenant's counter), then the order of admission: no two are equal."""
@@ -59,7 +59,7 @@ class KeyedOrder:
     def __init__(self, discipline: Discipline) -> None:
         self._key_of = key_function(discipline)
         self._waiting: dict[str, _Entry] = {}
-        self._line: Line[str] = Line()
+        self._line: MonotonicQueue[str] = MonotonicQueue()
 
     def add(self, id: str, ordered: Ordered, sequence: int) -> None:
         """As `Order.add`."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue.fair_share import TenantCounters
-from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, PlainLine
+from penstock_runtime.engine.queue.fifo import ARRIVAL_SERVES, FifoQueue
 from penstock_runtime.engine.queue.group import Group
 from penstock_runtime.engine.queue.heap import LazyHeap
 from penstock_runtime.engine.queue.order import Key, order_of
@@ -19,7 +19,7 @@ from penstock_runtime.request import Request
 Shape = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
-class Head(Struct, frozen=True):
+class GroupHead(Struct, frozen=True):
     """What placement may know of a group without looking past its head."""
 
     shape: Shape
@@ -41,7 +41,7 @@ class WaitingRequests:
     def __init__(self, discipline: Discipline) -> None:
         self._discipline = discipline
         self._tenants = TenantCounters()
-        self._plain = PlainLine()
+        self._plain = FifoQueue()
         """Who waits while there are no groups; empty while there are."""
         self._groups: dict[Shape, Group] = {}
         self._shape_of: dict[str, Shape] = {}
@@ -145,7 +145,7 @@ class WaitingRequests:
             return None if deadline is None else (deadline, shape)
         return None
 
-    def heads(self) -> tuple[Head, ...]:
+    def heads(self) -> tuple[GroupHead, ...]:
         """Return the groups that can matter next: the first by key, then by opening, deadline and rows.
 
         At most four whatever waits, the first by key in front; empty when nothing waits.
@@ -188,9 +188,9 @@ class WaitingRequests:
                 return
             self._by_key.put(top[1], key)
 
-    def _head(self, shape: Shape) -> Head:
+    def _head(self, shape: Shape) -> GroupHead:
         group = self._groups[shape]
-        return Head(
+        return GroupHead(
             shape=shape,
             key=group.head()[0],
             rows=group.rows,
@@ -237,6 +237,6 @@ class WaitingRequests:
             self._by_deadline.put(shape, deadline)
 
 
-def _head_of(plain: PlainLine) -> Head:
+def _head_of(plain: FifoQueue) -> GroupHead:
     first = plain.head()
-    return Head(first.group, (first.arrived, 0), plain.rows, first.arrived, first.deadline)
+    return GroupHead(first.group, (first.arrived, 0), plain.rows, first.arrived, first.deadline)

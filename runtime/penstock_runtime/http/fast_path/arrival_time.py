@@ -16,7 +16,7 @@ STALL_SECONDS: Final = 0.03
 """Since the last beat: what was read within it lay no longer than it, which no deadline is the worse for."""
 
 
-class Freshness:
+class ArrivalClock:
     """Owns when the loop was last seen turning."""
 
     def __init__(

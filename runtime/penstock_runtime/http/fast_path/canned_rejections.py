@@ -6,8 +6,8 @@ tenth of serving; the request's body is not read. The second stage is rest: `htt
 
 from typing import Final, Protocol
 
-from penstock_runtime.errors import QueueFull, Refusal, TooLate
-from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.errors import DeadlineTooNear, QueueFull, RequestRejected
+from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.serving.admission import Admission
 
@@ -18,20 +18,20 @@ REFRESH_SECONDS: Final = 0.1
 class Wording(Protocol):
     """A protocol's words."""
 
-    def of_refusal(self, refusal: Refusal) -> Reply:
+    def of_refusal(self, refusal: RequestRejected) -> Reply:
         """Return a refusal's answer."""
 
 
-class Refusals:
+class CannedRejections:
     """Owns the refusals as last written."""
 
-    def __init__(self, admission: Admission, wire: Wire) -> None:
+    def __init__(self, admission: Admission, wire: ResponseWriter) -> None:
         self._admission = admission
         self._wire = wire
         self._full: QueueFull | None = None
-        self._late: dict[float, TooLate] = {}
+        self._late: dict[float, DeadlineTooNear] = {}
         """By what the client allows for an answer, in seconds."""
-        self._parts: dict[tuple[Wording, Refusal], tuple[bytes, bytes]] = {}
+        self._parts: dict[tuple[Wording, RequestRejected], tuple[bytes, bytes]] = {}
         """Of a refusal, before and behind the request id, in each protocol's words."""
         self._written_at = float("-inf")
 
@@ -42,12 +42,12 @@ class Refusals:
             self._full = self._admission.queue_full()
         return self._full
 
-    def late(self, found: TooLate, timeout_seconds: float, now: float) -> TooLate:
+    def late(self, found: DeadlineTooNear, timeout_seconds: float, now: float) -> DeadlineTooNear:
         """Return the refusal of now of a deadline that cannot be met, worded for the first of its patience."""
         self._refresh(now)
         return self._late.setdefault(timeout_seconds, found)
 
-    def answer(self, refusal: Refusal, request_id: str, wording: Wording) -> bytes:
+    def answer(self, refusal: RequestRejected, request_id: str, wording: Wording) -> bytes:
         """Return a refusal of now as bytes, for a connection that goes on."""
         parts = self._parts.get((wording, refusal))
         if parts is None:

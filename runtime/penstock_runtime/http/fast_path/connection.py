@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.http.connection_age import Age
-from penstock_runtime.http.fast_path.exchange import Exchange, FastLane
-from penstock_runtime.http.fast_path.request_head import LONGEST, Head
+from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
+from penstock_runtime.http.fast_path.request_head import LONGEST, RequestHead
 from penstock_runtime.http.write_buffers import WatchedConnection
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
@@ -26,7 +26,7 @@ MOST_PIPELINED: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
 
-class LaneConnection(WatchedConnection):
+class FastConnection(WatchedConnection):
     """aiohttp's protocol with a fast lane before it."""
 
     __slots__ = (
@@ -34,12 +34,12 @@ class LaneConnection(WatchedConnection):
         "_rested", "_resting", "_seen", "_slow", "remote",
     )  # fmt: skip
 
-    def __init__(self, manager: web.Server, *, lane: FastLane, **more: Any) -> None:
+    def __init__(self, manager: web.Server, *, lane: FastPath, **more: Any) -> None:
         super().__init__(manager, **more)
         self._lane = lane
         self._seen = b""
         """The last head that was understood; empty: none yet."""
-        self._head: Head
+        self._head: RequestHead
         """What `_seen` says."""
         self._slow = False
         """aiohttp's for good."""
@@ -151,7 +151,7 @@ class LaneConnection(WatchedConnection):
         self._seen, self._head = data[:end], head
         return True
 
-    def _ask(self, head: Head, body: bytes) -> None:
+    def _ask(self, head: RequestHead, body: bytes) -> None:
         lane = self._lane
         now = lane.pod.now()
         last = self._age.note(now)
@@ -235,7 +235,7 @@ class LaneConnection(WatchedConnection):
     # -- answering
 
     def answer(self, answer: bytes, *, closes: bool) -> None:
-        """As `exchange.Client.answer`."""
+        """As `exchange.ClientConnection.answer`."""
         self._exchange = None
         self._limit.idle(self)
         if self.transport is not None:
@@ -250,7 +250,7 @@ class LaneConnection(WatchedConnection):
             self._loop.call_soon(self._go_on)
 
     def rest(self, seconds: float) -> None:
-        """As `exchange.Client.rest`: what comes meanwhile waits in the socket."""
+        """As `exchange.ClientConnection.rest`: what comes meanwhile waits in the socket."""
         if self.transport is None or self._slow or self._resting:
             return
         self._resting = True
@@ -260,7 +260,7 @@ class LaneConnection(WatchedConnection):
         self._lane.rests.alarm.set(seconds, self)
 
     def rest_over(self) -> None:
-        """As `backpressure.Resting.rest_over`."""
+        """As `backpressure.Throttled.rest_over`."""
         self._resting, self._rested = False, True
         self._go_on()
 

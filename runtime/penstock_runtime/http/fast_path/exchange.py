@@ -5,21 +5,21 @@ import logging
 from typing import Any, Final, Protocol
 
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
-from penstock_runtime.errors import Defect, QueueFull, Refusal, TooLate
-from penstock_runtime.http.backpressure import TOO_MUCH, Rests
-from penstock_runtime.http.connection_age import Connections
-from penstock_runtime.http.fast_path.arrival_time import Freshness
-from penstock_runtime.http.fast_path.canned_rejections import Refusals
-from penstock_runtime.http.fast_path.endpoint import Later, Way
+from penstock_runtime.errors import DeadlineTooNear, Defect, QueueFull, RequestRejected
+from penstock_runtime.http.backpressure import TOO_MUCH, ClientThrottle
+from penstock_runtime.http.connection_age import AgingConnections
+from penstock_runtime.http.fast_path.arrival_time import ArrivalClock
+from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
+from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint
 from penstock_runtime.http.fast_path.endpoints import ways_of
-from penstock_runtime.http.fast_path.request_head import Head, Heads, hinted_class
-from penstock_runtime.http.fast_path.response import Wire
-from penstock_runtime.protocols.common.access_log import CLIENT_GONE, Traffic
+from penstock_runtime.http.fast_path.request_head import HeadParser, RequestHead, hinted_class
+from penstock_runtime.http.fast_path.response import ResponseWriter
+from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
 from penstock_runtime.protocols.common.long_answers import is_long
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.common.request_ids import RequestIds, trace_of
-from penstock_runtime.protocols.open_inference.infer_response import Answer
-from penstock_runtime.request import Completed, End, Outcome
+from penstock_runtime.protocols.open_inference.infer_response import InferBody
+from penstock_runtime.request import Completed, End, RequestOutcome
 from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 DEFECT: Final = "a request met a defect"
 
 
-class Client(Protocol):
+class ClientConnection(Protocol):
     """Who waits for the answer."""
 
     remote: str
@@ -40,16 +40,16 @@ class Client(Protocol):
         """Be not heard for a while."""
 
 
-class FastLane:
+class FastPath:
     """What all fast connections of a pod share."""
 
     def __init__(
         self,
         pod: Pod,
-        connections: Connections,
-        traffic: Traffic,
+        connections: AgingConnections,
+        traffic: AnswersOwed,
         ids: RequestIds,
-        rests: Rests,
+        rests: ClientThrottle,
     ) -> None:
         self.pod = pod
         self._health = pod.health
@@ -58,13 +58,13 @@ class FastLane:
         self.traffic = traffic
         self.ids = ids
         self.ways = ways_of(pod)
-        self.heads = Heads(self.ways)
-        self.wire = Wire(pod.config.pod_name)
+        self.heads = HeadParser(self.ways)
+        self.wire = ResponseWriter(pod.config.pod_name)
         self.most_bytes: Final = pod.config.max_body_bytes
         self.logs: Final = pod.config.access_log
-        self.refusals = Refusals(pod.admission, self.wire)
+        self.refusals = CannedRejections(pod.admission, self.wire)
         self.rests = rests
-        self.freshness = Freshness(asyncio.get_running_loop().call_later, pod.now)
+        self.freshness = ArrivalClock(asyncio.get_running_loop().call_later, pod.now)
 
     def is_open(self) -> bool:
         """Return whether the pod serves and has a place for another request."""
@@ -74,12 +74,14 @@ class FastLane:
         """Return whether a serving pod has no place for another request."""
         return self._health.ready and self._admission.full()
 
-    def may_displace(self, head: Head, body: bytes) -> bool:
+    def may_displace(self, head: RequestHead, body: bytes) -> bool:
         """Return whether a request that finds the queue full seems to go before one that waits."""
         priority = hinted_class(body, head.header_length)
         return priority < LOWEST_CLASS and self._admission.may_displace(priority)
 
-    def too_late(self, head: Head, body: bytes, came: float, now: float) -> TooLate | None:
+    def too_late(
+        self, head: RequestHead, body: bytes, came: float, now: float
+    ) -> DeadlineTooNear | None:
         """Return why a request that came so is to be refused by its head; None if its deadline may be met."""
         timeout = head.timeout_seconds
         if timeout is None or not self._admission.is_slow(timeout, now - came):
@@ -88,7 +90,9 @@ class FastLane:
         late = self._admission.too_late(timeout, now - came, priority)
         return None if late is None else self.refusals.late(late, timeout, now)
 
-    def turn_away(self, refusal: Refusal, head: Head, client: Client, now: float) -> None:
+    def turn_away(
+        self, refusal: RequestRejected, head: RequestHead, client: ClientConnection, now: float
+    ) -> None:
         """Refuse a request by its head, in words written ahead: nothing is made or kept for it."""
         request_id = head.request_id or self.ids.new()
         self.pod.admission.turn_away(refusal)
@@ -99,20 +103,20 @@ class FastLane:
         if self.logs:
             self.log(head, refusal.status, self.pod.now() - now, client.remote, request_id)
 
-    def give_rest(self, head: Head, client: Client, now: float) -> None:
+    def give_rest(self, head: RequestHead, client: ClientConnection, now: float) -> None:
         """Count a refusal of too much; who asks too often is not heard for a while."""
         self.rests.note(now)
         seconds = self.rests.seconds(head.timeout_seconds)
         if seconds > 0.0:
             client.rest(seconds)
 
-    def way_of(self, head: Head) -> Way:
+    def way_of(self, head: RequestHead) -> FastEndpoint:
         """Return the way of a plain request."""
         return self.ways[head.target or ""]
 
     def log(
         self,
-        head: Head,
+        head: RequestHead,
         status: int,
         seconds: float,
         remote: str,
@@ -149,11 +153,17 @@ class Exchange:
     )
 
     def __init__(
-        self, lane: FastLane, head: Head, client: Client, came: float, *, last: bool
+        self,
+        lane: FastPath,
+        head: RequestHead,
+        client: ClientConnection,
+        came: float,
+        *,
+        last: bool,
     ) -> None:
         self._lane = lane
         self._head = head
-        self._client: Client | None = client
+        self._client: ClientConnection | None = client
         self._last = last
         self._way = lane.way_of(head)
         self._wanted: Any
@@ -181,7 +191,7 @@ class Exchange:
         try:
             admission.hold_bytes(ticket, len(body))
             call = self._way.read(body, self._head)
-            if type(call) is Later:
+            if type(call) is DeferredCall:
                 if not ticket.placed:
                     admission.take_place(ticket)
                 self._reading = asyncio.create_task(self._begin_later(call))
@@ -192,7 +202,7 @@ class Exchange:
         except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
             self._refuse(error)
 
-    async def _begin_later(self, later: Later) -> None:
+    async def _begin_later(self, later: DeferredCall) -> None:
         """As `begin`, once the call is known, of a request that holds a place; unless its client has gone meanwhile."""
         try:
             call = await later.call(
@@ -211,7 +221,7 @@ class Exchange:
 
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
-        if isinstance(error, Refusal):
+        if isinstance(error, RequestRejected):
             admission.refuse(ticket, error)
             self._turn_down(error)
             return
@@ -219,7 +229,7 @@ class Exchange:
         admission.fail(ticket)
         self._answer(self._way.of_refusal(Defect()))
 
-    def _turn_down(self, refusal: Refusal) -> None:
+    def _turn_down(self, refusal: RequestRejected) -> None:
         """Tell a refusal that is counted; a client that asks too much is given rest."""
         client = self._client
         self._answer(self._way.of_refusal(refusal))
@@ -236,7 +246,7 @@ class Exchange:
         lane.pod.admission.depart(self._ticket)
         lane.traffic.answering -= 1
         if lane.logs and client is not None:
-            self._log(client, CLIENT_GONE, outcome=Outcome.CANCELLED)
+            self._log(client, CLIENT_GONE, outcome=RequestOutcome.CANCELLED)
 
     def _hear(self, end: End | QueueFull) -> bool:
         if self._client is None:
@@ -267,7 +277,7 @@ class Exchange:
             log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
             self._answer(self._way.of_refusal(Defect()))
 
-    def _serve(self, answer: Answer, end: Completed) -> None:
+    def _serve(self, answer: InferBody, end: Completed) -> None:
         lane = self._lane
         closes = self._last or lane.pod.health.closing
         told = lane.wire.write_served(answer, end.queue_seconds, self._request_id, closes=closes)
@@ -293,7 +303,7 @@ class Exchange:
         if lane.logs:
             self._log(client, status)
 
-    def _log(self, client: Client, status: int, **more: object) -> None:
+    def _log(self, client: ClientConnection, status: int, **more: object) -> None:
         lane = self._lane
         seconds = lane.pod.now() - self._ticket.arrived
         lane.log(self._head, status, seconds, client.remote, self._request_id, **more)

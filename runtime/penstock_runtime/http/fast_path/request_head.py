@@ -46,7 +46,7 @@ _ONCE: Final = frozenset(
 """Fields that decide something: a second one of a name is not plain."""
 
 
-class Head(Struct, frozen=True):
+class RequestHead(Struct, frozen=True):
     """A head whose request ends at a known byte."""
 
     length: int
@@ -60,14 +60,14 @@ class Head(Struct, frozen=True):
     trace_parent: str | None = None
 
 
-class Heads:
+class HeadParser:
     """Understands heads; owns what is remembered of them."""
 
     def __init__(self, targets: Iterable[str]) -> None:
         self._targets = frozenset(one.encode() for one in targets)
-        self._known: dict[bytes, Head | None] = {}
+        self._known: dict[bytes, RequestHead | None] = {}
 
-    def understand(self, head: bytes) -> Head | None:
+    def understand(self, head: bytes) -> RequestHead | None:
         """Return what `head` (up to and with its empty line) says, or None where nothing is sure."""
         try:
             return self._known[head]
@@ -79,8 +79,8 @@ class Heads:
         return found
 
 
-def understand(head: bytes, is_target: Callable[[bytes], bool]) -> Head | None:
-    """As `Heads.understand`; `is_target` says which paths the fast lane answers."""
+def understand(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None:
+    """As `HeadParser.understand`; `is_target` says which paths the fast lane answers."""
     match = _HEAD.fullmatch(head) if len(head) <= LONGEST else None
     fields = _fields(match["fields"]) if match else None
     if match is None or fields is None or not _is_framed(fields):
@@ -91,8 +91,8 @@ def understand(head: bytes, is_target: Callable[[bytes], bool]) -> Head | None:
     size = int(length) if length is not None else 0
     plain = match["method"] == b"POST" and is_target(match["target"]) and _is_plain(fields)
     if not plain:
-        return Head(size, None)
-    return Head(
+        return RequestHead(size, None)
+    return RequestHead(
         size,
         match["target"].decode(),
         _text(fields.get(b"inference-header-content-length")),

@@ -8,12 +8,12 @@ from aiohttp.helpers import rfc822_formatted_time
 from penstock_runtime.protocols.common.replies import JSON, Reply
 from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.protocols.open_inference.completion import BINARY, HEADER_QUEUE_SECONDS
-from penstock_runtime.protocols.open_inference.infer_response import Answer
+from penstock_runtime.protocols.open_inference.infer_response import InferBody
 
 _REASONS: Final = {one.value: one.phrase for one in HTTPStatus}
 
 
-class Wire:
+class ResponseWriter:
     """Writes the heads of one pod's answers."""
 
     def __init__(self, pod_name: str) -> None:
@@ -25,7 +25,7 @@ class Wire:
         """The same with binary tensors; behind the queue time comes the length of its JSON."""
 
     def write_served(
-        self, answer: Answer, queue_seconds: float, request_id: str, *, closes: bool
+        self, answer: InferBody, queue_seconds: float, request_id: str, *, closes: bool
     ) -> bytes:
         """Return a served answer as bytes: `write` of its `Reply`, in one step."""
         length, date = answer.header_length, rfc822_formatted_time()

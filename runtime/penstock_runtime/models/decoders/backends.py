@@ -12,7 +12,7 @@ from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.cuda_graph_decoder import MOST_GATHERED, GraphedDecoder
+from penstock_runtime.models.decoders.cuda_graph_decoder import MOST_GATHERED, CudaGraphDecoder
 from penstock_runtime.models.decoders.graph_shapes import MOST_ROWS, padded_rows
 from penstock_runtime.models.decoders.merged_projections import merge_projections
 from penstock_runtime.models.decoders.self_check import Expected, check
@@ -70,7 +70,7 @@ class TorchBackend:
             vocabulary = model.config.get_text_config().vocab_size
             logits = caches[0].new_empty((self._most_rows, vocabulary))
             scratch = len(caches[0]) // 2 - 1
-            yield GraphedDecoder(plain, self._attention, self._recorder, scratch, logits)
+            yield CudaGraphDecoder(plain, self._attention, self._recorder, scratch, logits)
         yield plain
 
 

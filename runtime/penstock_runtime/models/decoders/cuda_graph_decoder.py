@@ -15,8 +15,8 @@ import torch
 
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.graph_shapes import Shape, padded
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.graph_shapes import GraphShape, padded
+from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
@@ -29,7 +29,7 @@ MOST_GATHERED = 2
 """A step that gathers more than so many times what a layer's cache holds is not recorded: memory is set apart for so much."""
 
 
-class GraphedDecoder:
+class CudaGraphDecoder:
     """A `Decoder` around the plain one; chunks of prompts, and whatever has no shape, go to that."""
 
     def __init__(
@@ -47,10 +47,10 @@ class GraphedDecoder:
         self._recorder: Recorder | None = recorder
         self._scratch = scratch
         self._logits = logits
-        self._replays: OrderedDict[Shape, Replay] = OrderedDict()
+        self._replays: OrderedDict[GraphShape, Replay] = OrderedDict()
 
     @torch.inference_mode()
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def forward(self, packed: PackedBatch) -> torch.Tensor:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
         shape = self._shape(packed)
         if self._recorder is None or shape is None:
@@ -61,14 +61,14 @@ class GraphedDecoder:
         self._replays.move_to_end(shape)
         return self._replayed(replay, packed, shape)
 
-    def _shape(self, packed: Packed) -> Shape | None:
+    def _shape(self, packed: PackedBatch) -> GraphShape | None:
         if packed.tokens != packed.rows:
             return None
         shape = padded(packed.rows, packed.tables.shape[1])
         fits = shape.rows * shape.blocks <= MOST_GATHERED * self._scratch
         return shape if fits and shape.rows <= len(self._logits) else None
 
-    def _first(self, recorder: Recorder, packed: Packed, shape: Shape) -> torch.Tensor:
+    def _first(self, recorder: Recorder, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
         """Record `shape`, and compare; the plain decoder runs last, so that the step's keys and values are its own."""
         self.recordings += 1
         try:
@@ -85,7 +85,7 @@ class GraphedDecoder:
             self._give_up(f"a replay of {shape} differs by {wrong:.2g} of the largest logit")
         return wanted
 
-    def _keep(self, shape: Shape, replay: Replay) -> None:
+    def _keep(self, shape: GraphShape, replay: Replay) -> None:
         self._replays[shape] = replay
         if len(self._replays) > MOST_GRAPHS:
             self._replays.popitem(last=False)
@@ -104,7 +104,7 @@ class GraphedDecoder:
             raise RuntimeError(f"logits are {found.dtype}, not {self._logits.dtype}")
         return {"logits": self._logits[: len(found)].copy_(found)}
 
-    def _inputs(self, shape: Shape, packed: Packed | None = None) -> torch.Tensor:
+    def _inputs(self, shape: GraphShape, packed: PackedBatch | None = None) -> torch.Tensor:
         """Return [rows, 2 + blocks] of int32: id, position and table of each row; all of it padding without `packed`."""
         inputs = np.full((shape.rows, 2 + shape.blocks), self._scratch, np.int32)
         inputs[:, :2] = 0
@@ -114,7 +114,7 @@ class GraphedDecoder:
             inputs[:rows, 2 : 2 + blocks] = packed.tables
         return torch.from_numpy(inputs).to(self._logits.device)
 
-    def _replayed(self, replay: Replay, packed: Packed, shape: Shape) -> torch.Tensor:
+    def _replayed(self, replay: Replay, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
         logits = replay([self._inputs(shape, packed)])["logits"]
         if np.array_equal(packed.last, packed.starts[:-1]):
             return logits[: packed.rows]

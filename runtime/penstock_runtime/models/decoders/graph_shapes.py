@@ -8,7 +8,7 @@ LEAST_BLOCKS = 8
 """Of a table; fewer are no faster."""
 
 
-class Shape(NamedTuple):
+class GraphShape(NamedTuple):
     """Of a padded step."""
 
     rows: int
@@ -24,6 +24,6 @@ def padded_rows(rows: int) -> int:
     return -(-rows // unit) * unit
 
 
-def padded(rows: int, blocks: int) -> Shape:
+def padded(rows: int, blocks: int) -> GraphShape:
     """Return the least shape that holds `rows` whose longest table has so many blocks, which a power of two rounds up."""
-    return Shape(padded_rows(rows), max(LEAST_BLOCKS, 1 << (blocks - 1).bit_length()))
+    return GraphShape(padded_rows(rows), max(LEAST_BLOCKS, 1 << (blocks - 1).bit_length()))

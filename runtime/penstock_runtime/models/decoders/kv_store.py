@@ -7,7 +7,7 @@ import torch
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
 
 
-class Store:
+class KvStore:
     """One cache tensor a layer on the device, and as many on the host for what is swapped out."""
 
     def __init__(

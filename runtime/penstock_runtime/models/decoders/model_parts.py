@@ -18,12 +18,12 @@ _STATIC_ROPES = {"default", "linear", "llama3", "yarn"}
 """Whose angles depend on the position alone, so that a table of them holds."""
 
 
-class UnknownFamily(Exception):
+class UnsupportedArchitecture(Exception):
     """This model cannot be taken apart; the message says what stands in the way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class NormWeights:
     """RMS norm, or layer norm where `centred`."""
 
     weight: torch.Tensor
@@ -44,28 +44,28 @@ class Linear:
 class Layer:
     """x += [after](out(attend(in(x)))); x += [after](down(activate(up(in(x)))))."""
 
-    attention_norm: Norm
+    attention_norm: NormWeights
     qkv: Linear
     """Queries, keys, values, one below the other."""
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
     rope: str | None
-    """Key into `Blueprint.ropes`."""
+    """Key into `ModelParts.ropes`."""
     rule: LayerRule
     out: Linear
-    after_attention: Norm | None
-    feed_norm: Norm
+    after_attention: NormWeights | None
+    feed_norm: NormWeights
     up: Linear
     """With a gate: gate, then up, one below the other."""
     gated: bool
     activation: str
     """transformers' name."""
     down: Linear
-    after_feed: Norm | None
+    after_feed: NormWeights | None
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class ModelParts:
     """A whole model."""
 
     embedding: torch.Tensor
@@ -75,12 +75,12 @@ class Blueprint:
     ropes: dict[str, tuple[torch.Tensor, torch.Tensor]]
     """Cosines and sines, [positions, size / 2], in float32 whatever the model's type."""
     layers: list[Layer]
-    norm: Norm
+    norm: NormWeights
     head: Linear
     softcap: float | None
 
 
-def take_apart(model: PreTrainedModel, positions: int) -> Blueprint:
+def take_apart(model: PreTrainedModel, positions: int) -> ModelParts:
     """Return the parts of `model`, with tables for so many positions.
 
     Raises:
@@ -88,21 +88,23 @@ def take_apart(model: PreTrainedModel, positions: int) -> Blueprint:
     """
     reader = _READERS.get(model.config.model_type)
     if reader is None:
-        raise UnknownFamily(f"model type '{model.config.model_type}' is not read")
+        raise UnsupportedArchitecture(f"model type '{model.config.model_type}' is not read")
     try:
         return reader(model, positions)
     except AttributeError as error:
-        raise UnknownFamily(f"'{model.config.model_type}' is not as it was: {error}") from error
+        raise UnsupportedArchitecture(
+            f"'{model.config.model_type}' is not as it was: {error}"
+        ) from error
 
 
-def _norm(module: Any) -> Norm:
+def _norm(module: Any) -> NormWeights:
     centred = isinstance(module, torch.nn.LayerNorm)
     weight = module.weight.detach()
     if type(module).__name__.startswith("Gemma"):
         weight = 1.0 + weight.float()
     eps = getattr(module, "variance_epsilon", None) or module.eps
     bias = module.bias.detach() if centred and module.bias is not None else None
-    return Norm(weight, bias, eps, centred)
+    return NormWeights(weight, bias, eps, centred)
 
 
 def _merged(*linears: Any) -> Linear:
@@ -119,7 +121,7 @@ def _rope_tables(model: Any, positions: int) -> dict[str, tuple[torch.Tensor, to
         if name and name not in model.config.layer_types:
             continue
         if rope["rope_type"] not in _STATIC_ROPES or rope.get("partial_rotary_factor", 1.0) != 1.0:
-            raise UnknownFamily(f"rope of type '{rope['rope_type']}' is not read")
+            raise UnsupportedArchitecture(f"rope of type '{rope['rope_type']}' is not read")
         at = torch.arange(positions)[None]
         cosine, sine = model.model.rotary_emb(wanted, at, *filter(None, [name]))
         half = cosine.shape[-1] // 2
@@ -132,11 +134,11 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
     return torch.tensor(number, dtype=dtype).item()
 
 
-def _llama_like(model: Any, positions: int) -> Blueprint:
+def _llama_like(model: Any, positions: int) -> ModelParts:
     ropes, config = _rope_tables(model, positions), model.config
     embedding = model.model.embed_tokens
     scale = float(getattr(embedding, "scalar_embed_scale", 1.0))
-    return Blueprint(
+    return ModelParts(
         embedding=embedding.weight.detach(),
         embedding_scale=_rounded(scale, embedding.weight.dtype),
         positions=None,
@@ -179,9 +181,9 @@ def _turned(module: Any) -> Linear:
     return Linear(module.weight.detach().t().contiguous(), module.bias.detach())
 
 
-def _gpt2(model: Any, positions: int) -> Blueprint:
+def _gpt2(model: Any, positions: int) -> ModelParts:
     body, config = model.transformer, model.config
-    return Blueprint(
+    return ModelParts(
         embedding=body.wte.weight.detach(),
         embedding_scale=1.0,
         positions=body.wpe.weight.detach()[:positions],
@@ -211,7 +213,7 @@ def _gpt2(model: Any, positions: int) -> Blueprint:
     )
 
 
-_READERS: dict[str, Callable[[Any, int], Blueprint]] = {
+_READERS: dict[str, Callable[[Any, int], ModelParts]] = {
     "gpt2": _gpt2,
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"), _llama_like

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from penstock_runtime.models.decoders.packing import Packed, positions_of
+from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 
@@ -19,7 +19,7 @@ class OneTokenDecoder:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
 
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def forward(self, packed: PackedBatch) -> torch.Tensor:
         """As `Decoder.forward`."""
         wanted = set(packed.last.tolist())
         logits = dict[int, torch.Tensor]()
@@ -35,7 +35,7 @@ class OneTokenDecoder:
         return torch.stack([logits[token] for token in packed.last.tolist()])
 
 
-def _alone(packed: Packed, token: int, row: int) -> Packed:
+def _alone(packed: PackedBatch, token: int, row: int) -> PackedBatch:
     """Return the step that feeds one of the tokens of `packed`."""
     return positions_of(
         packed.ids[token : token + 1],

@@ -13,7 +13,7 @@ from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends import ComputeBackend, backend_for, checked
-from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.max_length import longest_of
 from penstock_runtime.models.decoders.memory import CACHE_SHARE, free_bytes, holds_float32
 from penstock_runtime.models.decoders.one_token import OneTokenDecoder
@@ -95,7 +95,7 @@ class _Assembled:
 
     backend: ComputeBackend
     kv: KVSpec
-    store: Store
+    store: KvStore
     decoder: Decoder
     longest: int
     """Positions that a sequence may have in this cache."""
@@ -119,7 +119,7 @@ def _assemble(source: _Source, compute: Compute, expected: Expected) -> _Assembl
     kv = _layout(model, backend, options, source.device)
     longest = min(source.bound, kv.tokens)
     layers = model.config.get_text_config().num_hidden_layers
-    store = Store(layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate)
+    store = KvStore(layers, kv.blocks + backend.spare_blocks, kv.host_blocks, backend.allocate)
     decoders = backend.decoders(model, store.layers, longest)
     decoder = checked(decoders, expected, kv.block_tokens, model.dtype)
     if options.batch_invariant:

@@ -13,7 +13,7 @@ Table = NDArray[np.int32]
 
 
 @dataclass
-class Packed:
+class PackedBatch:
     """One step's inputs. T positions are fed, in R rows, and S rows sample."""
 
     ids: Ints
@@ -55,10 +55,12 @@ class Packed:
         return blocks * self.block_tokens + self.positions % self.block_tokens
 
 
-def positions_of(ids: Ints, tables: Table, first: Ints, starts: Ints, block_tokens: int) -> Packed:
+def positions_of(
+    ids: Ints, tables: Table, first: Ints, starts: Ints, block_tokens: int
+) -> PackedBatch:
     """Return the step that feeds `ids`, row r from position `first[r]` on; every row samples."""
     counts = np.diff(starts)
-    return Packed(
+    return PackedBatch(
         ids=ids,
         positions=np.arange(starts[-1]) + np.repeat(first - starts[:-1], counts),
         starts=starts,
@@ -79,7 +81,7 @@ class Packer:
         self._place: dict[int, tuple[int, list[int], int]] = {}
         self._free = list(range(max(1, max_rows)))[::-1]
 
-    def pack(self, plan: StepPlan, unknown_ids: dict[int, int]) -> Packed:
+    def pack(self, plan: StepPlan, unknown_ids: dict[int, int]) -> PackedBatch:
         """Return the arrays of `plan`; `unknown_ids` maps a row's index to the id it was waiting for.
 
         Lists become arrays once: beside a small model's forward, a few dozen calls of numpy would show.
@@ -103,7 +105,7 @@ class Packer:
             if row.samples:
                 last.append(len(ids) - 1)
         widest = -(-max(contexts) // self._block_tokens)
-        return Packed(
+        return PackedBatch(
             ids=np.array(ids, np.int64),
             positions=np.array(positions, np.int64),
             starts=np.array(starts, np.int64),

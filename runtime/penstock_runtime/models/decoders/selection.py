@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.models.decoders.step_times import Candidate, StepTimes
+from penstock_runtime.models.decoders.step_times import BackendCandidate, StepTimes
 
 _HALF = (torch.bfloat16, torch.float16)
 _ON_OPENVINO = (torch.float32, torch.bfloat16)
@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 Measure = Callable[
-    [PreTrainedConfig, StepOptions, Sequence[Candidate]], Mapping[Candidate, StepTimes]
+    [PreTrainedConfig, StepOptions, Sequence[BackendCandidate]],
+    Mapping[BackendCandidate, StepTimes],
 ]
 """Times of the candidates that run here; the others are left out."""
 
@@ -31,7 +32,7 @@ def select(
     device: torch.device,
     has_room: Callable[[], bool],
     measure: Measure,
-) -> Candidate:
+) -> BackendCandidate:
     """Return the fastest candidate that `options` allow; in a tie the checkpoint's own type.
 
     Args:
@@ -42,7 +43,7 @@ def select(
         measure: called only if there are two candidates or more.
     """
     candidates = [
-        Candidate(compute, dtype)
+        BackendCandidate(compute, dtype)
         for dtype in _dtypes(config, options, device, has_room)
         for compute in _computes(options, device)
         if dtype in _ON_OPENVINO or compute is Compute.TORCH or options.compute is compute
@@ -50,7 +51,7 @@ def select(
     if len(candidates) == 1:
         return candidates[0]
     times = measure(config, options, candidates)
-    fallback = Candidate(_computes(options, device)[-1], candidates[0].dtype)
+    fallback = BackendCandidate(_computes(options, device)[-1], candidates[0].dtype)
     selected = min(times, key=lambda candidate: times[candidate].request, default=fallback)
     measured = ", ".join(f"{candidate} {taken}" for candidate, taken in times.items())
     _log.info("the model computes on %s, the fastest here: %s", selected, measured)

@@ -7,7 +7,7 @@ from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
-from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import Packer
 from penstock_runtime.models.decoders.sampling.prompt_logprobs import score
 from penstock_runtime.models.decoders.sampling.sampler import sample
@@ -16,9 +16,9 @@ from penstock_runtime.models.device.device import raise_as_device_error
 
 
 class TorchStep:
-    """A `Step` over a decoder and its store."""
+    """A `StepExecutor` over a decoder and its store."""
 
-    def __init__(self, info: GenerationInfo, decoder: Decoder, store: Store) -> None:
+    def __init__(self, info: GenerationInfo, decoder: Decoder, store: KvStore) -> None:
         self.info = info
         self._decoder = decoder
         self._store = store
@@ -28,7 +28,7 @@ class TorchStep:
         self._last: tuple[int, list[SampledToken | None]] = (-1, [])
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        """As `Step.run`."""
+        """As `StepExecutor.run`."""
         began, recordings = time.monotonic(), self._decoder.recordings
         awaited = self._awaited(plan)
         self._last = (plan.number, [None] * len(plan.rows))  # and so it stays if this step raises

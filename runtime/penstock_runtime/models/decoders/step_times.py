@@ -20,7 +20,7 @@ from penstock_runtime.engine.continuous.limits import KVSpec
 from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import describe
 from penstock_runtime.models.decoders.backends import backend_for
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.warm_up import fed, run
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class BackendCandidate:
     """A backend, and the type of weights, keys and values."""
 
     compute: Compute
@@ -75,8 +75,8 @@ class StepTimes:
 @dataclass(frozen=True, slots=True)
 class _Probe:
     decoder: Decoder
-    prompt: Packed
-    decode: Packed
+    prompt: PackedBatch
+    decode: PackedBatch
     prompt_seconds: list[float] = field(default_factory=list)
     decode_seconds: list[float] = field(default_factory=list)
 
@@ -87,11 +87,11 @@ class _Probe:
 def measure_steps(
     config: PreTrainedConfig,
     options: StepOptions,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[BackendCandidate],
     clock: Callable[[], float] = time.perf_counter,
-) -> Mapping[Candidate, StepTimes]:
+) -> Mapping[BackendCandidate, StepTimes]:
     """Return the times of those of `candidates` that run here."""
-    probes: dict[Candidate, _Probe] = {}
+    probes: dict[BackendCandidate, _Probe] = {}
     for candidate in candidates:
         try:
             probes[candidate] = _probe(config, options, candidate)
@@ -107,7 +107,7 @@ def measure_steps(
     return {candidate: probe.times() for candidate, probe in probes.items()}
 
 
-def _probe(config: PreTrainedConfig, options: StepOptions, candidate: Candidate) -> _Probe:
+def _probe(config: PreTrainedConfig, options: StepOptions, candidate: BackendCandidate) -> _Probe:
     model = _one_layer(config, candidate.dtype)
     backend = backend_for(candidate.compute, model, options, torch.device("cpu"))
     longest = PROMPT_TOKENS + 1
@@ -139,7 +139,7 @@ def _one_layer(config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     return model
 
 
-def _timed(decoder: Decoder, packed: Packed, clock: Callable[[], float]) -> float:
+def _timed(decoder: Decoder, packed: PackedBatch, clock: Callable[[], float]) -> float:
     start = clock()
     run(decoder, packed)
     return clock() - start

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from penstock_runtime.engine.model import ModelLoadFailed
-from penstock_runtime.models.decoders.attention.base import AttentionBackend, Heads, LayerRule
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.attention.base import AttentionBackend, HeadShape, LayerRule
+from penstock_runtime.models.decoders.packing import PackedBatch
 
 REGISTERED = "penstock"
 
@@ -26,7 +26,7 @@ class Decoder(Protocol):
     recordings: int
     """How often a step was recorded, to be replayed later: such a step takes longer than its work does."""
 
-    def forward(self, packed: Packed) -> Logits:
+    def forward(self, packed: PackedBatch) -> Logits:
         """Return the logits of the positions that sample, having stored all keys and values."""
 
 
@@ -67,12 +67,12 @@ def attention_modules(model: PreTrainedModel) -> list[Any]:
     return found
 
 
-def heads(model: PreTrainedModel) -> Heads:
+def heads(model: PreTrainedModel) -> HeadShape:
     """Return the shape of the model's attention."""
     config = model.config.get_text_config()
     query = int(config.num_attention_heads)
     size = getattr(config, "head_dim", None) or config.hidden_size // query
-    return Heads(query, int(getattr(config, "num_key_value_heads", None) or query), int(size))
+    return HeadShape(query, int(getattr(config, "num_key_value_heads", None) or query), int(size))
 
 
 class GenericDecoder:
@@ -92,7 +92,7 @@ class GenericDecoder:
         self._device = caches[0].device
 
     @torch.inference_mode()
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def forward(self, packed: PackedBatch) -> torch.Tensor:
         """As `Decoder.forward`."""
         self._backend.begin(packed)
         fed = (packed.ids, packed.positions, packed.last)

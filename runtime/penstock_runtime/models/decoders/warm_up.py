@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.limits import KVSpec, TimedStep
-from penstock_runtime.models.decoders.kv_store import Store
-from penstock_runtime.models.decoders.packing import Packed, positions_of
+from penstock_runtime.models.decoders.kv_store import KvStore
+from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
 MOST_SECONDS = 2.0
@@ -67,7 +67,7 @@ def _shapes(kv: KVSpec, longest: int, most_rows: int) -> Iterator[tuple[int, int
         rows = min(2 * rows, most_rows)
 
 
-def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
+def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> PackedBatch:
     """Return a step of `rows` sequences, each of which feeds so many tokens behind a context, over the cache's first blocks."""
     each = -(-(context + tokens) // kv.block_tokens)
     tables = np.arange(rows * each, dtype=np.int32).reshape(rows, each)
@@ -75,7 +75,7 @@ def fed(rows: int, tokens: int, context: int, kv: KVSpec) -> Packed:
     return positions_of(np.zeros(rows * tokens, np.int64), tables, first, starts, kv.block_tokens)
 
 
-def run(decoder: Decoder, packed: Packed) -> None:
+def run(decoder: Decoder, packed: PackedBatch) -> None:
     """Compute, and wait for the device."""
     torch.as_tensor(decoder.forward(packed)).sum().item()
 
@@ -93,7 +93,7 @@ class Costs:
     """One way; without blocks on the host, between two of the device's."""
 
 
-def measure(decoder: Decoder, store: Store, kv: KVSpec, longest: int) -> Costs:
+def measure(decoder: Decoder, store: KvStore, kv: KVSpec, longest: int) -> Costs:
     """Run a prompt twice and copy a block; what lies in the cache is overwritten."""
     tokens = min(_PROMPT, longest, kv.tokens)
     packed = fed(1, tokens, 0, kv)

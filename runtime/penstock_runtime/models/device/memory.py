@@ -19,7 +19,7 @@ MEASURING_SECONDS = 1.0
 _PROCESS = Path("/proc/self")
 
 
-class Meter(Protocol):
+class MemoryMeter(Protocol):
     """The memory that a model computes in."""
 
     def reset(self) -> None:
@@ -40,16 +40,16 @@ class CudaMeter:
         self._start = 0
 
     def reset(self) -> None:
-        """As `Meter`."""
+        """As `MemoryMeter`."""
         torch.cuda.reset_peak_memory_stats(self._device)
         self._start = torch.cuda.memory_allocated(self._device)
 
     def peak_growth_bytes(self) -> int:
-        """As `Meter`."""
+        """As `MemoryMeter`."""
         return torch.cuda.max_memory_allocated(self._device) - self._start
 
     def free_bytes(self) -> int:
-        """As `Meter`: what the driver has left, and what the allocator keeps without using it."""
+        """As `MemoryMeter`: what the driver has left, and what the allocator keeps without using it."""
         free, _ = torch.cuda.mem_get_info(self._device)
         kept = torch.cuda.memory_reserved(self._device)
         return free + kept - torch.cuda.memory_allocated(self._device)
@@ -63,7 +63,7 @@ class ResidentMeter:
         self._start = 0
 
     def reset(self) -> None:
-        """As `Meter`; where the peak cannot be reset, growth counts from the highest use so far."""
+        """As `MemoryMeter`; where the peak cannot be reset, growth counts from the highest use so far."""
         try:
             (self._process / "clear_refs").write_text("5")
         except OSError:
@@ -72,11 +72,11 @@ class ResidentMeter:
             self._start = self._kilobytes("VmRSS:")
 
     def peak_growth_bytes(self) -> int:
-        """As `Meter`."""
+        """As `MemoryMeter`."""
         return max(0, self._kilobytes("VmHWM:") - self._start) * 1024
 
     def free_bytes(self) -> int:
-        """As `Meter`: the control group's rest, or the machine's where that is less."""
+        """As `MemoryMeter`: the control group's rest, or the machine's where that is less."""
         return free_memory_bytes()
 
     def _kilobytes(self, name: str) -> int:
@@ -84,7 +84,7 @@ class ResidentMeter:
         return int(words[words.index(name) + 1])
 
 
-def meter_of(device: torch.device) -> Meter:
+def meter_of(device: torch.device) -> MemoryMeter:
     """Return what measures memory on `device`."""
     return CudaMeter(device) if device.type == "cuda" else ResidentMeter()
 
@@ -96,7 +96,7 @@ def bound_rows(free_bytes: int, bytes_per_row: float, max_rows: int) -> int:
 
 
 def measured_bound_rows(
-    run: Callable[[int], None], least_bytes_per_row: int, max_rows: int, meter: Meter
+    run: Callable[[int], None], least_bytes_per_row: int, max_rows: int, meter: MemoryMeter
 ) -> int:
     """Return the bound of a model whose `run(rows)` computes a batch.
 
@@ -109,7 +109,7 @@ def measured_bound_rows(
     return bound_rows(free, max(measured, least_bytes_per_row), max_rows)
 
 
-def _bytes_per_row(run: Callable[[int], None], max_rows: int, meter: Meter) -> float:
+def _bytes_per_row(run: Callable[[int], None], max_rows: int, meter: MemoryMeter) -> float:
     """Run 2, 4, 8 ... rows until the growth is clear, or time or rows are up; return growth per row.
 
     One row has run before: what is allocated once and kept does not count.

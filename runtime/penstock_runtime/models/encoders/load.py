@@ -24,7 +24,7 @@ from penstock_runtime.models.encoders.directory import (
 )
 from penstock_runtime.models.encoders.model import (
     CHUNK_TOKENS,
-    Head,
+    OutputHead,
     PackedEncoder,
     PaddedEncoder,
     TextLimits,
@@ -106,11 +106,13 @@ def _read(directory: EncoderDirectory, task: Task) -> Any:
     return model.eval().requires_grad_(requires_grad=False)
 
 
-def _head(directory: EncoderDirectory, task: Task, model: Any) -> Head:
+def _head(directory: EncoderDirectory, task: Task, model: Any) -> OutputHead:
     if task is Task.EMBEDDING:
-        return Head(directory.pooling, directory.normalize)
+        return OutputHead(directory.pooling, directory.normalize)
     parts = parts_of(model)
-    return Head(directory.pooling, normalize=False, classify=parts.classify if parts else None)
+    return OutputHead(
+        directory.pooling, normalize=False, classify=parts.classify if parts else None
+    )
 
 
 def _info(directory: EncoderDirectory, task: Task, model: Any, device: torch.device) -> ModelInfo:
@@ -138,7 +140,9 @@ def _width(model: Any) -> int:
     return int(getattr(model.config, "hidden_size", None) or model.config.dim)
 
 
-def _packed(model: Any, info: ModelInfo, head: Head, limits: TextLimits) -> PackedEncoder | None:
+def _packed(
+    model: Any, info: ModelInfo, head: OutputHead, limits: TextLimits
+) -> PackedEncoder | None:
     parts = parts_of(model)
     if parts is None:
         return None

@@ -32,7 +32,7 @@ class BadRow(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class OutputHead:
     """What becomes of hidden states: an embedding, or logits of the first token's."""
 
     pooling: Pooling
@@ -74,7 +74,7 @@ class PackedEncoder:
     """Rows sorted by length, laid end to end, in passes of about `chunk_tokens`."""
 
     def __init__(
-        self, info: ModelInfo, body: PackedBody, head: Head, limits: TextLimits, chunk: int
+        self, info: ModelInfo, body: PackedBody, head: OutputHead, limits: TextLimits, chunk: int
     ) -> None:
         self.info = info
         self._body, self._head, self._limits, self._chunk = body, head, limits, chunk
@@ -195,7 +195,7 @@ def _passes(
 
 
 def padded_call(
-    model: Any, head: Head, *, logits: bool
+    model: Any, head: OutputHead, *, logits: bool
 ) -> Callable[[list[torch.Tensor]], torch.Tensor]:
     """Return the model's own forward, and what follows, over padded ids and masks."""
 

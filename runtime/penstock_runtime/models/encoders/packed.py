@@ -31,7 +31,7 @@ def equals_of(lengths: Sequence[int]) -> Equals:
     return [(len(list(rows)), length) for length, rows in groupby(lengths)]
 
 
-class Norm:
+class LayerNorm:
     """A layer norm."""
 
     def __init__(self, norm: torch.nn.LayerNorm) -> None:
@@ -52,7 +52,7 @@ class PackedLayer:
         self._out = chooser.affine(*merged(parts.attention_out), Use.ADDED)
         self._up = chooser.affine(*merged(parts.up), Use.ACTIVATED)
         self._down = chooser.affine(*merged(parts.down), Use.ADDED)
-        self._attention_norm, self._norm = Norm(parts.attention_norm), Norm(parts.norm)
+        self._attention_norm, self._norm = LayerNorm(parts.attention_norm), LayerNorm(parts.norm)
 
     def __call__(self, x: torch.Tensor, equals: Equals) -> torch.Tensor:
         """Return the next hidden states (tokens, width)."""
@@ -79,7 +79,7 @@ class PackedBody:
 
     def __init__(self, parts: EncoderParts) -> None:
         self._words, self._positions = parts.words, parts.positions
-        self._norm = Norm(parts.norm)
+        self._norm = LayerNorm(parts.norm)
         chooser = _chooser(parts.activation)
         self._layers = [PackedLayer(one, parts.heads, chooser) for one in parts.layers]
 

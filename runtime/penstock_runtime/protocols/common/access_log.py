@@ -9,7 +9,7 @@ CLIENT_GONE: Final = 499
 access_log = logging.getLogger("penstock_runtime.access")
 
 
-class Traffic:
+class AnswersOwed:
     """Counts answers that are still owed."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ TYPED: Final = Prices(container=3000, name=800, value=100)
 """Of pydantic, with a model for each object."""
 
 
-class Span(NamedTuple):
+class NumberList(NamedTuple):
     """The inside of a flat list of numbers."""
 
     start: int
@@ -64,9 +64,9 @@ class Structure(Struct):
     names: int = 0
     commas: int = 0
     escapes: int = 0
-    spans: list[Span] = []
+    spans: list[NumberList] = []
 
-    def check(self, prices: Prices, spans: list[Span]) -> None:
+    def check(self, prices: Prices, spans: list[NumberList]) -> None:
         """Check that decoding the text without `spans` fits the budget.
 
         Raises:
@@ -131,12 +131,15 @@ def _outside(kinds: NDArray[np.uint8], inside: bool) -> tuple[NDArray[np.uint8],
 
 
 def _take_spans(
-    spans: list[Span], where: NDArray[np.int64], what: NDArray[np.int64], count: NDArray[np.int64]
+    spans: list[NumberList],
+    where: NDArray[np.int64],
+    what: NDArray[np.int64],
+    count: NDArray[np.int64],
 ) -> None:
     flat = (what[:-1] == _OPEN) & (what[1:] == _CLOSE) & (np.diff(where) > _LONG_BYTES)
     for place in np.flatnonzero(flat):
         commas = int(count[place + 1] - count[place])
-        spans.append(Span(int(where[place]) + 1, int(where[place + 1]), commas + 1))
+        spans.append(NumberList(int(where[place]) + 1, int(where[place + 1]), commas + 1))
 
 
 async def in_pieces(
@@ -153,7 +156,7 @@ class Numbers:
 
     __slots__ = ("_span", "_text")
 
-    def __init__(self, text: memoryview, span: Span) -> None:
+    def __init__(self, text: memoryview, span: NumberList) -> None:
         self._text = text
         self._span = span
 
@@ -185,7 +188,7 @@ class Numbers:
                 yield b"[,]"  # a comma and nothing behind it
 
 
-def without(text: memoryview, spans: list[Span]) -> tuple[bytes, dict[Any, Numbers]]:
+def without(text: memoryview, spans: list[NumberList]) -> tuple[bytes, dict[Any, Numbers]]:
     """Return `text` with a string of its own for each of the lists of `spans`, and what each stands for."""
     mark = secrets.token_hex(8)  # a client cannot send it
     parts, numbers, at = list[bytes | memoryview](), dict[Any, Numbers](), 0

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import hdrs, web
 from msgspec import Struct
 
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.long_answers import LongBody
 
 JSON = "application/json"
@@ -57,7 +57,7 @@ def error(
     return Reply(status, orjson.dumps(body), headers=headers, closes=closes)
 
 
-def of_refusal(refusal: Refusal) -> Reply:
+def of_refusal(refusal: RequestRejected) -> Reply:
     """Return a refusal's answer; the connection closes where an unread body may follow."""
     return error(
         refusal.status,
@@ -89,6 +89,6 @@ def error_reply(
     )
 
 
-def refusal_reply(refusal: Refusal) -> web.Response:
+def refusal_reply(refusal: RequestRejected) -> web.Response:
     """Return `of_refusal` for aiohttp to write."""
     return response_of(of_refusal(refusal))

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.serving.auth.callers import Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
@@ -21,6 +21,6 @@ def best_class(request: web.Request) -> int:
     return 0 if caller is None else caller.granted_priority(None)
 
 
-def note_refusal(request: web.Request, refusal: Refusal) -> None:
+def note_refusal(request: web.Request, refusal: RequestRejected) -> None:
     """Leave for the access log that `request` was refused, and why."""
     request[LOGGED] = {"outcome": "Refused", "reason": refusal.reason}

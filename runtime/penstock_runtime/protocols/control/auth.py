@@ -31,7 +31,7 @@ class Forbidden(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenClaims:
     """What a good token allows."""
 
     generation: object
@@ -73,7 +73,7 @@ class TokenVerifier:
         if keys_file.exists() and not insecure:
             import jwt  # noqa: F401, PLC0415 - as said above
 
-    async def verify(self, authorization: str | None) -> Grant:
+    async def verify(self, authorization: str | None) -> TokenClaims:
         """Take the token in the `Authorization` header of a control call, this once.
 
         Raises:
@@ -81,11 +81,11 @@ class TokenVerifier:
             Forbidden: it is addressed to another pod.
         """
         if self._insecure:
-            return Grant(None, anything=True)
+            return TokenClaims(None, anything=True)
         keys = await asyncio.to_thread(_read_keys, self._keys_file)
         claims = self._decode(authorization, keys)
         self._take(str(claims["jti"]), claims["exp"])
-        return Grant(claims.get("generation"))
+        return TokenClaims(claims.get("generation"))
 
     def _take(self, token_id: str, expires: object) -> None:
         if isinstance(expires, bool) or not isinstance(expires, int | float):

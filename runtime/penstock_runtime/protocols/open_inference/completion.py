@@ -6,7 +6,7 @@ from typing import Final, assert_never
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.protocols.common.replies import JSON, Reply, error
 from penstock_runtime.protocols.open_inference import bodies, infer_response
-from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.request import Cancelled, Completed, End, Expired, Failed, Request
 from penstock_runtime.serving.ticket import Ticket
 
@@ -32,7 +32,7 @@ def to_request(ticket: Ticket, call: InferCall, header_seconds: float | None) ->
     )
 
 
-def reply_to(end: End, wanted: Wanted, model: ModelInfo, request_id: str) -> Reply:
+def reply_to(end: End, wanted: ResponseOptions, model: ModelInfo, request_id: str) -> Reply:
     """Return the answer that tells a client how its request ended."""
     match end:
         case Completed():
@@ -53,7 +53,7 @@ def reply_to(end: End, wanted: Wanted, model: ModelInfo, request_id: str) -> Rep
             assert_never(end)
 
 
-def _served(end: Completed, wanted: Wanted, model: ModelInfo) -> Reply:
+def _served(end: Completed, wanted: ResponseOptions, model: ModelInfo) -> Reply:
     answer = infer_response.render(wanted.id, end.outputs, wanted.outputs, model)
     waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
     if answer.header_length is None:

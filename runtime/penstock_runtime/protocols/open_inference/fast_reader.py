@@ -21,7 +21,7 @@ from penstock_runtime.engine.datatypes import numpy_dtype
 from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, infer_request
-from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.protocols.open_inference.input_check import fault_of, is_particular
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.request import Group, Tensor
@@ -81,7 +81,7 @@ class QuickReader:
         self._heads: dict[bytes, _Known] = {}
         self._last: _Repeated | None = None
         """Of a model with one input."""
-        self._every_output = Wanted(None, wanted_outputs({}, {}, model))
+        self._every_output = ResponseOptions(None, wanted_outputs({}, {}, model))
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
         """Return the call that `body` spells.
@@ -172,7 +172,7 @@ class QuickReader:
             outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
-        wanted = Wanted(wire.id, outputs)
+        wanted = ResponseOptions(wire.id, outputs)
         return InferCall(inputs, rows, group, priority, timeout_seconds, wanted, size)
 
     def _read_binary(self, body: bytes, header_length: str) -> InferCall:

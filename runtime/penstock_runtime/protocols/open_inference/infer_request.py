@@ -16,7 +16,7 @@ MICROSECONDS = 1e-6
 _SHARED_MEMORY = "shared_memory_region"
 
 
-class Wanted(Struct, frozen=True, gc=False):
+class ResponseOptions(Struct, frozen=True, gc=False):
     """What the answer to a call is made of beside the outputs: all that is kept of it once the engine has its tensors."""
 
     id: str | None
@@ -32,7 +32,7 @@ class InferCall(Struct, frozen=True, gc=False):
     priority: int
     timeout_seconds: float | None
     """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
-    wanted: Wanted
+    wanted: ResponseOptions
     bytes: int
     """Of all inputs together."""
 
@@ -58,7 +58,7 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows:
         group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=Wanted(name, wanted_outputs(wire, parameters, model)),
+        wanted=ResponseOptions(name, wanted_outputs(wire, parameters, model)),
         bytes=sum(one.nbytes for one in inputs.values()),
     )
 

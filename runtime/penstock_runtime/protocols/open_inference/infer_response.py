@@ -26,7 +26,7 @@ from penstock_runtime.protocols.open_inference.outputs import WantedOutput
 from penstock_runtime.request import Tensor
 
 
-class Answer(Struct, frozen=True, gc=False):
+class InferBody(Struct, frozen=True, gc=False):
     """A body; `header_length` is that of its JSON part, None where JSON is all of it."""
 
     body: bytes | memoryview
@@ -35,7 +35,7 @@ class Answer(Struct, frozen=True, gc=False):
 
 def render(
     id: str | None, outputs: dict[str, Tensor], wanted: Sequence[WantedOutput], model: ModelInfo
-) -> Answer:
+) -> InferBody:
     """Return the answer to a call.
 
     A NaN or infinite number in JSON is written as `NaN`, `Infinity`, `-Infinity`, and is read so too: it
@@ -47,17 +47,17 @@ def render(
         array = outputs[name]
         if wanted[0].binary:
             text = _whole_text(model.name, name, array.dtype.char, array.shape)
-            return Answer(joined((text, _little_endian(array))), len(text))
+            return InferBody(joined((text, _little_endian(array))), len(text))
         start = _whole_start(model.name, name, array.dtype.char, array.shape)
-        return Answer(joined((start, *_numbers(array), b"}]}")), None)
+        return InferBody(joined((start, *_numbers(array), b"}]}")), None)
     binary: list[Body] = []
     head: list[Body] = [_opening(model.name, id)]
     for place, one in enumerate(wanted):
         head += (b"," if place else b"", *_output(one, outputs[one.name], binary))
     head.append(b"]}")
     if not any(one.binary for one in wanted):
-        return Answer(joined(head), None)
-    return Answer(joined((*head, *binary)), sum(map(len, head)))
+        return InferBody(joined(head), None)
+    return InferBody(joined((*head, *binary)), sum(map(len, head)))
 
 
 def compress(body: Body, coding: str) -> bytes:

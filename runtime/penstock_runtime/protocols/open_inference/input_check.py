@@ -8,7 +8,7 @@ from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.request import Tensor
 
 
-class Fault(NamedTuple):
+class InputFault(NamedTuple):
     """What no batch may hold."""
 
     input: str
@@ -23,11 +23,11 @@ def is_particular(info: ModelInfo) -> bool:
     return any(spec.ragged or spec.values is not None or spec.marks for spec in info.inputs)
 
 
-def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
+def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> InputFault | None:
     """Return the first fault of `inputs`, whose shapes each fit their specs and have as many rows; None: none."""
     return _unequal(info, inputs) or next(
         (
-            Fault(spec.name, "data", words)
+            InputFault(spec.name, "data", words)
             for spec in info.inputs
             if (words := _wrong(spec, inputs[spec.name])) is not None
         ),
@@ -35,7 +35,7 @@ def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
     )
 
 
-def _unequal(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
+def _unequal(info: ModelInfo, inputs: dict[str, Tensor]) -> InputFault | None:
     lengths = [(spec.name, inputs[spec.name].shape[1]) for spec in info.inputs if spec.ragged]
     for name, length in lengths[1:]:
         first, wanted = lengths[0]
@@ -43,7 +43,7 @@ def _unequal(info: ModelInfo, inputs: dict[str, Tensor]) -> Fault | None:
             words = (
                 f"has rows of {length}, but those of {first!r} have {wanted}: send as many in each"
             )
-            return Fault(name, "shape", words)
+            return InputFault(name, "shape", words)
     return None
 
 

@@ -14,12 +14,12 @@ from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.model import ModelInfo, group_of
 from penstock_runtime.errors import BadInput, NotServing, shown
 from penstock_runtime.protocols.open_inference import bodies, infer_request
-from penstock_runtime.protocols.open_inference.infer_request import InferCall, Wanted
+from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.protocols.open_inference.metadata import TEXT
 from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
 from penstock_runtime.serving.admission import Hold
 from penstock_runtime.serving.tokenizer_pool import (
-    Tokenizing,
+    TokenizerPool,
     nearest,
     rows_bytes,
     rows_of,
@@ -52,9 +52,9 @@ class TextCall(Struct, frozen=True):
     cut: bool
     priority: int
     timeout_seconds: float | None
-    wanted: Wanted
+    wanted: ResponseOptions
     model: ModelInfo
-    tokenizing: Tokenizing
+    tokenizing: TokenizerPool
 
     async def tokenised(self, hold: Hold, header_seconds: float | None) -> InferCall:
         """Return the call with rows of tokens; `hold` is told what the texts take, then what the rows do.
@@ -87,7 +87,7 @@ def read_call(
     body: bytes | bytearray,
     header_length: str | None,
     model: ModelInfo | None,
-    tokenizing: Tokenizing | None,
+    tokenizing: TokenizerPool | None,
 ) -> InferCall | TextCall:
     """Return the call that a body spells, whether it brings texts or tensors.
 
@@ -107,7 +107,7 @@ def parse(
     wire: dict[str, Any],
     binary: memoryview,
     model: ModelInfo,
-    tokenizing: Tokenizing,
+    tokenizing: TokenizerPool,
     most_rows: int,
 ) -> TextCall:
     """Return the call that `wire` and the binary data behind it spell.
@@ -130,7 +130,7 @@ def parse(
         cut=cut,
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=Wanted(name, wanted_outputs(wire, parameters, model)),
+        wanted=ResponseOptions(name, wanted_outputs(wire, parameters, model)),
         model=model,
         tokenizing=tokenizing,
     )

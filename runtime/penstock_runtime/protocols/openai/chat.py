@@ -7,13 +7,13 @@ from orjson import Fragment
 
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.errors import BadInput
-from penstock_runtime.protocols.openai.chat_deltas import Delta, Message, Speaker
+from penstock_runtime.protocols.openai.chat_deltas import AssembledMessage, ChatDeltaBuilder, Delta
 from penstock_runtime.protocols.openai.logprobs import chat_logprobs, prompt_logprobs
 from penstock_runtime.protocols.openai.prompts import render
-from penstock_runtime.protocols.openai.response import Head, Object, usage, usage_so_far
+from penstock_runtime.protocols.openai.response import Object, ResponseHead, usage, usage_so_far
 from penstock_runtime.protocols.openai.response_format import grammar_of
 from penstock_runtime.protocols.openai.sampling import (
-    Asked,
+    SamplingRequest,
     Terms,
     check_returned,
     make_call,
@@ -22,9 +22,9 @@ from penstock_runtime.protocols.openai.sampling import (
 )
 from penstock_runtime.protocols.openai.tools import Toolbox, toolbox
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
-from penstock_runtime.serving.generation.choice import Piece
-from penstock_runtime.serving.generation.request import Call
-from penstock_runtime.serving.generation.response_stream import Cost
+from penstock_runtime.serving.generation.choice import Chunk
+from penstock_runtime.serving.generation.request import GenerationCall
+from penstock_runtime.serving.generation.response_stream import TokenUsage
 from penstock_runtime.text.chat_template import ChatTemplate
 from penstock_runtime.text.reasoning import CLOSES, OPENS, ReasoningSplitter, opens_thought
 from penstock_runtime.text.vocabulary import Vocabulary
@@ -33,15 +33,15 @@ _CHUNK: Final = "chat.completion.chunk"
 
 
 @dataclass(slots=True)
-class _Choice:
+class _ChatChoice:
     """One answer as it comes."""
 
-    speaker: Speaker
+    speaker: ChatDeltaBuilder
     opened: bool = False
-    message: Message = field(default_factory=Message)
+    message: AssembledMessage = field(default_factory=AssembledMessage)
     logprobs: list[Fragment] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
-    ended: Piece | None = None
+    ended: Chunk | None = None
 
 
 class ChatAnswer:
@@ -53,21 +53,21 @@ class ChatAnswer:
     def __init__(
         self,
         body: ChatBody,
-        call: Call,
+        call: GenerationCall,
         model: str,
-        speakers: list[Speaker],
+        speakers: list[ChatDeltaBuilder],
         vocabulary: Vocabulary,
     ) -> None:
         self.call = call
         self._body = body
         self._vocabulary = vocabulary
-        self._choices = [_Choice(one) for one in speakers]
-        self._head = Head("chatcmpl", _CHUNK if body.stream else "chat.completion", model)
+        self._choices = [_ChatChoice(one) for one in speakers]
+        self._head = ResponseHead("chatcmpl", _CHUNK if body.stream else "chat.completion", model)
         self._told_prompt = False
         self._scored: PromptScores | None = None
 
-    def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
-        """As `Answer.chunks`."""
+    def chunks(self, pieces: list[Chunk], cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.chunks`."""
         made = []
         for piece in pieces:
             for choice in self._choice_chunks(piece):
@@ -82,13 +82,13 @@ class ChatAnswer:
                 made.append(chunk)
         return made
 
-    def closing(self, cost: Cost) -> list[Object]:
-        """As `Answer.closing`."""
+    def closing(self, cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.closing`."""
         wanted = self._body.usage_in_stream
         return [self._head.chunk([], usage(cost), with_usage=True)] if wanted else []
 
-    def take(self, pieces: list[Piece]) -> None:
-        """As `Answer.take`."""
+    def take(self, pieces: list[Chunk]) -> None:
+        """As `AnswerFormat.take`."""
         for piece in pieces:
             self._scored = piece.scored or self._scored
             choice = self._choices[piece.index]
@@ -99,8 +99,8 @@ class ChatAnswer:
             if piece.finish is not None:
                 choice.ended = piece
 
-    def whole(self, cost: Cost) -> Object:
-        """As `Answer.whole`."""
+    def whole(self, cost: TokenUsage) -> Object:
+        """As `AnswerFormat.whole`."""
         choices = [self._whole_choice(*one) for one in enumerate(self._choices)]
         whole = self._head.whole(choices, usage(cost))
         if self._body.return_token_ids:
@@ -113,7 +113,7 @@ class ChatAnswer:
             )
         return whole
 
-    def _choice_chunks(self, piece: Piece) -> list[Object]:
+    def _choice_chunks(self, piece: Chunk) -> list[Object]:
         choice = self._choices[piece.index]
         deltas: list[Delta] = []
         if not choice.opened:
@@ -135,18 +135,18 @@ class ChatAnswer:
             made.append(last)
         return made
 
-    def _say(self, choice: _Choice, piece: Piece) -> list[Delta]:
+    def _say(self, choice: _ChatChoice, piece: Chunk) -> list[Delta]:
         said = choice.speaker.say(piece.text, last=piece.finish is not None)
         if not self._body.include_reasoning:
             said = [one for one in said if "reasoning_content" not in one]
         return said
 
-    def _logprobs(self, piece: Piece) -> list[Fragment] | None:
+    def _logprobs(self, piece: Chunk) -> list[Fragment] | None:
         if not self._body.logprobs or not piece.tokens:
             return None
         return chat_logprobs(piece.tokens, piece.logprobs, self._vocabulary)
 
-    def _whole_choice(self, index: int, choice: _Choice) -> Object:
+    def _whole_choice(self, index: int, choice: _ChatChoice) -> Object:
         ended = choice.ended
         reason = choice.speaker.finish_reason(ended.finish) if ended and ended.finish else None
         held = {"content": choice.logprobs, "refusal": None} if self._body.logprobs else None
@@ -160,7 +160,7 @@ class ChatAnswer:
         return made | ({"token_ids": choice.token_ids} if self._body.return_token_ids else {})
 
 
-def _event(piece: Piece, delta: Delta) -> Object:
+def _event(piece: Chunk, delta: Delta) -> Object:
     return {"index": piece.index, "delta": delta, "logprobs": None, "finish_reason": None}
 
 
@@ -191,7 +191,7 @@ async def chat_answer(body: ChatBody, model: str, terms: Terms) -> ChatAnswer:
     markers = tokenizer.ids_of((*tools.markers, *((OPENS, CLOSES) if thinks else ())))
     call = replace(call, markers=markers)
     speakers = [
-        Speaker(tools, ReasoningSplitter(begun=opens_thought(text)) if thinks else None)
+        ChatDeltaBuilder(tools, ReasoningSplitter(begun=opens_thought(text)) if thinks else None)
         for _ in range(call.choices)
     ]
     return ChatAnswer(body, call, model, speakers, tokenizer.vocabulary)
@@ -201,14 +201,14 @@ def _source(template: ChatTemplate | None) -> str:
     return template.source if template is not None else ""
 
 
-def _asked(body: ChatBody) -> Asked:
+def _asked(body: ChatBody) -> SamplingRequest:
     if body.top_logprobs and not body.logprobs:
         raise BadInput("`top_logprobs` needs `logprobs`: set it to true", field="top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     most, named = body.max_completion_tokens, "max_completion_tokens"
     if most is None:
         most, named = body.max_tokens, "max_tokens"
-    return Asked(
+    return SamplingRequest(
         most,
         named,
         logprobs=logprobs,
@@ -222,7 +222,9 @@ def _template_arguments(body: ChatBody) -> dict[str, Any]:
     return {**effort, **(body.chat_template_kwargs or {})}
 
 
-async def _with_grammar(call: Call, body: ChatBody, tools: Toolbox, terms: Terms) -> Call:
+async def _with_grammar(
+    call: GenerationCall, body: ChatBody, tools: Toolbox, terms: Terms
+) -> GenerationCall:
     asked = grammar_of(body)
     if tools.grammar is not None:
         if asked is not None:

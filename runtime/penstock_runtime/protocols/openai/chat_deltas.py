@@ -17,7 +17,7 @@ Delta = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Speaker:
+class ChatDeltaBuilder:
     """The state of one choice."""
 
     toolbox: Toolbox
@@ -87,7 +87,7 @@ class Speaker:
 
 
 @dataclass(slots=True)
-class Message:
+class AssembledMessage:
     """The deltas of one choice put together again."""
 
     content: str = ""

@@ -9,10 +9,10 @@ from penstock_runtime.engine.continuous.messages import FinishReason
 from penstock_runtime.engine.continuous.prompt_scores import PromptLogprob, PromptScores
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
-from penstock_runtime.protocols.openai.response import Head, Object, usage, usage_so_far
+from penstock_runtime.protocols.openai.response import Object, ResponseHead, usage, usage_so_far
 from penstock_runtime.protocols.openai.response_format import grammar_of
 from penstock_runtime.protocols.openai.sampling import (
-    Asked,
+    SamplingRequest,
     Terms,
     check_returned,
     make_call,
@@ -20,9 +20,9 @@ from penstock_runtime.protocols.openai.sampling import (
     sampling,
 )
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
-from penstock_runtime.serving.generation.choice import Piece
-from penstock_runtime.serving.generation.request import Call
-from penstock_runtime.serving.generation.response_stream import Cost
+from penstock_runtime.serving.generation.choice import Chunk
+from penstock_runtime.serving.generation.request import GenerationCall
+from penstock_runtime.serving.generation.response_stream import TokenUsage
 from penstock_runtime.text.detokenizer import detokenize
 from penstock_runtime.text.vocabulary import Vocabulary
 
@@ -31,15 +31,15 @@ DEFAULT_TOKENS = 16
 
 
 @dataclass(slots=True)
-class _Choice:
+class _CompletionChoice:
     text: str = ""
     tokens: list[int] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Chunk] = field(default_factory=list)
     """Those with log-probabilities."""
     opened: bool = False
     offset: int = 0
     """Where the text of the next token begins."""
-    ended: Piece | None = None
+    ended: Chunk | None = None
 
 
 class CompletionAnswer:
@@ -48,34 +48,34 @@ class CompletionAnswer:
     ends_with_done = True
 
     def __init__(
-        self, body: CompletionBody, call: Call, model: str, vocabulary: Vocabulary
+        self, body: CompletionBody, call: GenerationCall, model: str, vocabulary: Vocabulary
     ) -> None:
         self.call = call
         self._body = body
         self._vocabulary = vocabulary
-        self._choices = [_Choice() for _ in range(call.choices)]
+        self._choices = [_CompletionChoice() for _ in range(call.choices)]
         self._scored: dict[int, PromptScores] = {}
         """By prompt."""
         self._silent = body.max_tokens == 0
         """Nothing but the prompt comes back; the one token that the engine drew after it is nobody's."""
-        self._head = Head("cmpl", "text_completion", model)
+        self._head = ResponseHead("cmpl", "text_completion", model)
         self.returns_prompts = body.echo or body.return_token_ids
 
-    def chunks(self, pieces: list[Piece], cost: Cost) -> list[Object]:
-        """As `Answer.chunks`."""
+    def chunks(self, pieces: list[Chunk], cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.chunks`."""
         so_far = usage_so_far(self._body, self._cost(cost))
         wanted = self._body.usage_in_stream
         made = [self._chunk(piece) for piece in self._heard(pieces) if self._tells(piece)]
         return [self._head.chunk([one], so_far, with_usage=wanted) for one in made]
 
-    def closing(self, cost: Cost) -> list[Object]:
-        """As `Answer.closing`."""
+    def closing(self, cost: TokenUsage) -> list[Object]:
+        """As `AnswerFormat.closing`."""
         wanted = self._body.usage_in_stream
         told = usage(self._cost(cost))
         return [self._head.chunk([], told, with_usage=True)] if wanted else []
 
-    def take(self, pieces: list[Piece]) -> None:
-        """As `Answer.take`."""
+    def take(self, pieces: list[Chunk]) -> None:
+        """As `AnswerFormat.take`."""
         for piece in self._heard(pieces):
             choice = self._choices[piece.index]
             choice.text += piece.text
@@ -85,12 +85,12 @@ class CompletionAnswer:
             if piece.finish is not None:
                 choice.ended = piece
 
-    def whole(self, cost: Cost) -> Object:
-        """As `Answer.whole`."""
+    def whole(self, cost: TokenUsage) -> Object:
+        """As `AnswerFormat.whole`."""
         choices = [self._whole_choice(*one) for one in enumerate(self._choices)]
         return self._head.whole(choices, usage(self._cost(cost)))
 
-    def _heard(self, pieces: list[Piece]) -> list[Piece]:
+    def _heard(self, pieces: list[Chunk]) -> list[Chunk]:
         """Keep what `pieces` say of prompts; return what they say of answers."""
         for piece in pieces:
             if piece.scored:
@@ -98,16 +98,16 @@ class CompletionAnswer:
         if not self._silent:
             return pieces
         length = FinishReason.LENGTH
-        return [Piece(one.index, finish=length) for one in pieces if one.finish is not None]
+        return [Chunk(one.index, finish=length) for one in pieces if one.finish is not None]
 
-    def _cost(self, cost: Cost) -> Cost:
+    def _cost(self, cost: TokenUsage) -> TokenUsage:
         return replace(cost, completion_tokens=0) if self._silent else cost
 
-    def _tells(self, piece: Piece) -> bool:
+    def _tells(self, piece: Chunk) -> bool:
         wanted = self._body.return_token_ids or self._body.logprobs is not None
         return bool(piece.text or piece.finish is not None or (wanted and piece.tokens))
 
-    def _chunk(self, piece: Piece) -> Object:
+    def _chunk(self, piece: Chunk) -> Object:
         choice = self._choices[piece.index]
         text = piece.text
         first, choice.opened = not choice.opened, True
@@ -125,7 +125,7 @@ class CompletionAnswer:
             made["prompt_token_ids"] = self._prompt_ids(piece.index) if first else None
         return made
 
-    def _whole_choice(self, index: int, choice: _Choice) -> Object:
+    def _whole_choice(self, index: int, choice: _CompletionChoice) -> Object:
         made: Object = {
             "index": index,
             "text": (self._prompt_text(index) if self._body.echo else "") + choice.text,
@@ -142,7 +142,7 @@ class CompletionAnswer:
             made["prompt_logprobs"] = prompt_logprobs(ids, scored, self._vocabulary, most)
         return made
 
-    def _logprobs(self, index: int, pieces: list[Piece], *, echo: bool) -> Object | None:
+    def _logprobs(self, index: int, pieces: list[Chunk], *, echo: bool) -> Object | None:
         most = self._body.logprobs
         if most is None:
             return None
@@ -175,7 +175,7 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
         raise BadInput(
             "`max_tokens` must be at least 1, or 0 with `echo`, got 0", field="max_tokens"
         )
-    asked = Asked(
+    asked = SamplingRequest(
         None if body.max_tokens is None else max(1, body.max_tokens),
         default_tokens=DEFAULT_TOKENS,
         logprobs=body.logprobs,

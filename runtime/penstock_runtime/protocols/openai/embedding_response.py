@@ -32,7 +32,7 @@ from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.serving.tokenizer_pool import (
     Ids,
-    Tokenizing,
+    TokenizerPool,
     nearest,
     rows_bytes,
     rows_of,
@@ -40,7 +40,7 @@ from penstock_runtime.serving.tokenizer_pool import (
 )
 
 
-class Wanted(Struct, frozen=True):
+class EmbeddingOptions(Struct, frozen=True):
     """What an answer tells beside the vectors, and how: all that is kept of a call once the engine has its tokens."""
 
     tokens: int
@@ -48,13 +48,13 @@ class Wanted(Struct, frozen=True):
     base64: bool
 
 
-class Asked(Struct, frozen=True):
+class EmbeddingInput(Struct, frozen=True):
     """A call with its tokens; nothing is kept of its texts."""
 
     inputs: dict[str, Tensor]
     rows: int
     group: Group
-    wanted: Wanted
+    wanted: EmbeddingOptions
     priority: int
     timeout_seconds: float | None
 
@@ -75,7 +75,7 @@ def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
 
 async def tokenised(
     call: EmbeddingCall, pod: Pod, hold: Hold, header_seconds: float | None
-) -> Asked:
+) -> EmbeddingInput:
     """Return `call` with its tokens; texts are tokenised off the event loop.
 
     `hold` is told what the texts take, then what the rows do.
@@ -94,24 +94,24 @@ async def tokenised(
         )
     hold(rows_bytes(ids))
     inputs = rows_of(ids)
-    return Asked(
+    return EmbeddingInput(
         inputs,
         len(ids),
         group_of(model, inputs),
-        Wanted(sum(map(len, ids)), call.base64),
+        EmbeddingOptions(sum(map(len, ids)), call.base64),
         call.priority,
         call.timeout_seconds,
     )
 
 
-def _serving(pod: Pod) -> tuple[ModelInfo, Tokenizing]:
+def _serving(pod: Pod) -> tuple[ModelInfo, TokenizerPool]:
     if pod.model is None or pod.texts is None:
         raise NotServing("Loading", "the model is being loaded: try again soon")
     return pod.model, pod.texts
 
 
 async def _ids(
-    call: EmbeddingCall, texts: Tokenizing, hold: Hold, header_seconds: float | None
+    call: EmbeddingCall, texts: TokenizerPool, hold: Hold, header_seconds: float | None
 ) -> Sequence[Ids]:
     if call.texts:
         hold(texts_bytes(call.texts))
@@ -122,7 +122,7 @@ async def _ids(
     return ids
 
 
-def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Request:
+def to_request(ticket: Ticket, asked: EmbeddingInput, header_seconds: float | None) -> Request:
     """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
     seconds = nearest(asked.timeout_seconds, header_seconds)
     return Request(
@@ -136,7 +136,7 @@ def to_request(ticket: Ticket, asked: Asked, header_seconds: float | None) -> Re
     )
 
 
-def reply_to(end: End, wanted: Wanted, model: str) -> Reply:
+def reply_to(end: End, wanted: EmbeddingOptions, model: str) -> Reply:
     """Return the answer that tells a client how its call of `model` ended."""
     match end:
         case Completed():
@@ -160,7 +160,7 @@ def reply_to(end: End, wanted: Wanted, model: str) -> Reply:
             assert_never(end)
 
 
-def rendered(end: Completed, wanted: Wanted, model: str) -> Body:
+def rendered(end: Completed, wanted: EmbeddingOptions, model: str) -> Body:
     """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
     (vectors,) = end.outputs.values()
     rows = np.ascontiguousarray(vectors, np.dtype("<f4"))
@@ -174,7 +174,7 @@ def rendered(end: Completed, wanted: Wanted, model: str) -> Body:
     return joined(parts)
 
 
-def _embeddings(rows: Tensor, start: int, wanted: Wanted) -> bytes:
+def _embeddings(rows: Tensor, start: int, wanted: EmbeddingOptions) -> bytes:
     """Return some rows of an answer, the first of them at `start`, without the brackets of a list."""
     listed: list[Any] = list(rows)
     if wanted.base64:

@@ -13,7 +13,7 @@ from penstock_runtime.protocols.common.request_context import CALLER, best_class
 from penstock_runtime.protocols.common.socket_age import lain_seconds
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embedding_response import (
-    Asked,
+    EmbeddingInput,
     read,
     reply_to,
     to_request,
@@ -56,12 +56,14 @@ class Embeddings:
         long = isinstance(end, Completed) and is_long(end)
         return await made(partial(reply_to, end, wanted, pod.config.model_name), long=long)
 
-    def _submit(self, request: web.Request, ticket: Ticket, asked: Asked) -> asyncio.Future[End]:
+    def _submit(
+        self, request: web.Request, ticket: Ticket, asked: EmbeddingInput
+    ) -> asyncio.Future[End]:
         admission = self._pod.admission
         made = to_request(ticket, asked, admission.seconds_to_start(header_seconds(request)))
         return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(made))
 
-    async def _read(self, request: web.Request, ticket: Ticket) -> Asked:
+    async def _read(self, request: web.Request, ticket: Ticket) -> EmbeddingInput:
         config, admission = self._pod.config, self._pod.admission
         hold = admission.holding(ticket)
         body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import hdrs, web
 from msgspec.structs import replace
 
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.replies import Reply, response_of
 
 _KINDS = {408: "timeout_error", 429: "rate_limit_error"}
@@ -54,7 +54,7 @@ def error_reply(
     return Reply(status, body, headers=headers)
 
 
-def of_refusal(refusal: Refusal) -> Reply:
+def of_refusal(refusal: RequestRejected) -> Reply:
     """Return a refusal's answer; the connection closes where an unread body may follow."""
     reply = error_reply(
         refusal.status,
@@ -67,6 +67,6 @@ def of_refusal(refusal: Refusal) -> Reply:
     return replace(reply, closes=True) if refusal.closes else reply
 
 
-def openai_refusal(refusal: Refusal) -> web.Response:
+def openai_refusal(refusal: RequestRejected) -> web.Response:
     """Return `of_refusal` for aiohttp to write."""
     return response_of(of_refusal(refusal))

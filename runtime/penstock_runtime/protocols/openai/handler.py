@@ -6,26 +6,26 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.protocols.common.json_structure import in_pieces
 from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.protocols.openai.responder import note_end, reply_stream, reply_whole
-from penstock_runtime.protocols.openai.response import Answer
+from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.unknown_fields import UnknownFields
-from penstock_runtime.protocols.openai.wire.base import AskingBody, read
+from penstock_runtime.protocols.openai.wire.base import GenerationBody, read
 from penstock_runtime.serving.auth.callers import ANYBODY
 from penstock_runtime.serving.generation.pod import GenerationPod
-from penstock_runtime.serving.generation.response_stream import Answering
+from penstock_runtime.serving.generation.response_stream import ResponseStream
 from penstock_runtime.serving.ticket import Ticket
 
-Asks = TypeVar("Asks", bound=AskingBody)
-Prepare = Callable[[Asks, str, Terms], Awaitable[Answer]]
+Asks = TypeVar("Asks", bound=GenerationBody)
+Prepare = Callable[[Asks, str, Terms], Awaitable[AnswerFormat]]
 
 
-class Door:
+class GenerationHandler:
     """Serves one generation of any body that asks for one; every way out is counted by `Admission.receive`."""
 
     def __init__(self, pod: GenerationPod) -> None:
@@ -46,12 +46,12 @@ class Door:
                 terms = Terms(serving, caller, seconds, config.max_run_seconds, held)
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
-        except Refusal as refusal:
+        except RequestRejected as refusal:
             note_refusal(request, refusal)
             return openai_refusal(refusal)
 
     async def answer(
-        self, request: web.Request, ticket: Ticket, answer: Answer, *, stream: bool
+        self, request: web.Request, ticket: Ticket, answer: AnswerFormat, *, stream: bool
     ) -> web.StreamResponse:
         """Submit a call that was judged, and answer it."""
         pod, call = self._pod, answer.call
@@ -59,7 +59,7 @@ class Door:
         pod.tokens.prompt_tokens_received += sum(len(one.ids) for one in call.prompts)
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
-            answering = Answering(call, tickets, pod.admission, vocabulary, serving.own_ends)
+            answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
             try:
                 answering.begin()
                 if stream:

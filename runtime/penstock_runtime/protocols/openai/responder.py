@@ -12,11 +12,21 @@ from penstock_runtime.protocols.common.long_answers import json_of, made
 from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, response_of
 from penstock_runtime.protocols.common.request_context import LAST, LOGGED
 from penstock_runtime.protocols.openai.errors import error_body, error_reply
-from penstock_runtime.protocols.openai.response import Answer
+from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sse import EventStream, written
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
-from penstock_runtime.serving.generation.choice import Piece
-from penstock_runtime.serving.generation.response_stream import Answering, Cost, EndedBadly
+from penstock_runtime.request import (
+    Cancelled,
+    Expired,
+    Failed,
+    GrammarUnenforceable,
+    RequestOutcome,
+)
+from penstock_runtime.serving.generation.choice import Chunk
+from penstock_runtime.serving.generation.response_stream import (
+    GenerationError,
+    ResponseStream,
+    TokenUsage,
+)
 from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -28,12 +38,12 @@ LONG_TOKENS: Final = 512
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
-async def reply_whole(answer: Answer, answering: Answering) -> web.StreamResponse:
+async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.StreamResponse:
     """Return the whole answer once it is there."""
     try:
         while not answering.done:
             answer.take(await answering.next(PING_SECONDS))
-    except EndedBadly as bad:
+    except GenerationError as bad:
         return response_of(_error(bad))
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
     cost = answering.cost
@@ -43,7 +53,7 @@ async def reply_whole(answer: Answer, answering: Answering) -> web.StreamRespons
 
 
 async def reply_stream(
-    request: web.Request, answer: Answer, answering: Answering, pod: Pod
+    request: web.Request, answer: AnswerFormat, answering: ResponseStream, pod: Pod
 ) -> web.StreamResponse:
     """Stream the answer; what fails before the first token is still answered by a status.
 
@@ -58,7 +68,9 @@ async def reply_stream(
         raise asyncio.CancelledError(str(gone)) from gone
 
 
-async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> web.StreamResponse:
+async def _reply(
+    answer: AnswerFormat, answering: ResponseStream, stream: EventStream
+) -> web.StreamResponse:
     long = answer.returns_prompts and answering.cost.prompt_tokens > LONG_TOKENS
     try:
         while not answering.done:
@@ -69,7 +81,7 @@ async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> w
             elif not answering.done:
                 await stream.ping()
         await stream.send(written(answer.closing(answering.cost)))
-    except EndedBadly as bad:
+    except GenerationError as bad:
         if not stream.begun:
             return response_of(_error(bad))
         status, message, _ = told(bad)
@@ -79,20 +91,20 @@ async def _reply(answer: Answer, answering: Answering, stream: EventStream) -> w
     return stream.response
 
 
-def _events(answer: Answer, pieces: list[Piece], cost: Cost) -> bytes:
+def _events(answer: AnswerFormat, pieces: list[Chunk], cost: TokenUsage) -> bytes:
     return written(answer.chunks(pieces, cost))
 
 
-def _error(bad: EndedBadly) -> Reply:
+def _error(bad: GenerationError) -> Reply:
     status, message, retry = told(bad)
     reason = type(bad.end).__name__
     return error_reply(status, message, param=bad.field, reason=reason, retry_after_seconds=retry)
 
 
-def told(bad: EndedBadly) -> tuple[int, str, float | None]:
+def told(bad: GenerationError) -> tuple[int, str, float | None]:
     """Return status, message and when to come again for an answer that ended badly."""
     match bad.end:
-        case Unenforceable(reason=reason):
+        case GrammarUnenforceable(reason=reason):
             return 400, f"`{bad.field}` cannot be enforced: {reason}", None
         case Failed(reason=reason, retry_after_seconds=None):
             return 500, reason, None
@@ -104,7 +116,7 @@ def told(bad: EndedBadly) -> tuple[int, str, float | None]:
             return CLIENT_GONE, "the request was cancelled: its client read too slowly", None
 
 
-def note_end(request: web.Request, answering: Answering) -> None:
+def note_end(request: web.Request, answering: ResponseStream) -> None:
     """Leave for the access log what is known of an answer at its end, and nothing that is not."""
     cost, first, outcome = answering.cost, answering.first_seconds, answering.outcome
     noted: dict[str, Any] = {
@@ -115,9 +127,9 @@ def note_end(request: web.Request, answering: Answering) -> None:
         noted["first_token_seconds"] = round(first, 6)
     if outcome is not None:
         noted["outcome"] = outcome
-    if outcome is Outcome.COMPLETED:  # the engine tells these at the end alone
+    if outcome is RequestOutcome.COMPLETED:  # the engine tells these at the end alone
         noted["queue_seconds"] = round(cost.queue_seconds, 6)
         noted["cached_tokens"] = cost.cached_tokens
     request[LOGGED] = noted
-    if outcome is Outcome.FAILED:
+    if outcome is RequestOutcome.FAILED:
         log.warning("an answer failed", extra={"request_id": request.get(REQUEST_ID)})

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from penstock_runtime.engine.continuous.grammar.spec import GrammarKind, GrammarSpec
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.wire.options import (
-    Options,
+    GenerationOptions,
     ResponseFormat,
     StructuredOutputs,
 )
@@ -14,7 +14,7 @@ from penstock_runtime.protocols.openai.wire.options import (
 ANY_OBJECT = {"type": "object"}
 
 
-def grammar_of(body: Options) -> tuple[GrammarSpec, str] | None:
+def grammar_of(body: GenerationOptions) -> tuple[GrammarSpec, str] | None:
     """Return the grammar that `body` asks for and the field that asks, or None.
 
     Raises:

@@ -11,7 +11,7 @@ from penstock_runtime.protocols.common.replies import json_reply
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
-from penstock_runtime.protocols.openai.handler import Door
+from penstock_runtime.protocols.openai.handler import GenerationHandler
 from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.protocols.openai.prompts import render
 from penstock_runtime.protocols.openai.wire.base import WireBody, read
@@ -34,7 +34,7 @@ class OpenAI:
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
-        self._door = Door(pod)
+        self._door = GenerationHandler(pod)
 
     def routes(self) -> list[web.RouteDef]:
         """Return every route; a refusal reaches a client before it sends its body."""

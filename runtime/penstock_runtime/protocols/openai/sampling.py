@@ -11,10 +11,10 @@ from penstock_runtime.engine.continuous.length_limit import grant
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.headers import header_seconds
-from penstock_runtime.protocols.openai.wire.options import Options
+from penstock_runtime.protocols.openai.wire.options import GenerationOptions
 from penstock_runtime.serving.auth.callers import Caller
 from penstock_runtime.serving.generation.loaded_model import Serving
-from penstock_runtime.serving.generation.request import Call, Prompt
+from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 from penstock_runtime.serving.generation.response_stream import draw_seed
 
 MAX_RETURNED: Final = 2**20
@@ -36,7 +36,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SamplingRequest:
     """What a body asks for in words of its own protocol."""
 
     max_tokens: int | None
@@ -48,7 +48,7 @@ class Asked:
     prompt_field: str = "prompt"
 
 
-def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
+def sampling(body: GenerationOptions, terms: Terms, asked: SamplingRequest) -> SamplingParams:
     """Return the parameters, but for what each prompt has its own: `max_tokens` is what was asked for, or 1, `seed` the client's.
 
     Raises:
@@ -90,7 +90,7 @@ def sampling(body: Options, terms: Terms, asked: Asked) -> SamplingParams:
 
 
 def make_prompt(
-    ids: list[int], text: str, params: SamplingParams, terms: Terms, asked: Asked
+    ids: list[int], text: str, params: SamplingParams, terms: Terms, asked: SamplingRequest
 ) -> Prompt:
     """Return a prompt with as many tokens granted as were asked for and fit, and a seed, its own if the client gave none.
 
@@ -117,10 +117,10 @@ def make_prompt(
     return Prompt(tuple(ids), replace(params, max_tokens=room, seed=seed), text)
 
 
-def make_call(body: Options, prompts: tuple[Prompt, ...], terms: Terms) -> Call:
+def make_call(body: GenerationOptions, prompts: tuple[Prompt, ...], terms: Terms) -> GenerationCall:
     """Return the call, without a grammar."""
     caller = terms.caller
-    return Call(
+    return GenerationCall(
         prompts,
         n=body.choices,
         stops=body.stops,

@@ -36,7 +36,7 @@ class ApiKeys(WireModel):
     keys: Annotated[tuple[ApiKey, ...], Field(max_length=10_000)]
 
 
-class KeyRing:
+class ApiKeyRing:
     """The keys as last read. A file that cannot be used keeps the former keys, and is logged."""
 
     def __init__(self, path: Path) -> None:

@@ -11,8 +11,8 @@ from msgspec.structs import replace as replace_fields
 from penstock_runtime.config import Network
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
 from penstock_runtime.request import Request
-from penstock_runtime.serving.auth.api_keys import ApiKey, KeyRing
-from penstock_runtime.serving.auth.rate_limit import Bucket
+from penstock_runtime.serving.auth.api_keys import ApiKey, ApiKeyRing
+from penstock_runtime.serving.auth.rate_limit import RateBucket
 
 HEADER_TENANT: Final = "X-Penstock-Tenant"
 HEADER_PRIORITY: Final = "X-Penstock-Priority"
@@ -51,12 +51,12 @@ class Callers:
     """Owns the keys' rates; without keys everybody is let in, and known only through trusted proxies."""
 
     def __init__(
-        self, ring: KeyRing | None, trusted: tuple[Network, ...], now: Callable[[], float]
+        self, ring: ApiKeyRing | None, trusted: tuple[Network, ...], now: Callable[[], float]
     ) -> None:
         self._ring = ring
         self._trusted = trusted
         self._now = now
-        self._buckets: dict[tuple[str, float], Bucket] = {}
+        self._buckets: dict[tuple[str, float], RateBucket] = {}
 
     @property
     def open(self) -> bool:
@@ -83,7 +83,7 @@ class Callers:
             return ANYBODY
         return _lowered(Caller(tenant=_tenant(headers)), headers)
 
-    def _by_key(self, ring: KeyRing, headers: Mapping[str, str]) -> Caller:
+    def _by_key(self, ring: ApiKeyRing, headers: Mapping[str, str]) -> Caller:
         key = ring.find(_presented(headers))
         if key is None:
             raise Unauthenticated(
@@ -99,7 +99,7 @@ class Callers:
         if rate is None:
             return
         now = self._now()
-        bucket = self._buckets.setdefault((key.key, rate), Bucket(rate, now))
+        bucket = self._buckets.setdefault((key.key, rate), RateBucket(rate, now))
         wait = bucket.take(now)
         if wait > 0:
             raise RateExceeded(

@@ -1,7 +1,7 @@
 """A rate with a little patience: a bucket of tokens that refills, seen at moments of one clock."""
 
 
-class Bucket:
+class RateBucket:
     """Holds at most ten seconds' worth, at least one request."""
 
     __slots__ = ("_at", "_held", "_most", "_per_second")

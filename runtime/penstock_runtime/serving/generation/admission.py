@@ -18,7 +18,7 @@ from penstock_runtime.engine.continuous.messages import (
 )
 from penstock_runtime.engine.messages import ToEngine
 from penstock_runtime.errors import NotServing, QueueFull
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome
+from penstock_runtime.request import Cancelled, Expired, Failed, RequestOutcome
 from penstock_runtime.serving.admission import Admission
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.generation.counters import GenerationCounters
@@ -33,7 +33,7 @@ _INTERVAL_WEIGHT = 0.1
 
 
 @dataclass(slots=True)
-class _Generation:
+class _PendingGeneration:
     """A submitted request that has not ended."""
 
     ticket: Ticket
@@ -60,7 +60,7 @@ class GenerationAdmission(Admission):
         super().__init__(_one_shot, live, health, counters, now=now, most_bytes=most_bytes)
         self._send_generation = send
         self._tokens = tokens
-        self._generations: dict[str, _Generation] = {}
+        self._generations: dict[str, _PendingGeneration] = {}
         self._ended_at: float | None = None
         """When the last one completed; None: not since the book was empty, and idle time is no interval."""
         self._interval_seconds = 0.0
@@ -110,7 +110,7 @@ class GenerationAdmission(Admission):
         if not self._generations:
             self._ended_at = None
             self._owing_since = self._now()
-        self._generations[generate.id] = _Generation(ticket, generate.n, mailbox)
+        self._generations[generate.id] = _PendingGeneration(ticket, generate.n, mailbox)
         self._send_generation(generate)
 
     def now(self) -> float:
@@ -159,28 +159,28 @@ class GenerationAdmission(Admission):
         wait = self._waiting() * self._interval_seconds
         return min(max(wait, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS)
 
-    def _note_tokens(self, held: _Generation, tokens: int) -> None:
+    def _note_tokens(self, held: _PendingGeneration, tokens: int) -> None:
         self._tokens.generated_tokens += tokens
         held.tokens += tokens
         if held.first_token_at is None:
             held.first_token_at = self._now()
 
-    def _note_end(self, held: _Generation, event: Ended) -> None:
+    def _note_end(self, held: _PendingGeneration, event: Ended) -> None:
         del self._generations[event.id]
         match event.end:
             case Generated(usage=usage):
                 self._note_completed(held, usage)
-                self._leave(held.ticket, Outcome.COMPLETED)
+                self._leave(held.ticket, RequestOutcome.COMPLETED)
             case Failed():
-                self._leave(held.ticket, Outcome.FAILED)
+                self._leave(held.ticket, RequestOutcome.FAILED)
             case Expired():
-                self._leave(held.ticket, Outcome.EXPIRED)
+                self._leave(held.ticket, RequestOutcome.EXPIRED)
             case Cancelled():
-                self._leave(held.ticket, Outcome.CANCELLED)
+                self._leave(held.ticket, RequestOutcome.CANCELLED)
             case _:
                 assert_never(event.end)
 
-    def _note_completed(self, held: _Generation, usage: messages.Usage) -> None:
+    def _note_completed(self, held: _PendingGeneration, usage: messages.Usage) -> None:
         now, arrived = self._now(), held.ticket.arrived
         first = held.first_token_at if held.first_token_at is not None else now
         self._counters.request_seconds.observe(now - arrived)
@@ -200,7 +200,7 @@ class GenerationAdmission(Admission):
         """Free the place of a request whose client went away."""
         if self._generations.pop(ticket.id, None) is not None:
             self._send_generation(messages.Cancel((ticket.id,)))
-        self._leave(ticket, Outcome.CANCELLED)
+        self._leave(ticket, RequestOutcome.CANCELLED)
 
 
 def _one_shot(message: ToEngine) -> None:

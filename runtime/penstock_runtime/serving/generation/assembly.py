@@ -4,19 +4,19 @@ from functools import partial
 from pathlib import Path
 
 from penstock_api.limits import LimitsUpdate
-from penstock_runtime.config import Config
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
 from penstock_runtime.engine.link.process import GenerationProcessLink
 from penstock_runtime.engine.machine import keep_to, this_machine
 from penstock_runtime.engine.model import ModelLoadFailed
-from penstock_runtime.engine.placement import Placement, Seat, seat, step_depth
+from penstock_runtime.engine.placement import EnginePlacement, Placement, seat, step_depth
 from penstock_runtime.logs import configure
 from penstock_runtime.serving.generation.link_adapter import GenerationLink, generation_limits
 from penstock_runtime.serving.generation.pod import GenerationPod
 
 
-def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
+def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
     folder, limits = _folder(config), generation_limits(first)
     machine = this_machine()
@@ -31,12 +31,12 @@ def generation_pod(config: Config, first: LimitsUpdate) -> GenerationPod:
     return GenerationPod(config, link, folder, first)
 
 
-def _folder(config: Config) -> Path:
+def _folder(config: RuntimeConfig) -> Path:
     files = config.model.source.files
     return config.files_folder / ((files and files.path) or ".")
 
 
-def open_generation(config: Config, folder: Path, taken: Seat) -> Step:
+def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement) -> StepExecutor:
     """Load a generative model, in the engine's own thread or process.
 
     Raises:

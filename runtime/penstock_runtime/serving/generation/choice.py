@@ -9,14 +9,14 @@ from penstock_runtime.engine.continuous.messages import (
     TokensEmitted,
 )
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
-from penstock_runtime.serving.generation.request import Call, Prompt
+from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 from penstock_runtime.text.detokenizer import Detokenizer
 from penstock_runtime.text.stop_strings import StopMatcher
 from penstock_runtime.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """What is new of one choice. A text lags behind its tokens where it may yet turn out to be a stop string."""
 
     index: int
@@ -48,7 +48,7 @@ class Choice:
         self,
         index: int,
         prompt: Prompt,
-        call: Call,
+        call: GenerationCall,
         vocabulary: Vocabulary,
         own_ends: frozenset[int],
     ) -> None:
@@ -64,7 +64,7 @@ class Choice:
         self._min_tokens = prompt.params.min_tokens if call.stops else 0
         self._own_ends = own_ends
 
-    def emitted(self, event: TokensEmitted) -> Piece | None:
+    def emitted(self, event: TokensEmitted) -> Chunk | None:
         """Take tokens in; what comes after the stop string is nobody's."""
         if self.finished:
             return None
@@ -82,18 +82,18 @@ class Choice:
                 return self._piece(event, place + 1, text, FinishReason.STOP, told.stop)
         return self._piece(event, len(event.tokens), text)
 
-    def ended(self, event: ChoiceFinished) -> Piece | None:
+    def ended(self, event: ChoiceFinished) -> Chunk | None:
         """Take the end in, with all text that was held back."""
         if self.finished:
             return None
         self.finished = True
         told = self._matcher.add(self._detokenizer.finish())
         if told.stop is not None:
-            return Piece(self.index, told.text, finish=FinishReason.STOP, stop=told.stop)
+            return Chunk(self.index, told.text, finish=FinishReason.STOP, stop=told.stop)
         self.tokens += event.stop_id is not None
         stop = None if event.stop_id in self._own_ends else event.stop_id
         text = told.text + self._matcher.finish()
-        return Piece(self.index, text, finish=event.reason, stop=stop)
+        return Chunk(self.index, text, finish=event.reason, stop=stop)
 
     def _piece(
         self,
@@ -102,6 +102,6 @@ class Choice:
         text: str,
         finish: FinishReason | None = None,
         stop: str | None = None,
-    ) -> Piece:
+    ) -> Chunk:
         logprobs = event.logprobs[:count]
-        return Piece(self.index, text, event.tokens[:count], logprobs, finish, stop)
+        return Chunk(self.index, text, event.tokens[:count], logprobs, finish, stop)

@@ -21,7 +21,7 @@ from penstock_runtime.engine.messages import (
     ToEngine,
 )
 from penstock_runtime.engine.model import ModelInfo
-from penstock_runtime.engine.service_time import Sums
+from penstock_runtime.engine.service_time import ServiceTimeSums
 
 PLATFORM: Final = "transformers"
 """As in Open Inference metadata."""
@@ -125,6 +125,6 @@ def engine_report(report: GenerationReport, most_running: int) -> EngineReport:
         converging=report.converging,
         batch_cap_bound=most_running,
         busy_seconds=report.busy_seconds,
-        curve=Sums(),
+        curve=ServiceTimeSums(),
         surplus=report.surplus,
     )

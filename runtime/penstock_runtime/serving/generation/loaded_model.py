@@ -4,10 +4,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
-from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable
+from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.errors import BadInput, Refusal
-from penstock_runtime.serving.generation.request import Shape
+from penstock_runtime.errors import BadInput, RequestRejected
+from penstock_runtime.serving.generation.request import GrammarShape
 from penstock_runtime.text.encoding import TextEncoder
 from penstock_runtime.text.tokenizer import Tokenizer
 
@@ -26,7 +26,7 @@ class Serving:
         """The ids that end an answer, by the model's own word."""
         return self.tokenizer.end_ids | frozenset(self.info.stop_ids)
 
-    async def compile(self, spec: GrammarSpec, field_name: str, held: ExitStack) -> Shape:
+    async def compile(self, spec: GrammarSpec, field_name: str, held: ExitStack) -> GrammarShape:
         """Compile `spec` in a process of its own, which lives at least until `held` is closed.
 
         Raises:
@@ -35,12 +35,12 @@ class Serving:
         """
         try:
             lease = await self.grammars.lease(spec)
-        except Refusal as refused:
+        except RequestRejected as refused:
             refused.field = field_name
             raise
-        except Unenforceable as error:
+        except GrammarRejected as error:
             raise BadInput(
                 f"`{field_name}` cannot be enforced: {error}", field=field_name
             ) from error
         held.callback(lease.release)
-        return Shape(lease.address, field_name)
+        return GrammarShape(lease.address, field_name)

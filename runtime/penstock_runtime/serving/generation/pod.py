@@ -10,12 +10,12 @@ from prometheus_client.registry import Collector
 from penstock_api.limits import (
     MAX_BATCHED_TOKENS,
     Envelope,
-    GenerationCurve,
+    GenerationCurveSums,
     LimitsUpdate,
     Range,
     State,
 )
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.grammar.server import Tokens
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
 from penstock_runtime.engine.continuous.length_limit import longest
@@ -40,7 +40,7 @@ class GenerationPod(Pod):
 
     def __init__(
         self,
-        config: Config,
+        config: RuntimeConfig,
         link: GenerationLink,
         folder: Path,
         first_limits: LimitsUpdate,
@@ -144,5 +144,5 @@ class GenerationPod(Pod):
         self.admission.deliver_events(stepped.events)
 
 
-def _wire_curve(sums: GenerationSums | None) -> GenerationCurve | None:
-    return None if sums is None else GenerationCurve(epoch=sums.epoch, sums=sums.sums)
+def _wire_curve(sums: GenerationSums | None) -> GenerationCurveSums | None:
+    return None if sums is None else GenerationCurveSums(epoch=sums.epoch, sums=sums.sums)

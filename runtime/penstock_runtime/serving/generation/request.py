@@ -17,7 +17,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GrammarShape:
     """The grammar that an answer must follow, compiled."""
 
     address: str
@@ -27,7 +27,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GenerationCall:
     """One request of a client: each prompt is generated `n` times."""
 
     prompts: tuple[Prompt, ...]
@@ -37,7 +37,7 @@ class Call:
     skip_special: bool = True
     markers: frozenset[int] = frozenset()
     """Control tokens that are told all the same, to whoever tells the answer's parts apart by them."""
-    shape: Shape | None = None
+    shape: GrammarShape | None = None
     priority: int = 0
     tenant: str = ""
     salt: str = ""

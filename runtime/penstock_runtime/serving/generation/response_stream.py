@@ -14,16 +14,22 @@ from penstock_runtime.engine.continuous.messages import (
     TokensEmitted,
 )
 from penstock_runtime.errors import PenstockError
-from penstock_runtime.request import Cancelled, Expired, Failed, Outcome, Unenforceable
+from penstock_runtime.request import (
+    Cancelled,
+    Expired,
+    Failed,
+    GrammarUnenforceable,
+    RequestOutcome,
+)
 from penstock_runtime.serving.generation.admission import GenerationAdmission
-from penstock_runtime.serving.generation.choice import Choice, Piece
+from penstock_runtime.serving.generation.choice import Choice, Chunk
 from penstock_runtime.serving.generation.mailbox import Mailbox
-from penstock_runtime.serving.generation.request import Call
+from penstock_runtime.serving.generation.request import GenerationCall
 from penstock_runtime.serving.ticket import Ticket
 from penstock_runtime.text.vocabulary import Vocabulary
 
 
-class EndedBadly(PenstockError):
+class GenerationError(PenstockError):
     """The engine, the drain, a deadline or a slow reader ended the answer; `end` says which."""
 
     def __init__(self, end: Failed | Expired | Cancelled, field: str | None = None) -> None:
@@ -34,7 +40,7 @@ class EndedBadly(PenstockError):
 
 
 @dataclass(slots=True)
-class Cost:
+class TokenUsage:
     """What a call cost so far, over all prompts."""
 
     prompt_tokens: int = 0
@@ -44,12 +50,12 @@ class Cost:
     """The longest of its prompts."""
 
 
-class Answering:
+class ResponseStream:
     """One call being answered; to be iterated once, by the task that writes to the client."""
 
     def __init__(
         self,
-        call: Call,
+        call: GenerationCall,
         tickets: Sequence[Ticket],
         admission: GenerationAdmission,
         vocabulary: Vocabulary,
@@ -68,9 +74,9 @@ class Answering:
         ]
         self.first_seconds: float | None = None
         """From arrival to the first token that came."""
-        self.outcome: Outcome | None = None
+        self.outcome: RequestOutcome | None = None
         """None: it has not ended."""
-        self.cost = Cost(prompt_tokens=sum(len(one.ids) for one in call.prompts))
+        self.cost = TokenUsage(prompt_tokens=sum(len(one.ids) for one in call.prompts))
 
     def begin(self) -> None:
         """Submit every prompt.
@@ -86,7 +92,7 @@ class Answering:
         """Whether every prompt has ended well."""
         return not self._open
 
-    async def next(self, seconds: float) -> list[Piece]:
+    async def next(self, seconds: float) -> list[Chunk]:
         """Return what is new; nothing after `seconds` of silence, and perhaps at the very end.
 
         Raises:
@@ -99,10 +105,10 @@ class Answering:
         self.cost.completion_tokens = sum(one.tokens for one in self.choices)
         return pieces
 
-    def _take(self, event: Event) -> Iterator[Piece]:
+    def _take(self, event: Event) -> Iterator[Chunk]:
         match event:
             case PromptScored():
-                yield Piece(self._first_of[event.id], scored=event.logprobs)
+                yield Chunk(self._first_of[event.id], scored=event.logprobs)
             case TokensEmitted():
                 choice = self._choice(event)
                 piece = choice.emitted(event)
@@ -120,12 +126,14 @@ class Answering:
     def _end(self, event: Ended) -> None:
         if not isinstance(event.end, Generated):
             failed = isinstance(event.end, Failed)
-            self.outcome = Outcome.FAILED if failed else Outcome(type(event.end).__name__)
-            shape = self._call.shape if isinstance(event.end, Unenforceable) else None
-            raise EndedBadly(event.end, shape.field if shape else None)
+            self.outcome = (
+                RequestOutcome.FAILED if failed else RequestOutcome(type(event.end).__name__)
+            )
+            shape = self._call.shape if isinstance(event.end, GrammarUnenforceable) else None
+            raise GenerationError(event.end, shape.field if shape else None)
         self._open.discard(event.id)
         if self.done:
-            self.outcome = Outcome.COMPLETED
+            self.outcome = RequestOutcome.COMPLETED
         self.cost.cached_tokens += event.end.usage.cached_tokens
         self.cost.queue_seconds = max(self.cost.queue_seconds, event.end.usage.queue_seconds)
 
@@ -133,7 +141,7 @@ class Answering:
         return self.choices[self._first_of[event.id] + event.choice]
 
 
-def _generate(call: Call, place: int, ticket: Ticket) -> Generate:
+def _generate(call: GenerationCall, place: int, ticket: Ticket) -> Generate:
     prompt = call.prompts[place]
     deadline = ticket.deadline(call.timeout_seconds)
     return Generate(

@@ -8,7 +8,7 @@ import torch
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Preemption
-from penstock_runtime.engine.continuous.loop import Loop, Outside
+from penstock_runtime.engine.continuous.loop import Loop, LoopPorts
 from penstock_runtime.engine.continuous.messages import Ended, Generate, Generated, Stepped
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
@@ -65,7 +65,7 @@ class Peer:
         scheduler = TokenScheduler(self._step.info, limits)
         engine = GenerationEngine(self._step.info, scheduler)
         self._ended, self._busy, self._idle = 0, 0.0, 0.0
-        loop = Loop(engine, self._runner, Outside(self._take, _NoPulse(), now))
+        loop = Loop(engine, self._runner, LoopPorts(self._take, _NoPulse(), now))
         began = now()
         for index, ask in enumerate(work.asks):
             params = SamplingParams(max_tokens=ask.answer, temperature=0.0)

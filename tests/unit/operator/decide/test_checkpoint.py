@@ -10,7 +10,7 @@ import pytest
 from penstock_api.types.live import ScalingAlgorithm
 from penstock_operator.decide.actions import Write
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling import checkpoint
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
@@ -47,7 +47,7 @@ def ticks(world: World, number: int) -> list[PoolPlan]:
 
 def law_state(world: World) -> CapacityState:
     memory = world.states[world.pool.uid]
-    assert isinstance(memory, PoolMemory)
+    assert isinstance(memory, PlannerState)
     assert isinstance(memory.scaling, ScalingState)
     assert isinstance(memory.scaling.law, CapacityState)
     return memory.scaling.law

@@ -10,14 +10,14 @@ import pytest
 from penstock_api.types.live import ScalingAlgorithm
 from penstock_operator import reporter
 from penstock_operator.decide.planner import make_plan
-from penstock_operator.decide.planner_state import PoolMemory as PlannerState
+from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
 from penstock_operator.decide.scaling.guard import RETRIES
 from penstock_operator.decide.scaling.law import Decision, LawInput
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
-from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import metrics
 from tests.bench.decide.fleet import SPEC, Fleet, signals
 from tests.unit.operator.decide.test_checkpoint import law_state, ticks, working
@@ -194,7 +194,7 @@ def test_each_failure_is_counted_and_each_defect_logged_once_with_what_reproduce
         found = metrics.OWN.get_sample_value("penstock_operator_pool_failures_total", held)
         return found or 0.0
 
-    world, memory = working(), PoolMemory()
+    world, memory = working(), PoolState()
     fragile(monkeypatch, lambda _, __: True)
     before = counted()
     with caplog.at_level(logging.ERROR):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.planner_state import PoolMemory
+from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
@@ -87,6 +87,6 @@ def test_the_first_law_has_whole_windows_at_once() -> None:
     world.edit_spec(scaling={**SPEC["scaling"], "algorithm": "UtilizationBand"})
     restarted(world, lived(world, 180))
     state = world.states[world.pool.uid]
-    assert isinstance(state, PoolMemory)
+    assert isinstance(state, PlannerState)
     assert isinstance(state.scaling, ScalingState)
     assert {len(one) for one in state.scaling.law.windows.pods.values()} == {7}

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from penstock_operator.act.children import handed_over
-from penstock_operator.errors import Conflict, NotFound, Rejected, Unavailable, cluster_error
+from penstock_operator.errors import Conflict, ObjectNotFound, Rejected, Unavailable, cluster_error
 
 OURS = MappingProxyType({"manager": "penstock", "operation": "Update", "fieldsV1": {"f:spec": {}}})
 KUBELET = MappingProxyType({"manager": "kube-controller-manager", "operation": "Update"})
@@ -25,7 +25,7 @@ def test_a_status_of_ours_is_left_alone() -> None:
 
 def test_answers_of_the_api_server_become_the_error_that_fits() -> None:
     kinds = {
-        404: NotFound,
+        404: ObjectNotFound,
         409: Conflict,
         403: Rejected,
         422: Rejected,

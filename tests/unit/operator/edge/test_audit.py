@@ -9,15 +9,15 @@ import pytest
 from penstock_api.log_format import JsonFormatter
 from penstock_operator import reporter
 from penstock_operator.decide.plan import PoolPlan
-from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import logs
 from tests.unit.operator.decide.test_checkpoint import ticks, working
 from tests.unit.operator.decide.world import World, settled
 
 
 @pytest.fixture
-def memory() -> Iterator[PoolMemory]:
-    made = PoolMemory()
+def memory() -> Iterator[PoolState]:
+    made = PoolState()
     yield made
     reporter.forget_pool(made)
 
@@ -31,12 +31,12 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     ]
 
 
-def tell(plan: PoolPlan, world: World, memory: PoolMemory) -> None:
+def tell(plan: PoolPlan, world: World, memory: PoolState) -> None:
     reporter.tell_decision(plan, world.view(), memory)
 
 
 def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(
-    caplog: pytest.LogCaptureFixture, memory: PoolMemory
+    caplog: pytest.LogCaptureFixture, memory: PoolState
 ) -> None:
     caplog.set_level(logging.INFO)
     world = settled()
@@ -64,7 +64,7 @@ def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(
 
 
 def test_a_decision_of_the_law_names_its_terms_and_what_it_saw(
-    caplog: pytest.LogCaptureFixture, memory: PoolMemory
+    caplog: pytest.LogCaptureFixture, memory: PoolState
 ) -> None:
     caplog.set_level(logging.INFO)
     world = working()

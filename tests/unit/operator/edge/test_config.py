@@ -2,14 +2,14 @@
 
 import pytest
 
-from penstock_operator.config import Config, metrics_server
-from penstock_operator.errors import ConfigError
+from penstock_operator.config import OperatorConfig, metrics_server
+from penstock_operator.errors import OperatorConfigError
 
 LEAST = {"PENSTOCK_NAMESPACE": "penstock-system", "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "runtime:1"}
 
 
 def test_the_least_that_is_needed_is_enough() -> None:
-    config = Config.from_env({**LEAST, "PATH": "/bin"})
+    config = OperatorConfig.from_env({**LEAST, "PATH": "/bin"})
     assert (config.namespace, config.port, config.log_format) == ("penstock-system", 8080, "json")
     assert config.pod_name
 
@@ -47,25 +47,25 @@ def test_the_least_that_is_needed_is_enough() -> None:
     ],
 )
 def test_a_wrong_variable_is_named_with_its_remedy(name: str, value: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Config.from_env({**LEAST, name: value})
+    with pytest.raises(OperatorConfigError) as caught:
+        OperatorConfig.from_env({**LEAST, name: value})
     assert str(caught.value).startswith(said)
 
 
 def test_namespaces_are_read_with_commas_between() -> None:
     scoped = {**LEAST, "PENSTOCK_SCOPE": "Namespaces"}
-    config = Config.from_env({**scoped, "PENSTOCK_NAMESPACES": "team-a, team-b"})
+    config = OperatorConfig.from_env({**scoped, "PENSTOCK_NAMESPACES": "team-a, team-b"})
     assert config.served == ("team-a", "team-b")
     for wrong in ("team-a,team-a", "team_a"):
-        with pytest.raises(ConfigError, match="names of namespaces, each once"):
-            Config.from_env({**scoped, "PENSTOCK_NAMESPACES": wrong})
+        with pytest.raises(OperatorConfigError, match="names of namespaces, each once"):
+            OperatorConfig.from_env({**scoped, "PENSTOCK_NAMESPACES": wrong})
 
 
 HTTPS = {"PENSTOCK_PROMETHEUS_URL": "https://prometheus:9090"}
 
 
 def test_without_a_url_no_prometheus_is_asked() -> None:
-    assert metrics_server(Config.from_env(LEAST)) is None
+    assert metrics_server(OperatorConfig.from_env(LEAST)) is None
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,6 @@ def test_without_a_url_no_prometheus_is_asked() -> None:
     ],
 )
 def test_how_prometheus_is_asked_is_checked_at_the_start(given: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        metrics_server(Config.from_env({**LEAST, **HTTPS, **given}))
+    with pytest.raises(OperatorConfigError) as caught:
+        metrics_server(OperatorConfig.from_env({**LEAST, **HTTPS, **given}))
     assert str(caught.value).startswith(said)

@@ -7,7 +7,7 @@ from penstock_operator.workqueue import (
     DEBOUNCE_SECONDS,
     LEAST_BATCH,
     SPACING_SECONDS,
-    DueQueue,
+    WorkQueue,
     batch_size,
 )
 
@@ -15,7 +15,7 @@ NOW = 100.0
 
 
 def test_an_event_makes_a_pool_due_within_a_tenth_of_a_second() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
 
     assert queue.take(NOW, ()) == []
@@ -24,7 +24,7 @@ def test_an_event_makes_a_pool_due_within_a_tenth_of_a_second() -> None:
 
 
 def test_a_burst_of_events_does_not_put_the_visit_off() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     for step in range(10):
         queue.notify("a", NOW + step * 0.01)
 
@@ -32,7 +32,7 @@ def test_a_burst_of_events_does_not_put_the_visit_off() -> None:
 
 
 def test_two_visits_keep_their_distance_however_many_events_come() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
     queue.take(NOW + 1, ())
     queue.notify("a", NOW + 1)
@@ -41,7 +41,7 @@ def test_two_visits_keep_their_distance_however_many_events_come() -> None:
 
 
 def test_an_event_brings_a_ticking_pool_forward_and_never_back() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.schedule("a", NOW + 5)
     queue.notify("a", NOW)
     queue.schedule("a", NOW + 9)
@@ -50,7 +50,7 @@ def test_an_event_brings_a_ticking_pool_forward_and_never_back() -> None:
 
 
 def test_ticks_of_all_pools_fall_on_one_grid() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.next_tick("a", 101.3, active=True)
     queue.next_tick("b", 104.9, active=True)
     queue.next_tick("c", 101.3, active=False)
@@ -60,7 +60,7 @@ def test_ticks_of_all_pools_fall_on_one_grid() -> None:
 
 
 def test_a_pool_that_is_being_visited_waits_for_the_visit_to_end() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
 
     assert queue.take(NOW + 1, {"a"}) == []
@@ -69,7 +69,7 @@ def test_a_pool_that_is_being_visited_waits_for_the_visit_to_end() -> None:
 
 
 def test_a_pool_that_is_gone_is_never_due() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
     queue.forget("a")
 
@@ -77,7 +77,7 @@ def test_a_pool_that_is_gone_is_never_due() -> None:
 
 
 def test_a_pool_is_late_by_what_passed_beyond_its_pace() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
     queue.take(NOW + 0.1, ())
     queue.next_tick("a", NOW + 0.2, active=True)
@@ -90,7 +90,7 @@ def test_a_pool_is_late_by_what_passed_beyond_its_pace() -> None:
 
 
 def test_an_event_and_a_first_visit_are_never_late() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
     queue.take(NOW + 60.0, ())
     assert list(queue.late) == []
@@ -102,7 +102,7 @@ def test_an_event_and_a_first_visit_are_never_late() -> None:
 
 
 def test_what_was_put_off_or_rested_is_not_late() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     queue.notify("a", NOW)
     queue.take(NOW + 1, ())
     queue.next_tick("a", NOW + 1, active=True)
@@ -127,7 +127,7 @@ def test_a_few_pools_say_nothing_of_how_long_many_take() -> None:
 
 
 def test_no_more_are_taken_than_a_batch_and_the_rest_stays_due() -> None:
-    queue = DueQueue()
+    queue = WorkQueue()
     for number in range(2 * LEAST_BATCH):
         queue.schedule(f"{number}", NOW)
     first = queue.take(NOW, ())

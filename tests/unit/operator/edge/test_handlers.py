@@ -7,7 +7,7 @@ from typing import Any, cast
 import kopf
 
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Cluster
+from penstock_operator.kube.client import ApiClient
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster import handlers
 from penstock_operator.observe.cluster.cache import ObjectStore
@@ -16,7 +16,7 @@ from penstock_operator.observe.cluster.relist import Resync
 
 def made() -> tuple[kopf.OperatorRegistry, ObjectStore, list[frozenset[str] | None]]:
     store, woken = ObjectStore(), list[frozenset[str] | None]()
-    resync = Resync(cast("Cluster", None), store, woken.append)
+    resync = Resync(cast("ApiClient", None), store, woken.append)
     return handlers.registry(store, resync, woken.append, CLUSTER.places[0]), store, woken
 
 

@@ -11,15 +11,17 @@ from penstock_operator.kube import leader_election
 from penstock_operator.kube.leader_election import (
     DEADLINE_SECONDS,
     DURATION_SECONDS,
-    Held,
     Leadership,
+    ObservedLease,
     may_take,
     next_transitions,
     still_valid,
 )
 from penstock_operator.kube.lease_client import LeaseClient
 
-HELD = Held(holder="a", transitions=3, duration_seconds=15, version="7", unchanged_since=100.0)
+HELD = ObservedLease(
+    holder="a", transitions=3, duration_seconds=15, version="7", unchanged_since=100.0
+)
 
 
 def test_the_holder_may_renew() -> None:

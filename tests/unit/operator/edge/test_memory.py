@@ -9,7 +9,7 @@ from penstock_operator.observed import (
     Rejection,
     SignalSource,
 )
-from penstock_operator.reconcile_state import Memory, PoolMemory, back_off, child_key
+from penstock_operator.reconcile_state import PoolState, ReconcileState, back_off, child_key
 
 NOW = 1000.0
 REFUSED = Rejection("Deployment", "chat-penstock", "Forbidden", "exceeded quota")
@@ -27,7 +27,7 @@ def signals(generation: float, time: float) -> PoolSignals:
 
 
 def test_a_pod_that_restarted_on_older_limits_is_believed() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     memory.hear_pods({"pod": Acknowledgement(7, 32)}, NOW - 60)
 
     memory.hear_signals(signals(6, NOW - 1), NOW)
@@ -36,7 +36,7 @@ def test_a_pod_that_restarted_on_older_limits_is_believed() -> None:
 
 
 def test_a_sample_older_than_the_acknowledgement_is_not_believed() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     memory.hear_pods({"pod": Acknowledgement(7, 32)}, NOW - 1)
 
     memory.hear_signals(signals(6, NOW - 3), NOW)
@@ -45,21 +45,21 @@ def test_a_sample_older_than_the_acknowledgement_is_not_believed() -> None:
 
 
 def test_only_a_new_answer_is_news() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     assert memory.hear_pods({"pod": Acknowledgement(None, None, "timed out")}, NOW)
     assert not memory.hear_pods({"pod": Acknowledgement(None, None, "timed out")}, NOW + 5)
     assert memory.hear_pods({"pod": Acknowledgement(8, 32)}, NOW + 9)
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     memory.hear_pods({"a": Acknowledgement(1, 1), "b": Acknowledgement(1, 1)}, NOW)
     memory.keep_pods({"b"})
     assert set(memory.acknowledgements) == {"b"}
 
 
 def test_a_refused_write_is_told_and_waits_before_it_is_sent_again() -> None:
-    memory, write = PoolMemory(), deployment()
+    memory, write = PoolState(), deployment()
 
     assert memory.hear_writes([write], {child_key(write): REFUSED}, NOW)
     assert memory.rejections == (REFUSED,)
@@ -70,13 +70,13 @@ def test_a_refused_write_is_told_and_waits_before_it_is_sent_again() -> None:
 
 
 def test_a_changed_write_is_sent_at_once() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     memory.hear_writes([deployment()], {child_key(deployment()): REFUSED}, NOW)
     assert memory.may_try(deployment(replicas=2), NOW)
 
 
 def test_a_write_that_waits_stays_refused_and_one_that_went_through_does_not() -> None:
-    memory, write = PoolMemory(), deployment()
+    memory, write = PoolState(), deployment()
     memory.hear_writes([write], {child_key(write): REFUSED}, NOW)
 
     assert not memory.hear_writes([write], {}, NOW + 1)
@@ -86,7 +86,7 @@ def test_a_write_that_waits_stays_refused_and_one_that_went_through_does_not() -
 
 
 def test_what_is_not_wanted_any_more_is_not_refused_any_more() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     memory.hear_writes([deployment()], {child_key(deployment()): REFUSED}, NOW)
     assert memory.hear_writes([], {}, NOW + 1)
     assert memory.rejections == ()
@@ -97,14 +97,14 @@ def test_back_off_doubles_up_to_a_minute() -> None:
 
 
 def test_a_forgotten_pool_begins_anew() -> None:
-    memory = Memory()
+    memory = ReconcileState()
     memory.of("a").failures = 3
     memory.forget("a")
     assert memory.of("a").failures == 0
 
 
 def test_a_load_that_goes_on_is_no_news_so_that_the_pool_is_not_visited_at_once() -> None:
-    memory = PoolMemory()
+    memory = PoolState()
     loads = [
         Acknowledgement(None, None, "503", Loading(stage=LoadStage.FETCHING, loaded_bytes=held))
         for held in (1, 2)

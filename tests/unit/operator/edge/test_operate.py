@@ -16,8 +16,8 @@ from penstock_operator.decide.plan import Plan
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
-from penstock_operator.reconcile_state import Memory
-from penstock_operator.reconciler import Operation
+from penstock_operator.reconcile_state import ReconcileState
+from penstock_operator.reconciler import Reconciler
 from penstock_operator.telemetry import metrics, policy_metrics
 from tests.unit.operator.decide.world import CONFIG, policy, pool, settled
 
@@ -34,7 +34,7 @@ class Blind:
     """An observer that sees nothing, at once."""
 
     store: ObjectStore
-    memory: Memory = field(default_factory=Memory)
+    memory: ReconcileState = field(default_factory=ReconcileState)
     confirmations: Forgets = field(default_factory=Forgets)
 
     async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
@@ -66,16 +66,16 @@ class Keys:
         return {}
 
 
-def operation(pools: int, leads: Leads | None = None) -> Operation:
+def operation(pools: int, leads: Leads | None = None) -> Reconciler:
     store = ObjectStore()
     store.pools = {f"uid-{one}": pool(f"pool-{one}", f"uid-{one}") for one in range(pools)}
     acts = cast("Any", SimpleNamespace(statuses=Forgets(), events=Forgets()))
     observer, led = cast("Any", Blind(store)), cast("Any", leads or Leads())
     schemas, keys = cast("Any", Schemas()), cast("Any", Keys())
-    return Operation(CONFIG, observer, acts, led, CLUSTER, schemas, keys, ready=True)
+    return Reconciler(CONFIG, observer, acts, led, CLUSTER, schemas, keys, ready=True)
 
 
-async def each_turn(made: Operation, steps: list[int], wanted: int) -> list[int]:
+async def each_turn(made: Reconciler, steps: list[int], wanted: int) -> list[int]:
     """Run the loop until so many decide steps were taken; return how many each turn took of it."""
     loop = asyncio.create_task(made.run())
     taken = [0]
@@ -99,7 +99,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Plan((), ())
 
     monkeypatch.setattr(reconciler, "make_plan", slow)
-    monkeypatch.setattr(workqueue.DueQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2))
+    monkeypatch.setattr(
+        workqueue.WorkQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2)
+    )
     return taken
 
 
@@ -143,7 +145,7 @@ def _nothing_told() -> Iterator[None]:
     reporter.forget_all()
 
 
-def decided(leads: Leads) -> Operation:
+def decided(leads: Leads) -> Reconciler:
     """An operation that has told of one pool, of its policy's budget and of its candidate."""
     made = operation(pools=0, leads=leads)
     budget = {"resourceName": "nvidia.com/gpu", "count": 8}

@@ -11,8 +11,8 @@ from penstock_operator.act.rate_limit import TokenBucket, Urgency, WriteBudget
 from penstock_operator.act.writer import Writer
 from penstock_operator.errors import NotLeading, Rejected
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Cluster, Listed, Request
-from penstock_operator.kube.kinds import Kind
+from penstock_operator.kube.client import ApiClient, ApiRequest, Listed
+from penstock_operator.kube.kinds import ResourceKind
 from penstock_operator.kube.leader_election import Leadership
 from penstock_operator.kube.namespace_leases import Leases
 from penstock_operator.kube.scope import CLUSTER, namespaces_scope
@@ -53,7 +53,9 @@ class FakeCluster:
         meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": {"t": name}}
         return {"metadata": meta}
 
-    async def list_metadata(self, kind: Kind, namespace: str | None) -> AsyncIterator[Listed]:
+    async def list_metadata(
+        self, kind: ResourceKind, namespace: str | None
+    ) -> AsyncIterator[Listed]:
         self.asked.append(kind.path(namespace))
         if namespace is not None and namespace not in {*self.pools, "system"}:
             raise Rejected(403, "Forbidden", f"{kind.plural} in {namespace!r} is forbidden")
@@ -78,7 +80,7 @@ def begun(cluster: FakeCluster) -> Resync:
     store = ObjectStore(own_namespace="system")
     for one in ("team-a", "team-b"):
         store.see(kinds.POOL, pool(f"chat-{one}", one))
-    return Resync(cast("Cluster", cluster), store, lambda _: None, SCOPE)
+    return Resync(cast("ApiClient", cluster), store, lambda _: None, SCOPE)
 
 
 async def test_every_list_names_its_namespace(cluster: FakeCluster) -> None:
@@ -118,7 +120,7 @@ async def test_a_namespace_that_comes_back_is_served_once_all_of_it_was_seen(
 
 
 async def test_what_must_be_read_ends_the_round_where_it_cannot(cluster: FakeCluster) -> None:
-    resync = Resync(cast("Cluster", cluster), ObjectStore(), lambda _: None, CLUSTER)
+    resync = Resync(cast("ApiClient", cluster), ObjectStore(), lambda _: None, CLUSTER)
     cluster.list_metadata = _forbidden  # type: ignore[method-assign, assignment]
     with pytest.raises(Rejected):
         await resync.round(100.0)
@@ -132,7 +134,7 @@ async def _forbidden(*_: object) -> AsyncIterator[Listed]:
 async def test_a_first_listing_is_compared_again_when_it_has_come_to_rest(
     cluster: FakeCluster,
 ) -> None:
-    resync = Resync(cast("Cluster", cluster), ObjectStore(), lambda _: None, SCOPE)
+    resync = Resync(cast("ApiClient", cluster), ObjectStore(), lambda _: None, SCOPE)
     await resync.round(100.0)
     assert not resync.complete
     cluster.asked.clear()
@@ -176,12 +178,12 @@ def test_in_scope_cluster_the_own_lease_counts_everywhere() -> None:
 
 def sent(path: str, leading: Callable[[str | None], bool]) -> None:
     class Sends:
-        async def send(self, request: Request, permit: Callable[[], None]) -> dict[str, Any]:
+        async def send(self, request: ApiRequest, permit: Callable[[], None]) -> dict[str, Any]:
             permit()
             return {}
 
-    writer = Writer(cast("Cluster", Sends()), WriteBudget(TokenBucket(), lambda: 0.0), leading)
-    asyncio.run(writer.write(kinds.POOL, "status", Request("PATCH", path), Urgency.CONDITION))
+    writer = Writer(cast("ApiClient", Sends()), WriteBudget(TokenBucket(), lambda: 0.0), leading)
+    asyncio.run(writer.write(kinds.POOL, "status", ApiRequest("PATCH", path), Urgency.CONDITION))
 
 
 def test_a_write_asks_for_the_lease_of_the_namespace_that_it_goes_to() -> None:

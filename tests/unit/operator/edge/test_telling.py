@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator import reporter
-from penstock_operator.decide.plan import Figures, PoolPlan
-from penstock_operator.reconcile_state import PoolMemory
+from penstock_operator.decide.plan import PlanFigures, PoolPlan
+from penstock_operator.reconcile_state import PoolState
 from penstock_operator.telemetry import metrics
 from tests.unit.operator.decide.world import World, pod, settled
 
 NAME = {"namespace": "team-a", "pool": "chat"}
-FIGURES = Figures(
+FIGURES = PlanFigures(
     wanted=2, granted=2, at_limit=False, signals_absent=False, contested=False, demand=10.0,
     forecast=12.0, forecast_error=-1.5, utilization=0.6, imbalance=1.1, startup_seconds=30.0,
     signal_age_seconds=2.0,
@@ -30,18 +30,18 @@ def plan() -> PoolPlan:
 
 
 @pytest.fixture
-def memory() -> Iterator[PoolMemory]:
-    made = PoolMemory()
+def memory() -> Iterator[PoolState]:
+    made = PoolState()
     yield made
     reporter.forget_pool(made)
 
 
-def tell(plan: PoolPlan, memory: PoolMemory, **changes: object) -> None:
+def tell(plan: PoolPlan, memory: PoolState, **changes: object) -> None:
     figures = replace(FIGURES, **changes)  # type: ignore[arg-type]
     reporter.tell_decision(replace(plan, figures=figures), World().view(), memory)
 
 
-def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolMemory) -> None:
+def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolState) -> None:
     tell(plan, memory, wanted=3, at_limit=True)
     assert value("replicas_wanted") == 3
     assert value("replicas_granted") == 2
@@ -52,7 +52,7 @@ def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolMemory) -> None
 
 
 def test_pods_that_serve_and_do_not_obey_are_counted_and_loading_ones_are_not(
-    memory: PoolMemory,
+    memory: PoolState,
 ) -> None:
     world = settled()
     world.pods = (*world.pods, pod("loading", ip="10.0.0.9", ready=False))
@@ -66,7 +66,7 @@ def test_pods_that_serve_and_do_not_obey_are_counted_and_loading_ones_are_not(
     assert value("unacknowledged_pods") == 1
 
 
-def test_what_is_not_known_has_no_series(plan: PoolPlan, memory: PoolMemory) -> None:
+def test_what_is_not_known_has_no_series(plan: PoolPlan, memory: PoolState) -> None:
     tell(plan, memory)
     tell(plan, memory, utilization=None)
     assert value("effective_utilization_ratio") is None
@@ -75,7 +75,7 @@ def test_what_is_not_known_has_no_series(plan: PoolPlan, memory: PoolMemory) -> 
 
 
 def test_requests_on_time_are_counted_from_when_the_pool_was_met(
-    plan: PoolPlan, memory: PoolMemory
+    plan: PoolPlan, memory: PoolState
 ) -> None:
     tell(plan, memory, objective_good=100.0, objective_total=110.0)
     assert (value("objective_good_total"), value("objective_requests_total")) == (0, 0)
@@ -84,7 +84,7 @@ def test_requests_on_time_are_counted_from_when_the_pool_was_met(
 
 
 def test_counters_never_fall_when_the_counting_begins_anew(
-    plan: PoolPlan, memory: PoolMemory
+    plan: PoolPlan, memory: PoolState
 ) -> None:
     tell(plan, memory, objective_total=100.0)
     tell(plan, memory, objective_total=130.0)
@@ -93,14 +93,14 @@ def test_counters_never_fall_when_the_counting_begins_anew(
 
 
 def test_a_turn_of_the_count_is_a_reversal_and_a_step_onward_is_none(
-    plan: PoolPlan, memory: PoolMemory
+    plan: PoolPlan, memory: PoolState
 ) -> None:
     for granted in (2, 3, 4, 4, 3, 3, 2, 5):
         tell(plan, memory, granted=granted)
     assert value("reversals_total") == 2
 
 
-def test_a_pool_that_is_gone_leaves_no_series(plan: PoolPlan, memory: PoolMemory) -> None:
+def test_a_pool_that_is_gone_leaves_no_series(plan: PoolPlan, memory: PoolState) -> None:
     tell(plan, memory)
     reporter.forget_pool(memory)
     left = [

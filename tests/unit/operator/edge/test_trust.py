@@ -15,8 +15,8 @@ from penstock_api.certificates import (
     CertificateUnusable,
     ServerCertificate,
 )
-from penstock_operator.errors import ConfigError
-from penstock_operator.net.http import Call, CallFailed, call, new_session, pod_url
+from penstock_operator.errors import OperatorConfigError
+from penstock_operator.net.http import CallFailed, HttpCall, call, new_session, pod_url
 from penstock_operator.net.tls import PodTrust
 from tests.unit.operator.edge.certificates import Authority
 from tests.unit.operator.observe.signals.exporter import free_address
@@ -44,7 +44,7 @@ async def pod(context: ssl.SSLContext) -> AsyncIterator[str]:
 async def asked(address: str, trust: ssl.SSLContext | None, name: str = NAME) -> tuple[int, bytes]:
     url = pod_url(address, names.CLUSTER_PORT, "/", name)
     async with new_session(trust) as session:
-        return await call(session, Call("GET", url, 100, tls_name=name))
+        return await call(session, HttpCall("GET", url, 100, tls_name=name))
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_authorities_that_are_none_are_refused_and_the_former_stay(
 ) -> None:
     trust = PodTrust(authorities)
     authorities.write_text(text)
-    with pytest.raises(ConfigError, match="PENSTOCK_POD_CA_FILE"):
+    with pytest.raises(OperatorConfigError, match="PENSTOCK_POD_CA_FILE"):
         trust.refresh()
     assert len(trust.context.get_ca_certs()) == 1
-    with pytest.raises(ConfigError, match="holds no PEM of an authority"):
+    with pytest.raises(OperatorConfigError, match="holds no PEM of an authority"):
         PodTrust(tmp_path / "absent")

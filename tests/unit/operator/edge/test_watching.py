@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from penstock_operator.kube import kinds
-from penstock_operator.kube.client import Cluster
+from penstock_operator.kube.client import ApiClient
 from penstock_operator.kube.scope import Scope, namespaces_scope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync
@@ -32,7 +32,7 @@ def server() -> ApiServer:
 
 def watches(scope: Scope) -> Watches:
     store = ObjectStore(own_namespace="system")
-    resync = Resync(cast("Cluster", None), store, lambda _: None, scope)
+    resync = Resync(cast("ApiClient", None), store, lambda _: None, scope)
     return Watches(scope, store, resync, lambda _: None, "tests")
 
 

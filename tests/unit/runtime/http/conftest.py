@@ -14,7 +14,7 @@ import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.http.fast_path import connection
@@ -117,12 +117,12 @@ def call_fixture() -> Callable[..., dict[str, object]]:
     return call
 
 
-def config(folder: Path, **more: object) -> Config:
+def config(folder: Path, **more: object) -> RuntimeConfig:
     """Return a configuration for tests."""
     spec = ModelSpec.model_validate(
         {"name": "halves", "source": {"type": "Module", "module": {"factory": "tests:Halves"}}}
     )
-    plain = Config(
+    plain = RuntimeConfig(
         model=spec,
         pool="pool",
         pod_name="pool-0",

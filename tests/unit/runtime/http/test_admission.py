@@ -11,9 +11,9 @@ import pytest
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.engine.messages import Cancel, EngineReport, Submit, ToEngine
 from penstock_runtime.engine.queue.disciplines import AGING_SECONDS
-from penstock_runtime.engine.service_time import Sums
-from penstock_runtime.errors import NotServing, QueueFull, Refusal, TooLate
-from penstock_runtime.request import Completed, Expired, Failed, Outcome, Request, Tensor
+from penstock_runtime.engine.service_time import ServiceTimeSums
+from penstock_runtime.errors import DeadlineTooNear, NotServing, QueueFull, RequestRejected
+from penstock_runtime.request import Completed, Expired, Failed, Request, RequestOutcome, Tensor
 from penstock_runtime.serving.admission import Admission
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.health import Health, Stage
@@ -44,7 +44,7 @@ class Door:
 
     def report(self, waiting: int = 0, running: int = 0, batch_seconds: float = 0.0) -> None:
         """Let the engine say how it stands; every batch of 4 rows took `batch_seconds`."""
-        curve = Sums(
+        curve = ServiceTimeSums(
             batches=10,
             cost_units=40,
             cost_units_squared=160,
@@ -86,7 +86,7 @@ DONE = Completed({}, queue_seconds=0.5)
 
 
 @contextmanager
-def refused(kind: type[Refusal]) -> Iterator[pytest.ExceptionInfo[Refusal]]:
+def refused(kind: type[RequestRejected]) -> Iterator[pytest.ExceptionInfo[RequestRejected]]:
     with pytest.raises(kind) as info:
         yield info
 
@@ -136,7 +136,7 @@ async def test_a_request_that_is_made_ready_holds_a_place_and_gives_it_back() ->
     with pytest.raises(RuntimeError):
         await read_badly()
     assert door.desk.empty()
-    assert door.counters.ended[Outcome.FAILED] == 1
+    assert door.counters.ended[RequestOutcome.FAILED] == 1
     assert door.counters.settled() == door.counters.received == 2
 
 
@@ -156,7 +156,7 @@ async def test_a_deadline_before_the_predicted_start_is_refused_at_once() -> Non
     door.report(batch_seconds=2.0)
     tasks = [door.ask(rows=4) for _ in range(3)]
     await settle()
-    with refused(TooLate) as info:
+    with refused(DeadlineTooNear) as info:
         await door.ask(seconds=5.9)
     assert info.value.field == "parameters.timeout"
     assert info.value.retry_after_seconds == 6
@@ -181,7 +181,7 @@ async def test_a_high_priority_waits_only_for_its_equals() -> None:
     door.report(batch_seconds=2.0)
     tasks = [door.ask(rows=4, priority=3) for _ in range(3)]
     await settle()
-    with refused(TooLate):
+    with refused(DeadlineTooNear):
         await door.ask(seconds=1, priority=3)
     urgent = door.ask(seconds=1, priority=1)
     await settle()
@@ -308,7 +308,7 @@ async def test_a_client_that_goes_away_frees_its_slot_and_the_engine_is_told() -
     assert door.sent[-1] == Cancel((door.ids()[0],))
     assert door.desk.empty()
     door.desk.deliver([(door.ids()[0], DONE)])
-    assert door.counters.ended[Outcome.CANCELLED] == 1
+    assert door.counters.ended[RequestOutcome.CANCELLED] == 1
     assert door.counters.settled() == door.counters.received == 1
 
 
@@ -321,7 +321,11 @@ async def test_a_client_that_goes_away_as_its_batch_ends_spoils_nobody_elses_end
     assert await mate == DONE
     await asyncio.wait([gone])
     assert gone.cancelled()
-    assert door.counters.ended[Outcome.CANCELLED] == door.counters.ended[Outcome.COMPLETED] == 1
+    assert (
+        door.counters.ended[RequestOutcome.CANCELLED]
+        == door.counters.ended[RequestOutcome.COMPLETED]
+        == 1
+    )
     assert door.desk.empty()
 
 
@@ -332,8 +336,8 @@ async def test_a_client_that_goes_away_after_its_end_is_counted_once() -> None:
     door.desk.deliver([(door.ids()[0], Expired(1.0))])
     task.cancel()
     await asyncio.wait([task])
-    assert door.counters.ended[Outcome.EXPIRED] == 1
-    assert door.counters.ended[Outcome.CANCELLED] == 0
+    assert door.counters.ended[RequestOutcome.EXPIRED] == 1
+    assert door.counters.ended[RequestOutcome.CANCELLED] == 0
     assert not any(isinstance(message, Cancel) for message in door.sent)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.placement import Placement
 from penstock_runtime.errors import ConfigError
 
@@ -14,7 +14,7 @@ MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factor
 
 
 def test_a_model_alone_is_enough() -> None:
-    config = Config.from_env({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
+    config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
     assert config.model_name == "m"
     assert (config.client_port, config.cluster_port) == (8000, 8001)
     assert config.limits_file == Path("/etc/penstock/limits.json")
@@ -23,7 +23,7 @@ def test_a_model_alone_is_enough() -> None:
 
 
 def test_what_the_operator_sets_is_read() -> None:
-    config = Config.from_env(
+    config = RuntimeConfig.from_env(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_POOL": "chat",
@@ -61,7 +61,7 @@ def test_what_the_operator_sets_is_read() -> None:
 )
 def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
-        Config.from_env({"PENSTOCK_MODEL": MODEL, name: value})
+        RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, name: value})
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -
     [("Auto", None), ("thread", Placement.THREAD), ("Process", Placement.PROCESS)],
 )
 def test_the_placement_can_be_wished_for(value: str, placement: Placement | None) -> None:
-    config = Config.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
+    config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
     assert config.placement is placement
 
 
 def test_a_missing_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="PENSTOCK_MODEL is not set"):
-        Config.from_env({})
+        RuntimeConfig.from_env({})
 
 
 def test_service_links_of_the_kubelet_are_not_ours() -> None:
-    Config.from_env(
+    RuntimeConfig.from_env(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_DEMO_SERVICE_HOST": "10.0.0.1",
@@ -92,7 +92,7 @@ def test_service_links_of_the_kubelet_are_not_ours() -> None:
 
 
 def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
-    config = Config.from_env(
+    config = RuntimeConfig.from_env(
         {
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_DTYPE": "bfloat16",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock_runtime.http.connection_age import Connections
+from penstock_runtime.http.connection_age import AgingConnections
 
 
 class Wire(asyncio.Transport):
@@ -13,20 +13,20 @@ class Wire(asyncio.Transport):
 
 def test_a_connection_is_closed_at_its_age_plus_or_minus_half() -> None:
     for drawn, age in ((0.0, 10.0), (0.5, 20.0), (1.0, 30.0)):
-        connections, wire = Connections(20.0, 1000, iter([drawn]).__next__), Wire()
+        connections, wire = AgingConnections(20.0, 1000, iter([drawn]).__next__), Wire()
         assert not connections.note(wire, 100.0)
         assert not connections.note(wire, 100.0 + age - 0.1)
         assert connections.note(wire, 100.0 + age)
 
 
 def test_a_connection_is_closed_at_its_last_request() -> None:
-    connections, wire, other = Connections(20.0, 3), Wire(), Wire()
+    connections, wire, other = AgingConnections(20.0, 3), Wire(), Wire()
     assert [connections.note(wire, 1.0) for _ in range(3)] == [False, False, True]
     assert not connections.note(other, 1.0)
 
 
 def test_connections_that_are_gone_are_forgotten() -> None:
-    connections, wire = Connections(20.0, 3), Wire()
+    connections, wire = AgingConnections(20.0, 3), Wire()
     connections.note(wire, 1.0)
     assert len(connections) == 1
     del wire

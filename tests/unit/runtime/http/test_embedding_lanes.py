@@ -10,7 +10,7 @@ import pytest
 
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.models.device import memory
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 from tests.support.encoders.directories import write
 from tests.unit.runtime.http.test_lanes import VARYING, by_aiohttp, converse
 from tests.unit.runtime.http.test_texts import FIVE, LONG, Texts, serve, words
@@ -123,7 +123,7 @@ async def test_an_engine_that_dies_ends_the_call_in_openais_words(
         assert pod.pod.texts is not None
         monkeypatch.setattr(pod.pod.texts, "vocabulary", 10**6)  # so that only the model refuses
         said.append(VARYING.sub(b"~", await converse(pod.url, Case((call([[9999]]), PLAIN), 2))))
-        assert pod.pod.counters.ended[Outcome.FAILED] == 1
+        assert pod.pod.counters.ended[RequestOutcome.FAILED] == 1
     assert said[0] == said[1]
     assert said[0].startswith(b"HTTP/1.1 500 ")
     assert b'"type":"server_error"' in said[0]
@@ -187,7 +187,7 @@ async def test_the_texts_of_a_client_that_goes_away_are_let_go(
         writer.close()
         await until(lambda s=shut: s.left == 1)
         await until(pod.pod.admission.empty)
-        assert pod.pod.counters.ended[Outcome.CANCELLED] == pod.pod.counters.settled() == 1
+        assert pod.pod.counters.ended[RequestOutcome.CANCELLED] == pod.pod.counters.settled() == 1
 
 
 async def test_a_client_that_goes_at_once_leaves_nothing_behind(

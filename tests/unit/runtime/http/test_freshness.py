@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock_runtime.http.backpressure import FREE_REFUSALS, MOST_OF_PATIENCE
-from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, Freshness
+from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, ArrivalClock
 from penstock_runtime.protocols.common.socket_age import lain_seconds
 from penstock_runtime.serving.wait_estimate import patience_to_start
 from tests.unit.runtime.http.test_admission import Door
@@ -46,7 +46,7 @@ class Clock:
 
 def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
     clock = Clock()
-    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
     assert not fresh.holds(clock.time), "nothing is known yet"
     assert fresh.came(None, clock.time) == pytest.approx(clock.time - 0.4)
     clock.turn()
@@ -57,7 +57,7 @@ def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
 
 def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
     clock = Clock()
-    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
     fresh.came(None, clock.time)
     clock.turn()
     clock.time += STALL_SECONDS + 0.001  # reading comes before timers
@@ -69,7 +69,7 @@ def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
 
 def test_nothing_beats_where_nobody_asks() -> None:
     clock = Clock()
-    fresh = Freshness(clock.call_later, lambda: clock.time, clock.ask)
+    fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
     fresh.came(None, clock.time)
     for _ in range(3):
         clock.turn(BEAT_SECONDS)

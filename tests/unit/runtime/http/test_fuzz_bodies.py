@@ -16,9 +16,9 @@ from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.engine.dynamic import warm_up
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import BadInput, UnknownModel
-from penstock_runtime.http.fast_path.endpoint import Later
-from penstock_runtime.http.fast_path.endpoints import InferWay
-from penstock_runtime.http.fast_path.request_head import Head
+from penstock_runtime.http.fast_path.endpoint import DeferredCall
+from penstock_runtime.http.fast_path.endpoints import InferEndpoint
+from penstock_runtime.http.fast_path.request_head import RequestHead
 from penstock_runtime.models.device import memory
 from penstock_runtime.protocols.open_inference.fast_reader import QuickReader
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
@@ -67,12 +67,12 @@ class TextLanes:
 
     def __init__(self, pod: Texts) -> None:
         self._pod = pod.pod
-        self._way = InferWay(pod.pod)
+        self._way = InferEndpoint(pod.pod)
         self.fast = [self._read]
 
     def _read(self, body: bytes, header_length: str | None) -> Any:
-        call = self._way.read(body, Head(len(body), "/", header_length))
-        if isinstance(call, Later):
+        call = self._way.read(body, RequestHead(len(body), "/", header_length))
+        if isinstance(call, DeferredCall):
             assert isinstance(call.call, MethodType)
             return call.call.__self__
         return call

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 
 Call = Callable[..., dict[str, Any]]
 
@@ -87,9 +87,9 @@ async def test_every_request_leaves_exactly_once(
     counters = pod.pod.counters
     await until(lambda: pod.pod.admission.empty() and counters.settled() == counters.received)
     assert counters.received >= seen.count(200) > 0
-    assert counters.ended[Outcome.COMPLETED] >= seen.count(200)
-    assert counters.ended[Outcome.FAILED] >= seen.count(500) > 0
-    assert counters.ended[Outcome.CANCELLED] > 0
+    assert counters.ended[RequestOutcome.COMPLETED] >= seen.count(200)
+    assert counters.ended[RequestOutcome.FAILED] >= seen.count(500) > 0
+    assert counters.ended[RequestOutcome.CANCELLED] > 0
     assert set(seen) <= {200, 400, 404, 429, 500, 504, None}
     assert pod.pod.admission.load().model_dump() == {"waiting": 0, "running": 0}
     async with await pod.infer(call()) as reply:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
-from penstock_runtime.serving.auth.api_keys import KeyRing
+from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.pod import Pod
 from tests.unit.runtime.http.conftest import Start, call
 from tests.unit.runtime.http.test_texts import root, serve, short_start
@@ -23,7 +23,7 @@ def ask_for_keys(pod: Pod, folder: Path) -> None:
     path = folder / "keys.json"
     key = {"key": "secret-of-a", "tenant": "a", "bestPriority": BEST}
     path.write_text(json.dumps({"keys": [key]}))
-    pod.callers._ring = KeyRing(path)
+    pod.callers._ring = ApiKeyRing(path)
     pod.callers._ring.reload()
 
 

@@ -11,7 +11,7 @@ import pytest
 from penstock_runtime.engine.messages import Submit, ToEngine
 from penstock_runtime.http.fast_path import connection
 from penstock_runtime.protocols.common.request_ids import trace_of
-from penstock_runtime.request import Failed, Outcome, Tensor
+from penstock_runtime.request import Failed, RequestOutcome, Tensor
 from tests.unit.runtime.http.wire_cases import CASES, GOOD, Case, body, chunked, get, pieces, post
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -158,7 +158,7 @@ async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> 
     pod.model.gate.set()
     for reader, _ in held[:2]:
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
-    assert pod.pod.counters.ended[Outcome.CANCELLED] == 1
+    assert pod.pod.counters.ended[RequestOutcome.CANCELLED] == 1
     assert pod.client.traffic.answering == 0
     for _, writer in held[:2]:
         writer.close()

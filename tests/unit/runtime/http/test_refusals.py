@@ -9,12 +9,17 @@ import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_runtime.engine.service_time import ServiceTime
-from penstock_runtime.errors import Refusal
+from penstock_runtime.errors import RequestRejected
 from penstock_runtime.http import backpressure
-from penstock_runtime.http.backpressure import FREE_REFUSALS, TICK_SECONDS, Alarm, Rests
-from penstock_runtime.http.fast_path.canned_rejections import Refusals
+from penstock_runtime.http.backpressure import (
+    FREE_REFUSALS,
+    TICK_SECONDS,
+    ClientThrottle,
+    TimerWheel,
+)
+from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
 from penstock_runtime.http.fast_path.request_head import hinted_class
-from penstock_runtime.http.fast_path.response import Wire
+from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.replies import Reply, of_refusal
 from penstock_runtime.serving.limits import LiveLimits
 from tests.unit.runtime.http.conftest import LIMITS
@@ -150,7 +155,7 @@ def test_a_body_hints_at_its_class_where_it_spells_it_plainly() -> None:
 async def test_a_client_that_rests_is_served_when_there_is_room(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Rests, "seconds", lambda *_: 0.2)
+    monkeypatch.setattr(ClientThrottle, "seconds", lambda *_: 0.2)
     pod, held = await filled(start, until)
     reader, writer = await connected(pod)
     writer.write(GOOD)
@@ -164,9 +169,9 @@ async def test_a_client_that_rests_is_served_when_there_is_room(
     await asyncio.sleep(0)
 
 
-def told(refused_a_second: float, drawn: float = 0.5) -> Rests:
+def told(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
     """Return the rests of a pod that refused so often each second for a while."""
-    found = Rests(lambda: 0.0, draw=lambda: drawn)
+    found = ClientThrottle(lambda: 0.0, draw=lambda: drawn)
     for number in range(int(refused_a_second)):
         found.note(100.0 + number / refused_a_second)
     return found
@@ -209,13 +214,13 @@ class Words:
     def __init__(self) -> None:
         self.asked = 0
 
-    def of_refusal(self, refusal: Refusal) -> Reply:
+    def of_refusal(self, refusal: RequestRejected) -> Reply:
         self.asked += 1
         return of_refusal(refusal)
 
 
 def test_a_refusal_is_written_once_for_many() -> None:
-    found, words = Refusals(Door(depth=1).desk, Wire("pod-0")), Words()
+    found, words = CannedRejections(Door(depth=1).desk, ResponseWriter("pod-0")), Words()
     first = found.full(1.0)
     assert found.full(1.05) is first
     for name in ("abc", "def"):
@@ -229,7 +234,7 @@ def test_a_refusal_is_written_once_for_many() -> None:
 def test_rests_that_end_together_share_a_timer() -> None:
     timers: list[tuple[float, Any, int]] = []
     woken: list[str] = []
-    alarm = Alarm(lambda *timer: timers.append(timer), lambda: 10.0)
+    alarm = TimerWheel(lambda *timer: timers.append(timer), lambda: 10.0)
     for name, seconds in (("a", 0.021), ("b", 0.0215), ("c", 0.3)):
         alarm.set(seconds, Sleeper(name, woken))
     (soon, _, _), (late, _, _) = timers

@@ -22,7 +22,7 @@ from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.http.server import ClientServer
 from penstock_runtime.models.device import memory
 from penstock_runtime.models.load import load
-from penstock_runtime.protocols.openai.embedding_response import Wanted, reply_to
+from penstock_runtime.protocols.openai.embedding_response import EmbeddingOptions, reply_to
 from penstock_runtime.request import Cancelled, End, Expired, Failed
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.tokenizer_pool import Ids
@@ -372,7 +372,7 @@ async def test_texts_are_let_go_when_their_deadline_passes(
 def test_ends_that_are_no_answer_are_told_in_openais_words(
     end: End, status: int, kind: str
 ) -> None:
-    reply = reply_to(end, Wanted(3, base64=False), "texts")
+    reply = reply_to(end, EmbeddingOptions(3, base64=False), "texts")
     assert reply.status == status
     told = json.loads(bytes(reply.body))
     error = told["error"]

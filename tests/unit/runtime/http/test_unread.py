@@ -12,8 +12,8 @@ from aiohttp import web
 
 from penstock_runtime.engine.model import TensorSpec
 from penstock_runtime.http.connection_limit import ConnectionLimit
-from penstock_runtime.http.write_buffers import Unread, WatchedConnection
-from penstock_runtime.request import Outcome, Tensor
+from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
+from penstock_runtime.request import RequestOutcome, Tensor
 from tests.unit.runtime.http.conftest import Halves
 from tests.unit.runtime.http.wire_cases import binary
 
@@ -45,12 +45,12 @@ class Lying(asyncio.Transport):
 
 
 class Book:
-    """What `Unread` counts, and whom it will look at again."""
+    """What `WriteBufferLimits` counts, and whom it will look at again."""
 
     def __init__(self, most_bytes: int) -> None:
         self.bytes = 0
         self.later: list[tuple[Any, ...]] = []
-        self.unread = Unread(self.hold, most_bytes, 60.0, self.call_later)
+        self.unread = WriteBufferLimits(self.hold, most_bytes, 60.0, self.call_later)
 
     def hold(self, more_bytes: int) -> None:
         self.bytes += more_bytes
@@ -177,7 +177,7 @@ async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_lo
     pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_seconds=2.0)
     asked = binary(parameters={"binary_data_output": True})
     clients = [await silent(pod, asked) for _ in range(16)]
-    await until(lambda: pod.pod.counters.ended[Outcome.COMPLETED] == 16)
+    await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 16)
     unread, held = list[int](), list[int]()
 
     def all_cut_off() -> bool:

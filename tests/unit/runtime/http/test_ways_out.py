@@ -16,7 +16,7 @@ from aiohttp import web
 
 from penstock_api import names
 from penstock_operator.act.pod_limits import LIMIT_BYTES, PodControl
-from penstock_operator.decide.actions import Push
+from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.net.http import new_session
 from penstock_operator.net.tokens import TOKEN_SECONDS, Signer
 from penstock_operator.observe.signals.pod_scrape import read_pods
@@ -70,7 +70,7 @@ async def test_a_redirect_from_a_pod_takes_the_operator_nowhere(control: PodCont
             raise web.HTTPTemporaryRedirect(f"http://{victim}:{names.CLUSTER_PORT}/secrets")
 
         async with serving(web.route("*", "/{any:.*}", away)) as ip, new_session() as session:
-            pushed = await control.push([Push("uid-1", ip, NEWER)])
+            pushed = await control.push([LimitsPush("uid-1", ip, NEWER)])
             read = await read_pods(session, [pod_object("uid-1", ip)], time.time())
     assert reached == []
     assert "a redirect, which is never followed" in pushed["uid-1"].problem
@@ -93,7 +93,7 @@ async def test_an_oversized_state_is_cut_off_and_not_believed(control: PodContro
         return reply
 
     async with serving(web.patch(names.PATH_LIMITS, endless)) as ip:
-        found = (await control.push([Push("uid-1", ip, NEWER)]))["uid-1"]
+        found = (await control.push([LimitsPush("uid-1", ip, NEWER)]))["uid-1"]
     assert found == Acknowledgement(
         None, None, f"{names.PATH_LIMITS} answered more than {LIMIT_BYTES} bytes"
     )

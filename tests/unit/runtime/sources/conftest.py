@@ -8,7 +8,7 @@ import huggingface_hub.constants
 import pytest
 
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources import downloads
 from tests.unit.runtime.sources.hub import Hub, serving
 
@@ -21,7 +21,7 @@ FILES = {
     "sub/model.pt2": LARGE[::-1],
 }
 
-Configure = Callable[..., Config]
+Configure = Callable[..., RuntimeConfig]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def configured(tmp_path: Path) -> Configure:
     """Return how a pod of a source is configured; all of one test share the cache."""
 
-    def configure(member: str, **source: Any) -> Config:
+    def configure(member: str, **source: Any) -> RuntimeConfig:
         kind = {"huggingFace": "HuggingFace", "s3": "S3"}[member]
         cache = {"type": "PersistentVolumeClaim", "claimName": "cache"}
         given = {"cache": cache, **source}
@@ -52,7 +52,7 @@ def configured(tmp_path: Path) -> Configure:
             "source": {"type": kind, member: given},
         }
         (tmp_path / "cache").mkdir(exist_ok=True)
-        return Config(
+        return RuntimeConfig(
             model=ModelSpec.model_validate(spec),
             model_folder=tmp_path / "cache",
             fetched_folder=tmp_path / "scratch" / "model",

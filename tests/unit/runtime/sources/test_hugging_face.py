@@ -9,7 +9,7 @@ import huggingface_hub.constants
 import pytest
 
 from penstock_api.limits import LoadStage
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources.errors import (
     CacheFull,
     ModelAccessDenied,
@@ -18,7 +18,7 @@ from penstock_runtime.sources.errors import (
     ModelSourceUnreachable,
 )
 from penstock_runtime.sources.fetch import fetch_model
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 from tests.unit.runtime.sources.conftest import FILES, LARGE, Configure
 from tests.unit.runtime.sources.hub import Hub, entry
 
@@ -26,19 +26,19 @@ TOTAL = len(FILES["config.json"]) + len(LARGE)
 """Of what is wanted of the whole repository: not the weights in a format that nobody reads."""
 
 
-def fetched(config: Config) -> set[str]:
-    fetch_model(config, Meter())
+def fetched(config: RuntimeConfig) -> set[str]:
+    fetch_model(config, DownloadProgress())
     folder = config.files_folder
     return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
 
 
 @pytest.fixture
-def config(configured: Configure) -> Config:
+def config(configured: Configure) -> RuntimeConfig:
     return configured("huggingFace", repository="owner/tiny", path=".")
 
 
-def test_what_the_runtime_reads_is_fetched_and_counted(hub: Hub, config: Config) -> None:
-    meter = Meter()
+def test_what_the_runtime_reads_is_fetched_and_counted(hub: Hub, config: RuntimeConfig) -> None:
+    meter = DownloadProgress()
     fetch_model(config, meter)
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
     assert not (config.files_folder / "pytorch_model.bin").exists()
@@ -56,16 +56,16 @@ def test_one_program_of_a_repository_is_fetched_alone(hub: Hub, configured: Conf
     assert fetched(config) == {"sub/model.pt2"}
 
 
-def test_a_second_pod_on_the_same_cache_fetches_nothing(hub: Hub, config: Config) -> None:
+def test_a_second_pod_on_the_same_cache_fetches_nothing(hub: Hub, config: RuntimeConfig) -> None:
     fetched(config)
     hub.sent.clear()
     assert "model.safetensors" in fetched(config)
     assert hub.sent == []
 
 
-def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: Config) -> None:
+def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: RuntimeConfig) -> None:
     hub.cut_after = 400_000
-    meter = Meter()
+    meter = DownloadProgress()
     fetch_model(config, meter)
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
     starts = [start for path, start, _ in hub.sent if path == "model.safetensors"]
@@ -76,7 +76,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: Config) ->
 
 
 def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
-    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partial = config.model_folder / "models--owner--tiny" / "blobs"
     partial.mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
 
 
 def test_a_token_is_sent_to_the_hub_and_its_lack_is_a_reason(
-    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.token = "hf_secret"  # noqa: S105
     monkeypatch.delenv("HF_TOKEN", raising=False)
@@ -115,7 +115,9 @@ def test_what_is_not_there_is_not_found(
         fetched(configured("huggingFace", **source))
 
 
-def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(hub: Hub, config: Config) -> None:
+def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(
+    hub: Hub, config: RuntimeConfig
+) -> None:
     hub.spoil = True
     with pytest.raises(ModelCorrupt, match="not what its source says"):
         fetched(config)
@@ -125,7 +127,7 @@ def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(hub: Hub, confi
 
 
 def test_a_hub_that_is_down_is_unreachable_and_a_full_cache_serves_without_it(
-    hub: Hub, config: Config
+    hub: Hub, config: RuntimeConfig
 ) -> None:
     hub.down = True
     with pytest.raises(ModelSourceUnreachable, match="503"):
@@ -135,7 +137,7 @@ def test_a_hub_that_is_down_is_unreachable_and_a_full_cache_serves_without_it(
 
 
 def test_offline_mode_serves_from_the_cache_alone_and_says_what_is_missing(
-    hub: Hub, config: Config, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as offline:
         offline.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -157,10 +159,10 @@ def test_a_model_that_does_not_fit_its_ephemeral_cache_says_so_before_a_byte(
 
 
 def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_bytes(
-    hub: Hub, config: Config, tmp_path: Path
+    hub: Hub, config: RuntimeConfig, tmp_path: Path
 ) -> None:
     hub.pause_seconds = 0.2
-    meters = [Meter() for _ in range(3)]
+    meters = [DownloadProgress() for _ in range(3)]
     pods = [replace(config, fetched_folder=tmp_path / f"pod-{n}") for n in range(3)]
     threads = [
         threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from s3fs import S3FileSystem
 
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources import downloads, s3
 from penstock_runtime.sources.downloads import RemoteFile
 from penstock_runtime.sources.errors import (
@@ -18,7 +18,7 @@ from penstock_runtime.sources.errors import (
     ModelSourceUnreachable,
 )
 from penstock_runtime.sources.fetch import fetch_model
-from penstock_runtime.sources.progress import Meter
+from penstock_runtime.sources.progress import DownloadProgress
 from tests.unit.runtime.sources.bucket import KEYS, Bucket, serving
 from tests.unit.runtime.sources.conftest import LARGE, Configure
 
@@ -44,18 +44,18 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def config(server: Bucket, configured: Configure) -> Config:
+def config(server: Bucket, configured: Configure) -> RuntimeConfig:
     return configured("s3", bucket="models", prefix="text/tiny", endpoint=server.url)
 
 
-def fetched(config: Config) -> set[str]:
-    fetch_model(config, Meter())
+def fetched(config: RuntimeConfig) -> set[str]:
+    fetch_model(config, DownloadProgress())
     folder = config.files_folder
     return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
 
 
-def test_a_folder_is_fetched_under_its_own_names_and_counted(config: Config) -> None:
-    meter = Meter()
+def test_a_folder_is_fetched_under_its_own_names_and_counted(config: RuntimeConfig) -> None:
+    meter = DownloadProgress()
     fetch_model(config, meter)
     assert (config.files_folder / "model.safetensors").read_bytes() == LARGE
     assert (config.files_folder / "config.json").read_bytes() == b"{}"
@@ -68,19 +68,19 @@ def test_one_program_is_fetched_alone(server: Bucket, configured: Configure) -> 
 
 
 def test_a_pod_that_starts_again_goes_on_where_the_one_before_it_stopped(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offsets: list[tuple[str, int]] = []
-    real = s3.Bucket.append
+    real = s3.S3Folder.append
 
-    def breaks_once(self: s3.Bucket, file: RemoteFile, out: Any, offset: int) -> None:
+    def breaks_once(self: s3.S3Folder, file: RemoteFile, out: Any, offset: int) -> None:
         offsets.append((file.path, offset))
         if file.path == "model.safetensors" and offset == 0:
             out.write(LARGE[:300_000])
             raise KeyboardInterrupt  # as if the process were killed there
         real(self, file, out, offset)
 
-    monkeypatch.setattr(s3.Bucket, "append", breaks_once)
+    monkeypatch.setattr(s3.S3Folder, "append", breaks_once)
     with pytest.raises(KeyboardInterrupt):
         fetched(config)
     assert "model.safetensors" in fetched(config)
@@ -102,12 +102,12 @@ def test_an_object_that_is_written_anew_is_fetched_anew(
 
 
 def test_what_does_not_hash_to_its_etag_is_thrown_away(
-    config: Config, monkeypatch: pytest.MonkeyPatch
+    config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoil(self: s3.Bucket, file: RemoteFile, out: Any, offset: int) -> None:
+    def spoil(self: s3.S3Folder, file: RemoteFile, out: Any, offset: int) -> None:
         out.write(bytes(file.size - offset))
 
-    monkeypatch.setattr(s3.Bucket, "append", spoil)
+    monkeypatch.setattr(s3.S3Folder, "append", spoil)
     with pytest.raises(ModelCorrupt):
         fetched(config)
     assert not list(config.model_folder.rglob("*.partial"))
@@ -140,7 +140,9 @@ def test_a_store_that_is_gone_is_unreachable_and_a_full_cache_serves_without_it(
         fetched(empty)
 
 
-def test_a_refusal_names_the_secret_to_set(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_names_the_secret_to_set(
+    config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*given: Any, **more: Any) -> None:
         raise PermissionError("Forbidden")
 

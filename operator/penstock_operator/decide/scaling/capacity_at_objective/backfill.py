@@ -76,6 +76,6 @@ def _lived(
     if found.recent is None:
         return state
     newest = found.recent if found.newest is None else found.newest
-    sample = forecast.Sample(found.recent, newest, felt=False, judged=False)
+    sample = forecast.DemandSample(found.recent, newest, felt=False, judged=False)
     horizon = p90_seconds(state.startup, now) + STEP_SECONDS
     return replace(state, forecaster=forecast.advance(state.forecaster, sample, horizon, now))

@@ -10,8 +10,11 @@ While replicas start, a backlog is worth longer batches: they are cheaper a row,
 from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import BEYOND, Model
-from penstock_operator.decide.scaling.reasons import CapMove, CapTerm
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    BEYOND,
+    CapacityModel,
+)
+from penstock_operator.decide.scaling.reasons import CapMove, CapReason
 from penstock_operator.decide.scaling.utilization_band.batch_cap import clamp_cap, step_size
 from penstock_operator.decide.spec.law_settings import LawSettings
 
@@ -38,7 +41,7 @@ class BatchPlan:
 
     cap: int | None = None
     """b_plan; None before the first."""
-    term: CapTerm = CapTerm.FIRST_CAP
+    term: CapReason = CapReason.FIRST_CAP
     identified: bool = False
     """Whether a curve was known when it was planned."""
     raised: float = 0.0
@@ -58,7 +61,7 @@ class PlanInput:
     """What the cap is planned from."""
 
     settings: LawSettings
-    model: Model
+    model: CapacityModel
     memory_bound: int | None
     settled: bool
     """Whether every Ready pod obeys the published cap."""
@@ -100,7 +103,7 @@ def longest_wait(settings: LawSettings, steps: float | None) -> float | None:
     return spare_seconds(settings) if first is None else first / 1000
 
 
-def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
+def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapReason]:
     """Return min(b*, back-off, memory, envelope), and which of them it is."""
     top, term = _top(seen)
     longest = longest_batch(seen.settings, seen.model.steps)
@@ -109,17 +112,17 @@ def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapTerm]:
     fits = seen.model.largest_within(longest * SPARE, top)
     if fits < max(1, seen.settings.size_min):
         if fits < 1:
-            return clamp_cap(1, seen.settings), CapTerm.OBJECTIVE_INFEASIBLE
-        return clamp_cap(fits, seen.settings), CapTerm.SIZE_MIN
+            return clamp_cap(1, seen.settings), CapReason.OBJECTIVE_INFEASIBLE
+        return clamp_cap(fits, seen.settings), CapReason.SIZE_MIN
     if fits < top:
-        term = CapTerm.OBJECTIVE
+        term = CapReason.OBJECTIVE
     backed = max(floor(fits * trust), 1)
     if backed < fits:
-        fits, term = backed, CapTerm.BACK_OFF
+        fits, term = backed, CapReason.BACK_OFF
     return clamp_cap(fits, seen.settings), term
 
 
-def _knee(seen: PlanInput, top: int, term: CapTerm) -> tuple[int, CapTerm]:
+def _knee(seen: PlanInput, top: int, term: CapReason) -> tuple[int, CapReason]:
     """Return the least cap that serves nearly what `top` would: more rows a batch make all of them wait for little."""
     most = seen.model.capacity(top)
     if most is None or not seen.model.identified:
@@ -131,7 +134,7 @@ def _knee(seen: PlanInput, top: int, term: CapTerm) -> tuple[int, CapTerm]:
             high = middle
         else:
             low = middle + 1
-    return (low, CapTerm.KNEE) if low < top else (top, term)
+    return (low, CapReason.KNEE) if low < top else (top, term)
 
 
 def next_plan(before: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
@@ -163,39 +166,39 @@ def cap_move(plan: BatchPlan, seen: PlanInput) -> CapMove:
     cap = plan.cap or seen.settings.size_min
     if plan.bridge is not None and plan.bridge > cap:
         why = f"{seen.backlog_per_pod:.0f} rows wait per pod while replicas start; {cap} is planned"
-        return CapMove(plan.bridge, CapTerm.BRIDGE, why)
+        return CapMove(plan.bridge, CapReason.BRIDGE, why)
     return CapMove(cap, plan.term, _why(plan, seen, cap))
 
 
-def _top(seen: PlanInput) -> tuple[int, CapTerm]:
-    top, term = seen.settings.size_max, CapTerm.SIZE_MAX
+def _top(seen: PlanInput) -> tuple[int, CapReason]:
+    top, term = seen.settings.size_max, CapReason.SIZE_MAX
     known = max(floor(BEYOND * seen.model.largest), 1)
     known = max(known, ceil(seen.model.largest) + 1)
     if known < top:
-        top, term = known, CapTerm.MEASURED_RANGE
+        top, term = known, CapReason.MEASURED_RANGE
     if seen.memory_bound is not None and seen.memory_bound < top:
-        top, term = seen.memory_bound, CapTerm.MEMORY_BOUND
+        top, term = seen.memory_bound, CapReason.MEMORY_BOUND
     return clamp_cap(top, seen.settings), term
 
 
-def _raised(plan: BatchPlan, best: int, term: CapTerm, seen: PlanInput, now: float) -> BatchPlan:
+def _raised(plan: BatchPlan, best: int, term: CapReason, seen: PlanInput, now: float) -> BatchPlan:
     cap = plan.cap or 1
-    if term in {CapTerm.OBJECTIVE, CapTerm.KNEE} and best - cap <= DEAD_BAND * cap:
+    if term in {CapReason.OBJECTIVE, CapReason.KNEE} and best - cap <= DEAD_BAND * cap:
         return replace(plan, term=term)
     if not seen.settled:
-        return replace(plan, term=CapTerm.UNACKNOWLEDGED)
+        return replace(plan, term=CapReason.UNACKNOWLEDGED)
     if now - plan.raised < UP_SECONDS:
-        return replace(plan, term=CapTerm.STEP_INTERVAL)
+        return replace(plan, term=CapReason.STEP_INTERVAL)
     return replace(plan, cap=min(best, cap + step_size(cap)), term=term, raised=now)
 
 
-def _lowered(plan: BatchPlan, best: int, term: CapTerm, now: float) -> BatchPlan:
+def _lowered(plan: BatchPlan, best: int, term: CapReason, now: float) -> BatchPlan:
     cap = plan.cap or 1
-    hard = term in {CapTerm.MEMORY_BOUND, CapTerm.SIZE_MAX, CapTerm.BACK_OFF}
+    hard = term in {CapReason.MEMORY_BOUND, CapReason.SIZE_MAX, CapReason.BACK_OFF}
     if not hard and cap - best <= DEAD_BAND * cap:
         return replace(plan, term=term)
     if not hard and now - plan.lowered < DOWN_SECONDS:
-        return replace(plan, term=CapTerm.STEP_INTERVAL)
+        return replace(plan, term=CapReason.STEP_INTERVAL)
     return replace(plan, cap=best, term=term, lowered=now)
 
 
@@ -253,16 +256,16 @@ def _why(plan: BatchPlan, seen: PlanInput, cap: int) -> str:
     settings = seen.settings
     fits, infeasible = _objective_words(seen, cap)
     words = {
-        CapTerm.OBJECTIVE: fits,
-        CapTerm.OBJECTIVE_INFEASIBLE: infeasible,
-        CapTerm.KNEE: f"without an objective, {cap} rows a batch serve {100 * KNEE:.0f} % of what the largest would, sooner",
-        CapTerm.SIZE_MAX: f"batching.size.max is {settings.size_max}",
-        CapTerm.SIZE_MIN: f"batching.size.min is {settings.size_min}",
-        CapTerm.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",
-        CapTerm.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows was measured",
-        CapTerm.BACK_OFF: "measured batch times are longer than the curve foretells",
-        CapTerm.STEP_INTERVAL: "one step is taken a minute up, and in 30 s down",
-        CapTerm.UNACKNOWLEDGED: "not every Ready pod obeys the cap yet",
+        CapReason.OBJECTIVE: fits,
+        CapReason.OBJECTIVE_INFEASIBLE: infeasible,
+        CapReason.KNEE: f"without an objective, {cap} rows a batch serve {100 * KNEE:.0f} % of what the largest would, sooner",
+        CapReason.SIZE_MAX: f"batching.size.max is {settings.size_max}",
+        CapReason.SIZE_MIN: f"batching.size.min is {settings.size_min}",
+        CapReason.MEMORY_BOUND: f"memory allows {seen.memory_bound} rows",
+        CapReason.MEASURED_RANGE: f"no batch over {seen.model.largest:.0f} rows was measured",
+        CapReason.BACK_OFF: "measured batch times are longer than the curve foretells",
+        CapReason.STEP_INTERVAL: "one step is taken a minute up, and in 30 s down",
+        CapReason.UNACKNOWLEDGED: "not every Ready pod obeys the cap yet",
     }
     return words.get(plan.term, "it is planned")
 

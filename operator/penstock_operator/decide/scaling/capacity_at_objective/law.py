@@ -21,7 +21,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capa
     first_rows,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
-    Model,
+    CapacityModel,
     curve_seen,
     off_curve,
 )
@@ -57,10 +57,21 @@ from penstock_operator.decide.scaling.capacity_at_objective.state import (
     observed_by,
     smoothed,
 )
-from penstock_operator.decide.scaling.law import Asked, Decision, LawInput, Outlook, Seen
-from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.law import (
+    Decision,
+    DemandOutlook,
+    LawInput,
+    LawObservations,
+    ReplicaDemand,
+)
+from penstock_operator.decide.scaling.reasons import (
+    CapMove,
+    CapReason,
+    ReplicasMove,
+    ReplicasReason,
+)
 from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.signals.aggregates import Demand
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     batch_target_seconds,
     clamp_cap,
@@ -100,7 +111,7 @@ class CapacityAtObjective:
         return _decided(state, found, found.model, news=news)
 
 
-def _good_ticks(before: int, found: Demand, *, news: bool) -> int:
+def _good_ticks(before: int, found: MeasuredDemand, *, news: bool) -> int:
     """Count only rounds with news; without a Ready pod there is nothing to see, neither good nor bad."""
     if found.ready == 0:
         return before
@@ -112,8 +123,8 @@ def _good_ticks(before: int, found: Demand, *, news: bool) -> int:
 def _blind(found: Tick) -> Decision:
     """Bounds hold at once, signals or none; all else stays."""
     why = "signals are absent"
-    cap = _held_cap(found, CapTerm.SIGNALS_ABSENT, why)
-    move = _held_count(found, ReplicasTerm.SIGNALS_ABSENT, why)
+    cap = _held_cap(found, CapReason.SIGNALS_ABSENT, why)
+    move = _held_count(found, ReplicasReason.SIGNALS_ABSENT, why)
     return replace(_decision(found, cap, move), metrics_available=False)
 
 
@@ -121,13 +132,13 @@ def _without_curve(state: CapacityState, found: Tick) -> Decision:
     """No batch was ever seen: all stays, but for the queue depth that the user asked for himself."""
     why = "no batch was seen yet, or too few answers"
     settings, waiting = found.observed.settings, found.demand.waiting or 0.0
-    move = _held_count(found, ReplicasTerm.CURVE_UNKNOWN, why)
+    move = _held_count(found, ReplicasReason.CURVE_UNKNOWN, why)
     target = settings.guards.target_per_replica
     if target is not None and (wanted := -int(-waiting // target)) > move.replicas:
         text = f"{waiting:.0f} requests wait, over {target} per replica"
         granted = max(min(wanted, settings.max_replicas), move.replicas)
-        move = ReplicasMove(granted, ReplicasTerm.QUEUE_DEPTH, text)
-    cap = _unproven_cap(state, found) or _held_cap(found, CapTerm.CURVE_UNKNOWN, why)
+        move = ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, text)
+    cap = _unproven_cap(state, found) or _held_cap(found, CapReason.CURVE_UNKNOWN, why)
     return _decision(found, cap, move)
 
 
@@ -141,30 +152,30 @@ def _unproven_cap(state: CapacityState, found: Tick) -> CapMove | None:
     bound = settings.size_max if found.memory_bound is None else found.memory_bound
     cap = clamp_cap(first_rows(steps, longest, bound), settings)
     why = "by the steps timed at load: too few answers have ended yet"
-    return CapMove(cap, CapTerm.CURVE_UNKNOWN, why)
+    return CapMove(cap, CapReason.CURVE_UNKNOWN, why)
 
 
-def _held_cap(found: Tick, term: CapTerm, why: str) -> CapMove:
+def _held_cap(found: Tick, term: CapReason, why: str) -> CapMove:
     """Return the published cap inside the range in force, or the first one."""
     settings, cap = found.observed.settings, found.observed.cap
     if cap is None:
         first = clamp_cap(settings.size_min, settings)
-        return CapMove(first, CapTerm.FIRST_CAP, "the first cap is size.min")
+        return CapMove(first, CapReason.FIRST_CAP, "the first cap is size.min")
     bounded = clamp_cap(cap, settings)
     if bounded == cap:
         return CapMove(cap, term, why)
-    edited = CapTerm.SIZE_MAX if bounded < cap else CapTerm.SIZE_MIN
+    edited = CapReason.SIZE_MAX if bounded < cap else CapReason.SIZE_MIN
     text = f"batching.size allows {settings.size_min} to {settings.size_max}"
     return CapMove(bounded, edited, text)
 
 
-def _held_count(found: Tick, term: ReplicasTerm, why: str) -> ReplicasMove:
+def _held_count(found: Tick, term: ReplicasReason, why: str) -> ReplicasMove:
     replicas = found.observed.replicas
     return bounds_only(found.observed.settings, replicas) or ReplicasMove(replicas, term, why)
 
 
 def _decided(
-    state: CapacityState, found: Tick, curve: Model, *, news: bool
+    state: CapacityState, found: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, Decision]:
     state = smoothed(state, found.load, found.now) if news else state
     state = replace(state, off_curve=off_curve(state.off_curve, found.settled, curve))
@@ -174,7 +185,7 @@ def _decided(
     state, seen = _count_input(state, found, curve, news=news)
     if seen is None:
         why = "too few samples for a rate yet"
-        return state, _decision(found, cap, _held_count(found, ReplicasTerm.STEADY, why))
+        return state, _decision(found, cap, _held_count(found, ReplicasReason.STEADY, why))
     need = most_needed(seen)
     hold = hold_seconds(found.observed.settings, found.startup_seconds)
     state = replace(state, count=noted(state.count, need.surely, hold, found.now))
@@ -183,12 +194,12 @@ def _decided(
     return state, replace(
         decision,
         seen=_with_plan(decision.seen, state, curve, seen),
-        asked=tuple(Asked(one.term, one.exact) for one in needs(seen)),
+        asked=tuple(ReplicaDemand(one.term, one.exact) for one in needs(seen)),
         outlook=_outlook(state, curve, seen),
     )
 
 
-def _plan_input(state: CapacityState, found: Tick, curve: Model) -> PlanInput:
+def _plan_input(state: CapacityState, found: Tick, curve: CapacityModel) -> PlanInput:
     return PlanInput(
         settings=found.observed.settings,
         model=curve,
@@ -201,7 +212,7 @@ def _plan_input(state: CapacityState, found: Tick, curve: Model) -> PlanInput:
 
 
 def _count_input(
-    state: CapacityState, found: Tick, curve: Model, *, news: bool
+    state: CapacityState, found: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, CountInput | None]:
     """Return the state with the forecaster moved on, and what the count is decided from."""
     settings, cap = found.observed.settings, state.plan.cap or 1
@@ -230,7 +241,7 @@ def _count_input(
     )
     if news:
         busy = utilization(seen)
-        sample = forecast.Sample(
+        sample = forecast.DemandSample(
             rate,
             found.load.newest if found.load.newest is not None else rate,
             felt=busy > FELT,
@@ -243,7 +254,7 @@ def _count_input(
 
 
 def _expected(
-    state: CapacityState, found: Tick, curve: Model, horizon: float
+    state: CapacityState, found: Tick, curve: CapacityModel, horizon: float
 ) -> tuple[float, float]:
     """Return the demand to expect and the utilisation to aim at; without an objective, a demand seldom exceeded."""
     cap = state.plan.cap or 1
@@ -258,7 +269,7 @@ def _expected(
     return expected, expected / each / count
 
 
-def _priced(state: CapacityState, found: Tick, curve: Model, busy: float) -> Lateness:
+def _priced(state: CapacityState, found: Tick, curve: CapacityModel, busy: float) -> Lateness:
     """Return the lateness with its price moved by what was late; where pods do not tell, by what must have been."""
     if not _judged(state, found):
         return state.lateness
@@ -275,7 +286,7 @@ def _judged(state: CapacityState, found: Tick) -> bool:
     """Return whether a miss is the law's own: more could be had, and would help, and has had time to start."""
     seen = found.observed
     free = seen.replicas < seen.settings.max_replicas and not seen.limited
-    feasible = state.plan.term is not CapTerm.OBJECTIVE_INFEASIBLE
+    feasible = state.plan.term is not CapReason.OBJECTIVE_INFEASIBLE
     begun = state.forecaster.begun
     own = begun is not None and found.now - begun > found.startup_seconds
     return free and feasible and own
@@ -296,9 +307,9 @@ def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     )
 
 
-def _seen(found: Tick) -> Seen:
+def _seen(found: Tick) -> LawObservations:
     cap = found.observed.cap or found.observed.settings.size_min
-    return Seen(
+    return LawObservations(
         duty=found.settled.duty,
         duty_source=found.settled.duty_source,
         waiting=found.demand.waiting,
@@ -317,7 +328,9 @@ def _batch_target_seconds(found: Tick) -> float | None:
     return batch_target_seconds(settings) if steps is None else longest_batch(settings, steps)
 
 
-def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInput) -> Seen:
+def _with_plan(
+    seen: LawObservations, state: CapacityState, curve: CapacityModel, counted: CountInput
+) -> LawObservations:
     cap, busy = state.plan.cap or 1, utilization(counted)
     p99 = predicted_p99_seconds(state, curve, cap, busy)
     return replace(
@@ -334,10 +347,10 @@ def _with_plan(seen: Seen, state: CapacityState, curve: Model, counted: CountInp
     )
 
 
-def _outlook(state: CapacityState, curve: Model, counted: CountInput) -> Outlook:
+def _outlook(state: CapacityState, curve: CapacityModel, counted: CountInput) -> DemandOutlook:
     spare, objective = spare_seconds(counted.settings), counted.settings.objective_milliseconds
     overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
-    return Outlook(
+    return DemandOutlook(
         demand=counted.forecast,
         curve=curve_seen(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,

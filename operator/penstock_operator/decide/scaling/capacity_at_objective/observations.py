@@ -11,22 +11,30 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capa
     pace,
     slowness,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, model
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    CapacityModel,
+    model,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import added
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand, load
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     LATE,
     LEAST_RHO,
     LateShares,
-    Traffic,
+    TrafficShape,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawInput, LawPod
 from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
+from penstock_operator.decide.scaling.signals.aggregates import (
+    MeasuredDemand,
+    MeasuredService,
+    demand,
+    service,
+)
 from penstock_operator.decide.scaling.signals.windows import Window
 from penstock_operator.observed import SignalSource
 
@@ -38,11 +46,11 @@ class Tick:
     observed: LawInput
     now: float
     windows: Mapping[str, Window]
-    demand: Demand
-    load: Load
-    settled: Service
+    demand: MeasuredDemand
+    load: PoolDemand
+    settled: MeasuredService
     """Since every Ready pod obeys the cap."""
-    model: Model | None
+    model: CapacityModel | None
     """None: no batch was ever seen."""
     startup_seconds: float
     """The 90th percentile."""
@@ -84,7 +92,7 @@ def _revision(pods: tuple[LawPod, ...]) -> str | None:
     return max(ready, key=lambda one: (ready[one], one or ""), default=None)
 
 
-def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) -> float:
+def ready_capacity(state: CapacityState, found: Tick, curve: CapacityModel, cap: int) -> float:
     """Return what the Ready pods can serve, in rows a second: each at the cap it obeys, and at its own pace."""
     total, steps = 0.0, state.learnt.pods
     together = fit(added((one.known, 1.0) for one in steps.values())) if steps else None
@@ -96,7 +104,7 @@ def ready_capacity(state: CapacityState, found: Tick, curve: Model, cap: int) ->
 
 
 def late_share(
-    state: CapacityState, found: Tick, curve: Model, cap: int
+    state: CapacityState, found: Tick, curve: CapacityModel, cap: int
 ) -> Callable[[float], LateShares] | None:
     """Return what share of requests will be late, by utilisation and number of pods.
 
@@ -106,17 +114,19 @@ def late_share(
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    if predict.late_share(Traffic(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
+    if predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
         return None
 
     def late(pods: float) -> LateShares:
-        return predict.late_share(Traffic(intercept, dispersion, state.unevenness * pods), limit)
+        return predict.late_share(
+            TrafficShape(intercept, dispersion, state.unevenness * pods), limit
+        )
 
     return late
 
 
 def predicted_p99_seconds(
-    state: CapacityState, curve: Model, cap: int, utilization: float
+    state: CapacityState, curve: CapacityModel, cap: int, utilization: float
 ) -> float:
     """Return the 99th percentile of latency in seconds at this utilisation; infinite at 1 and above, and where it is not predicted."""
     if curve.steps is not None:
@@ -125,7 +135,7 @@ def predicted_p99_seconds(
     return whole * predict.p99(curve.intercept(cap), state.dispersion / cap, utilization)
 
 
-def _limit(found: Tick, curve: Model, cap: int) -> float | None:
+def _limit(found: Tick, curve: CapacityModel, cap: int) -> float | None:
     """Return the objective in t(cap) at its 99th percentile."""
     spare, seconds = spare_seconds(found.observed.settings), curve.seconds(cap)
     if spare is None or not seconds or curve.steps is not None:
@@ -133,7 +143,7 @@ def _limit(found: Tick, curve: Model, cap: int) -> float | None:
     return spare / (seconds * curve.p99_ratio)
 
 
-def _slowness(state: CapacityState, uid: str, curve: Model) -> float:
+def _slowness(state: CapacityState, uid: str, curve: CapacityModel) -> float:
     """Return how much longer this pod's batches took than the curve says of such batches."""
     known = state.curves.pods.get(uid)
     if known is None or known.data.batches < FEW_BATCHES:

@@ -8,8 +8,8 @@ pods are busy, they see demand as if all pods were as busy as the busiest.
 from dataclasses import dataclass, replace
 from math import ceil
 
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
-from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.scaling.utilization_band.replicas import (
     MINUTE,
     bounds_only,
@@ -41,7 +41,7 @@ class CountInput:
     """Ready pods without a full window: 100 % busy."""
     waiting: float
     """Requests."""
-    load: Load
+    load: PoolDemand
     imbalance: float
     """k = busiest pod's rate / mean, smoothed."""
     forecast: float
@@ -67,7 +67,7 @@ class Need:
     """A count that one term asks for."""
 
     exact: float
-    term: ReplicasTerm
+    term: ReplicasReason
     why: str
 
     @property
@@ -131,16 +131,16 @@ def next_count(count: Count, seen: CountInput, need: Need, now: float) -> Replic
         if granted > n:
             return ReplicasMove(granted, need.term, need.why)
         why = f"{need.why}, but maxReplicas is {settings.max_replicas}"
-        return ReplicasMove(n, ReplicasTerm.MAX_REPLICAS, why)
+        return ReplicasMove(n, ReplicasReason.MAX_REPLICAS, why)
     return _down(count, seen, need, now)
 
 
 def _down(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMove:
     settings, n = seen.settings, seen.replicas
     if n <= settings.min_replicas:
-        return ReplicasMove(n, ReplicasTerm.MIN_REPLICAS, "the count is at its minimum")
+        return ReplicasMove(n, ReplicasReason.MIN_REPLICAS, "the count is at its minimum")
     if need.replicas >= n:
-        return ReplicasMove(n, ReplicasTerm.STEADY, f"the replicas are needed: {need.why}")
+        return ReplicasMove(n, ReplicasReason.STEADY, f"the replicas are needed: {need.why}")
     if (busy := _busy(seen)) is not None:
         return busy
     return _given_back(count, seen, need, now)
@@ -149,9 +149,9 @@ def _down(count: Count, seen: CountInput, need: Need, now: float) -> ReplicasMov
 def _busy(seen: CountInput) -> ReplicasMove | None:
     """Return what holds the count while the replicas are busy: the law's share, or the user's lower one."""
     low, busy = seen.settings.guards.low_percent, utilization(seen)
-    share, term = BUSY, ReplicasTerm.STEADY
+    share, term = BUSY, ReplicasReason.STEADY
     if low is not None and low / 100 < BUSY:
-        share, term = low / 100, ReplicasTerm.LOW_PERCENT
+        share, term = low / 100, ReplicasReason.LOW_PERCENT
     if busy < share:
         return None
     why = f"the replicas are {100 * busy:.0f} % busy, not under {100 * share:.0f} %"
@@ -167,15 +167,15 @@ def _given_back(count: Count, seen: CountInput, need: Need, now: float) -> Repli
     since = max(since, count.begun)
     if target >= n or now - since < hold:
         why = f"{need.replicas} would do, and must for {hold:.0f} s"
-        return ReplicasMove(n, ReplicasTerm.STABILIZING, why, hold_until=since + hold)
+        return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=since + hold)
     given = sum(number for _, number in count.downs)
     allowed = max(1, (n + given) * settings.max_percent_per_minute // 100) - given
     if allowed <= 0:
         why = f"{target} would do, but {settings.max_percent_per_minute} % a minute is the limit"
         until = count.downs[0][0] + MINUTE
-        return ReplicasMove(n, ReplicasTerm.RATE_LIMITED, why, hold_until=until)
+        return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
     why = f"{target} were enough for {hold:.0f} s"
-    return ReplicasMove(max(target, n - allowed), ReplicasTerm.SPARE_CAPACITY, why)
+    return ReplicasMove(max(target, n - allowed), ReplicasReason.SPARE_CAPACITY, why)
 
 
 def needs(seen: CountInput) -> list[Need]:
@@ -188,13 +188,13 @@ def needs(seen: CountInput) -> list[Need]:
     asked = [
         _need(
             seen.uneven * seen.forecast / (share * seen.capacity_each),
-            ReplicasTerm.FORECAST,
+            ReplicasReason.FORECAST,
             f"{seen.forecast:.1f} rows/s are expected in {seen.startup_seconds:.0f} s,"
             f" {100 * share:.0f} % of {seen.capacity_each:.1f} a replica{uneven}",
         ),
         _need(
             seen.uneven * recent / (UTILIZATION * seen.capacity_each),
-            ReplicasTerm.DEMAND,
+            ReplicasReason.DEMAND,
             f"{recent:.1f} rows/s come now, {100 * UTILIZATION:.0f} % of {seen.capacity_each:.1f} a replica{uneven}",
         ),
         _backlog(seen, recent),
@@ -204,11 +204,13 @@ def needs(seen: CountInput) -> list[Need]:
         asked.append(panic)
     if guards.target_per_replica is not None:
         why = f"{seen.waiting:.0f} requests wait, over {guards.target_per_replica} per replica"
-        asked.append(_need(seen.waiting / guards.target_per_replica, ReplicasTerm.QUEUE_DEPTH, why))
+        asked.append(
+            _need(seen.waiting / guards.target_per_replica, ReplicasReason.QUEUE_DEPTH, why)
+        )
     if guards.high_percent is not None:
         why = f"{recent:.1f} rows/s come now, {guards.high_percent} % of {seen.capacity_each:.1f} a replica"
         wanted = recent * seen.imbalance / (guards.high_percent / 100 * seen.capacity_each)
-        asked.append(_need(wanted, ReplicasTerm.HIGH_PERCENT, why))
+        asked.append(_need(wanted, ReplicasReason.HIGH_PERCENT, why))
     return asked
 
 
@@ -222,9 +224,9 @@ def _backlog(seen: CountInput, recent: float) -> Need:
     waiting = max(seen.load.backlog + growth, 0.0)
     why = f"{waiting:.0f} rows will wait when a replica has started"
     if waiting <= seen.next_batch:
-        return Need(0.0, ReplicasTerm.BACKLOG, why)
+        return Need(0.0, ReplicasReason.BACKLOG, why)
     wanted = (recent + waiting / DRAIN_SECONDS) / seen.capacity_each
-    return _need(wanted, ReplicasTerm.BACKLOG, why)
+    return _need(wanted, ReplicasReason.BACKLOG, why)
 
 
 def _panic(seen: CountInput) -> Need | None:
@@ -236,8 +238,8 @@ def _panic(seen: CountInput) -> Need | None:
         return None
     newest = max(seen.load.newest or 0.0, seen.load.recent or 0.0)
     why = f"{seen.load.backlog:.0f} rows wait, {wait:.1f} s of work, and {newest:.1f} rows/s come"
-    return _need(newest / (UTILIZATION * seen.capacity_each), ReplicasTerm.PANIC, why)
+    return _need(newest / (UTILIZATION * seen.capacity_each), ReplicasReason.PANIC, why)
 
 
-def _need(replicas: float, term: ReplicasTerm, why: str) -> Need:
+def _need(replicas: float, term: ReplicasReason, why: str) -> Need:
     return Need(min(max(replicas, 0.0), 1e6), term, why)

@@ -29,8 +29,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
-    Answers,
-    Steps,
+    AnswerSums,
+    StepSums,
     added,
     answered,
     steps_of,
@@ -43,8 +43,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast impo
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
-    Miss,
-    Misses,
+    ForecastError,
+    ForecastErrors,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
     FIRST_PRICE,
@@ -53,7 +53,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.lateness_price impor
     Lateness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
-from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.observed import is_measured, measured
 
 KEPT_SECONDS = 6 * 3600.0
@@ -128,7 +128,7 @@ def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     quantile = _number(data.get("quantileLevel"), LEAST_LEVEL, LARGEST_LEVEL)
     learnt = Forecaster(
-        misses=Misses.of(_misses(data.get("misses"))),
+        misses=ForecastErrors.of(_misses(data.get("misses"))),
         quantile_level=FIRST_LEVEL if quantile is None else quantile,
     )
     level = measured(_number(data.get("level"), 0.0, 1e12))
@@ -146,11 +146,11 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
     )
 
 
-def _misses(values: Any) -> list[Miss]:
+def _misses(values: Any) -> list[ForecastError]:
     """Return the pairs of numbers among what may be anything."""
     listed = values[-KEPT_MISSES:] if isinstance(values, list) else []
     pairs = [_numbers(one, -1e12, 1e12) for one in listed]
-    return [Miss(*pair) for pair in pairs if len(pair) == 2]
+    return [ForecastError(*pair) for pair in pairs if len(pair) == 2]
 
 
 def _returning(learnt: Forecaster, data: Data) -> Forecaster:
@@ -172,8 +172,8 @@ def _curves(data: Data, written: float) -> Curves:
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
     if any(one is None for one in known.values()) or not known["batches"]:
         return Curves()
-    whole = Sums(0, *(known[name] or 0.0 for name in SUMS))
-    past = PodCurve(revision, Sums(), written, Sums(), whole, largest)
+    whole = CurveSumsTuple(0, *(known[name] or 0.0 for name in SUMS))
+    past = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
     return Curves(gone={revision: past})
 
 
@@ -220,7 +220,7 @@ def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
     """Return it as that of a pod that is gone: it counts while pods of its revision live. Anything may be in `data`."""
     revision, steps = (
         data.get("stepsRevision"),
-        _measurements(data.get("steps"), len(Steps._fields)),
+        _measurements(data.get("steps"), len(StepSums._fields)),
     )
     answers = _measurements(data.get("answers"), len(NO_ANSWERS))
     largest = _measurements([data.get("mostRows")], 1)
@@ -230,12 +230,12 @@ def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
     past = PodSteps(
         revision=revision,
         epoch=0,
-        last=Steps(),
+        last=StepSums(),
         ended=0.0,
         time=written,
-        prior=Steps(),
+        prior=StepSums(),
         data=sums,
-        answers=Answers(*answers),
+        answers=AnswerSums(*answers),
         largest=min(largest[0], LARGEST_STEP_ROWS),
     )
     return Learnt(gone={revision: past})

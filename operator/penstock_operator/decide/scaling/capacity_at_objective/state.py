@@ -14,7 +14,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
     learn as learn_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import Lateness, observe
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput, LawPod
@@ -58,7 +58,7 @@ class CapacityState:
     measured: float | None = None
     """When the two were last measured."""
     off_curve: float | None = None
-    """As `Seen.off_curve`."""
+    """As `LawObservations.off_curve`."""
 
 
 def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
@@ -90,7 +90,7 @@ def all_obey(pods: tuple[LawPod, ...]) -> bool:
     return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
 
 
-def smoothed(state: CapacityState, load: Load, now: float) -> CapacityState:
+def smoothed(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
     """Return the state with imbalance and dispersion moved towards what was measured now."""
     if state.measured is None:
         share = 1.0 if load.dispersion is not None else 0.0

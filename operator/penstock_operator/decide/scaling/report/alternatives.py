@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import isfinite
 
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
-from penstock_operator.decide.scaling.law import Decision, Outlook
+from penstock_operator.decide.scaling.law import Decision, DemandOutlook
 from penstock_operator.decide.spec.law_settings import LawSettings
 
 
@@ -53,14 +53,14 @@ def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, i
     yield from sorted({(count, cap) for count in counts} | {(n, other) for other in caps})
 
 
-def _judged(replicas: int, cap: int, outlook: Outlook, settings: LawSettings) -> Alternative:
+def _judged(replicas: int, cap: int, outlook: DemandOutlook, settings: LawSettings) -> Alternative:
     seconds = outlook.curve.a + outlook.curve.c * cap
     rho = outlook.demand * seconds / (replicas * cap)
     if outlook.dispersion is None or seconds <= 0 or rho >= 1:
         verdict = Verdict.SATURATED if rho >= 1 else Verdict.NOT_PREDICTED
         return Alternative(replicas, cap, rho, None, verdict)
     typical = seconds * outlook.p99_ratio
-    traffic = predict.Traffic(
+    traffic = predict.TrafficShape(
         intercept=min(max(outlook.curve.a / seconds, 0.0), 1.0),
         dispersion=outlook.dispersion / cap,
         unevenness=outlook.unevenness * replicas,
@@ -72,10 +72,10 @@ def _judged(replicas: int, cap: int, outlook: Outlook, settings: LawSettings) ->
 
 
 def _verdict(
-    traffic: predict.Traffic,
+    traffic: predict.TrafficShape,
     rho: float,
     typical: float,
-    outlook: Outlook,
+    outlook: DemandOutlook,
     settings: LawSettings,
 ) -> Verdict:
     """Judge as the law does: over pods that are unequally busy, not by the mean pod alone."""

@@ -15,8 +15,8 @@ from penstock_api.types.decision import (
     ScalingStatus,
 )
 from penstock_api.types.live import ScalingMode
-from penstock_operator.decide.scaling.law import CurveSeen, Decision
-from penstock_operator.decide.scaling.reasons import ReplicasTerm
+from penstock_operator.decide.scaling.law import CurveInUse, Decision
+from penstock_operator.decide.scaling.reasons import ReplicasReason
 from penstock_operator.decide.scaling.report.alternatives import alternatives
 from penstock_operator.decide.scaling.report.conditions import rfc3339
 from penstock_operator.decide.spec.effective import EffectiveSpec
@@ -25,16 +25,16 @@ from penstock_operator.observed import PoolSignals
 MAX_MESSAGE, MAX_ASKED, MAX_ALTERNATIVES = 1024, 8, 8
 """The schema's own bounds."""
 TERM_BOUNDS: dict[str, BoundBy] = {
-    ReplicasTerm.STABILIZING: "Stabilization",
-    ReplicasTerm.RATE_LIMITED: "RateLimit",
-    ReplicasTerm.SIGNALS_ABSENT: "Signals",
+    ReplicasReason.STABILIZING: "Stabilization",
+    ReplicasReason.RATE_LIMITED: "RateLimit",
+    ReplicasReason.SIGNALS_ABSENT: "Signals",
 }
 LARGEST = 1e12
 """Beyond it a figure says nothing, and would not fit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedDecision:
     """A decision, and what became of it."""
 
     effective: EffectiveSpec
@@ -46,14 +46,14 @@ class Told:
     """GpuBudget | Cluster where others' needs kept replicas from it; else empty."""
 
 
-def bound_by(told: Told) -> BoundBy | None:
+def bound_by(told: ReportedDecision) -> BoundBy | None:
     """Return what keeps the count from what the law's terms ask for; None: nothing does."""
     if told.shortage == "GpuBudget":
         return "GpuBudget"
     if told.shortage == "Cluster":
         return "Cluster"
     term = told.decision.replicas_term
-    if term == ReplicasTerm.MAX_REPLICAS:
+    if term == ReplicasReason.MAX_REPLICAS:
         fields = {one.field for one in told.effective.bounded}
         return "Policy" if "spec.scaling.maxReplicas" in fields else "MaxReplicas"
     if told.effective.scaling_mode is ScalingMode.HOLD and told.acted == "Held":
@@ -61,7 +61,7 @@ def bound_by(told: Told) -> BoundBy | None:
     return TERM_BOUNDS.get(term)
 
 
-def last_decision(before: LastDecision | None, told: Told, now: float) -> LastDecision:
+def last_decision(before: LastDecision | None, told: ReportedDecision, now: float) -> LastDecision:
     """Return the decision for the status; one that wants the same again keeps its time and words."""
     decision, algorithm = told.decision, told.effective.algorithm.value
     said = (decision.cap, decision.replicas, told.acted, algorithm)
@@ -83,7 +83,7 @@ def last_decision(before: LastDecision | None, told: Told, now: float) -> LastDe
     )
 
 
-def scaling_status(told: Told, signals: PoolSignals) -> ScalingStatus:
+def scaling_status(told: ReportedDecision, signals: PoolSignals) -> ScalingStatus:
     """Return what the law saw, as decimal strings; what is absent is left out."""
     decision = told.decision
     seen = decision.seen
@@ -124,7 +124,7 @@ def _figure(value: float, scale: float = 1.0, digits: int = 1) -> str:
     return decimal(value, scale, digits) or "0"
 
 
-def _curve(seen: CurveSeen) -> CurveStatus:
+def _curve(seen: CurveInUse) -> CurveStatus:
     return CurveStatus(
         intercept_milliseconds=_figure(seen.a, 1000.0, 2),
         milliseconds_per_row=_figure(seen.c, 1000.0, 3),
@@ -141,7 +141,7 @@ def _asked(decision: Decision) -> tuple[AskedCount, ...]:
     )
 
 
-def _alternatives(told: Told) -> tuple[AlternativeStatus, ...]:
+def _alternatives(told: ReportedDecision) -> tuple[AlternativeStatus, ...]:
     found = alternatives(told.decision, told.effective.law)[:MAX_ALTERNATIVES]
     return tuple(
         AlternativeStatus(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.counters import (
-    Sums,
+    CurveSumsTuple,
     buckets,
     curve_sums,
     growth,
@@ -16,11 +16,11 @@ from penstock_operator.decide.scaling.signals.counters import (
 )
 from penstock_operator.decide.scaling.signals.service_curve import batch_p99_seconds
 from penstock_operator.decide.scaling.signals.windows import Window
-from penstock_operator.observed import DutySource
+from penstock_operator.observed import UtilizationSource
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class MeasuredDemand:
     """What the pool is asked to do, and how well that is known."""
 
     ready: int
@@ -50,13 +50,13 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class MeasuredService:
     """How the Ready pods did their work in the window."""
 
     duty: float | None
     """Mean over Ready pods, 0 to 1."""
-    duty_source: DutySource | None
-    sums: Sums | None
+    duty_source: UtilizationSource | None
+    sums: CurveSumsTuple | None
     """Service-curve sums over all Ready pods; None where no batch ended."""
     batch_p99_seconds: float | None
     out_of_memory_splits: float
@@ -69,7 +69,7 @@ def demand(
     windows: Mapping[str, Window],
     gone: Mapping[str, Window],
     asked: float,
-) -> Demand:
+) -> MeasuredDemand:
     """Return the pool's demand; `asked` is now by the clock of the samples, `gone` are pods that just went."""
     ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
     fresh = {uid: window for uid, window in windows.items() if kept.age(window, asked) is not None}
@@ -85,7 +85,7 @@ def demand(
     }
     past = kept.past_rates(windows, gone, ready, rates, asked)
     ages = [kept.age(fresh[uid], asked) or 0.0 for uid in waiting]
-    return Demand(
+    return MeasuredDemand(
         ready=len(ready),
         sampled=len(waiting),
         unmeasured=sum(uid not in rates for uid in ready),
@@ -100,7 +100,7 @@ def demand(
 
 def service(
     pods: Sequence[LawPod], windows: Mapping[str, Window], asked: float, since: float
-) -> Service:
+) -> MeasuredService:
     """Return how Ready pods worked since `since` (by the samples' clock): full windows only."""
     used = [
         window
@@ -113,7 +113,7 @@ def service(
     grown = total(growth(window) for window in used)
     sums = curve_sums(grown)
     duties = [found for window in used if (found := _duty(window)) is not None]
-    return Service(
+    return MeasuredService(
         duty=sum(value for value, _ in duties) / len(duties) if duties else None,
         duty_source=_least([source for _, source in duties]),
         sums=sums,
@@ -123,22 +123,22 @@ def service(
     )
 
 
-_TRUST = (DutySource.ENGINE, DutySource.NVML, DutySource.DCGM)
+_TRUST = (UtilizationSource.ENGINE, UtilizationSource.NVML, UtilizationSource.DCGM)
 
 
-def _least(sources: list[DutySource]) -> DutySource | None:
+def _least(sources: list[UtilizationSource]) -> UtilizationSource | None:
     """Return the least direct of the sources in use: the status promises no more than that."""
     return min(sources, key=_TRUST.index, default=None)
 
 
-def _duty(window: Window) -> tuple[float, DutySource] | None:
+def _duty(window: Window) -> tuple[float, UtilizationSource] | None:
     """Return a pod's duty: what the device says, else the rate of its engine's busy time."""
     newest = window[-1]
-    if newest.duty_source in {DutySource.DCGM, DutySource.NVML}:
+    if newest.duty_source in {UtilizationSource.DCGM, UtilizationSource.NVML}:
         said = mean(window, "gpu_utilization")
         if said is not None:
             return min(said, 1.0), newest.duty_source
     busy = per_second(window, "seconds")
     if busy is None:
         busy = mean(window, "gpu_utilization")
-    return None if busy is None else (min(busy, 1.0), DutySource.ENGINE)
+    return None if busy is None else (min(busy, 1.0), UtilizationSource.ENGINE)

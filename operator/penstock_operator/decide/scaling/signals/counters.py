@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from penstock_api.limits import CurveSums
 from penstock_operator.observed import (
-    DutySource,
     GenerationSample,
     PodSample,
+    UtilizationSource,
     is_measured,
     measured,
 )
 
 
-class Sums(NamedTuple):
+class CurveSumsTuple(NamedTuple):
     """`CurveSums`, as reckoned with: a tuple, for there are dozens of them in every pool's every tick."""
 
     epoch: int = 0
@@ -27,20 +27,20 @@ class Sums(NamedTuple):
     seconds_squared: float = 0.0
 
 
-SUMS = Sums._fields[1:]
+SUMS = CurveSumsTuple._fields[1:]
 
 
-class Histogram(NamedTuple):
+class LatencyCounts(NamedTuple):
     """Cumulative counts by upper bound in seconds, as they stand or as they grew."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
 
-    def within(self, bounds: Iterable[float]) -> "Histogram":
+    def within(self, bounds: Iterable[float]) -> "LatencyCounts":
         """Return the part under those bounds."""
         held = dict(zip(*self, strict=True))
         shared = tuple(one for one in bounds if one in held)
-        return Histogram(shared, tuple(held[one] for one in shared))
+        return LatencyCounts(shared, tuple(held[one] for one in shared))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,15 @@ class Growth:
     """By how much counters grew, by name, and batches of each duration."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
-    batches: Histogram = field(default_factory=Histogram)
+    batches: LatencyCounts = field(default_factory=LatencyCounts)
 
 
 NO_GROWTH = Growth()
 
 
-def sums_of(told: "CurveSums | Sums") -> Sums:
+def sums_of(told: "CurveSums | CurveSumsTuple") -> CurveSumsTuple:
     """Return the sums that a pod told, as a tuple."""
-    return Sums(
+    return CurveSumsTuple(
         told.epoch,
         told.batches,
         told.cost_units,
@@ -74,11 +74,11 @@ class Point:
     time: float
     waiting: float | None
     gpu_utilization: float | None
-    duty_source: DutySource | None
+    duty_source: UtilizationSource | None
     epoch: int | None
     """Of the service-curve sums."""
     counters: Mapping[str, float]
-    batches: Histogram
+    batches: LatencyCounts
     """Batches by their duration."""
     running: float | None = None
     generation: GenerationSample | None = None
@@ -117,9 +117,9 @@ def _completed(sample: PodSample) -> float | None:
     return sample.request_duration_buckets[-1][1] if sample.request_duration_buckets else None
 
 
-def _histogram(told: Iterable[tuple[float, float]]) -> Histogram:
+def _histogram(told: Iterable[tuple[float, float]]) -> LatencyCounts:
     sound = [one for one in told if is_measured(one[1])]
-    return Histogram(*zip(*sound, strict=True)) if sound else Histogram()
+    return LatencyCounts(*zip(*sound, strict=True)) if sound else LatencyCounts()
 
 
 def born(first: Point, created: float) -> Point:
@@ -127,7 +127,7 @@ def born(first: Point, created: float) -> Point:
     zeros = dict.fromkeys(first.counters, 0.0)
     bounds = first.batches.bounds
     return Point(
-        created, None, None, None, first.epoch, zeros, Histogram(bounds, (0.0,) * len(bounds))
+        created, None, None, None, first.epoch, zeros, LatencyCounts(bounds, (0.0,) * len(bounds))
     )
 
 
@@ -142,7 +142,7 @@ def restarted(before: Point, after: Point) -> bool:
     return any(map(lt, other.counts, one.counts))
 
 
-def _alike(one: Histogram, other: Histogram) -> tuple[Histogram, Histogram]:
+def _alike(one: LatencyCounts, other: LatencyCounts) -> tuple[LatencyCounts, LatencyCounts]:
     """Return both under the bounds that both have: mostly all of them."""
     if one.bounds == other.bounds:
         return one, other
@@ -165,7 +165,7 @@ def growth(window: Sequence[Point]) -> Growth:
         more if (more := after - before) > 0 else 0.0
         for before, after in zip(begun.counts, ended.counts, strict=True)
     )
-    return Growth(counters, Histogram(begun.bounds, tuple(counts)))
+    return Growth(counters, LatencyCounts(begun.bounds, tuple(counts)))
 
 
 def per_second(window: Sequence[Point], key: str) -> float | None:
@@ -196,25 +196,25 @@ def total(growths: Iterable[Growth]) -> Growth:
     return Growth(added, _added([one.batches for one in known]))
 
 
-def _added(histograms: Sequence[Histogram]) -> Histogram:
+def _added(histograms: Sequence[LatencyCounts]) -> LatencyCounts:
     """Return the counts added bound by bound: pods of several versions may have several sets of bounds."""
     bounds = {one.bounds for one in histograms}
     if len(bounds) == 1:
         counts = zip(*(one.counts for one in histograms), strict=True)
-        return Histogram(bounds.pop(), tuple(map(sum, counts)))
+        return LatencyCounts(bounds.pop(), tuple(map(sum, counts)))
     added: dict[float, float] = {}
     for one in histograms:
         for bound, count in zip(*one, strict=True):
             added[bound] = added.get(bound, 0.0) + count
-    return Histogram(tuple(sorted(added)), tuple(added[one] for one in sorted(added)))
+    return LatencyCounts(tuple(sorted(added)), tuple(added[one] for one in sorted(added)))
 
 
-def curve_sums(grown: Growth) -> Sums | None:
+def curve_sums(grown: Growth) -> CurveSumsTuple | None:
     """Return the service-curve sums of a growth; None where one is absent or there was no batch."""
     found = grown.counters
     if found.get("batches", 0.0) <= 0 or not all(name in found for name in SUMS):
         return None
-    return Sums(0, *(found[name] for name in SUMS))
+    return CurveSumsTuple(0, *(found[name] for name in SUMS))
 
 
 def buckets(grown: Growth) -> tuple[tuple[float, float], ...]:

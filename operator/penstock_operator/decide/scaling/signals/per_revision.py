@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from penstock_operator.decide.scaling.law import LawPod
 
 
-class Taught(Protocol):
+class RevisionSample(Protocol):
     """What one pod taught."""
 
     @property
@@ -16,12 +16,12 @@ class Taught(Protocol):
         """Of its template: pods of one revision serve alike."""
 
 
-T = TypeVar("T", bound=Taught)
+T = TypeVar("T", bound=RevisionSample)
 
 
 @dataclass(frozen=True)
-class Knowledge(Generic[T]):
-    """What all pods taught. Without slots: Python 3.11 cannot call `Knowledge[T]` with them."""
+class RevisionKnowledge(Generic[T]):
+    """What all pods taught. Without slots: Python 3.11 cannot call `RevisionKnowledge[T]` with them."""
 
     pods: Mapping[str, T] = field(default_factory=dict)
     gone: Mapping[str | None, T] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Knowledge(Generic[T]):
         pods: Sequence[LawPod],
         learn: Callable[[T | None, LawPod], T | None],
         merged: Callable[[T, T], T],
-    ) -> "Knowledge[T]":
+    ) -> "RevisionKnowledge[T]":
         """Return it with what each live pod teaches now; what pods that are gone knew is merged by revision."""
         live = {pod.uid: pod for pod in pods}
         known = {
@@ -58,4 +58,4 @@ class Knowledge(Generic[T]):
             if uid not in live and one.revision in revisions:
                 before = gone.get(one.revision)
                 gone[one.revision] = one if before is None else merged(before, one)
-        return Knowledge(known, gone)
+        return RevisionKnowledge(known, gone)

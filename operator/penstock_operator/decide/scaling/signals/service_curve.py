@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.observed import MEASURED_MAX, measured
 
-AnySums = CurveSums | Sums
+AnySums = CurveSums | CurveSumsTuple
 """As pods tell them, or as the law reckons with them."""
 LEAST_BATCHES = 8
 """Fewer batches do not tell a slope from chance."""

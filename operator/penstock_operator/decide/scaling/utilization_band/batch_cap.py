@@ -8,8 +8,8 @@ the prediction carries the spread just measured (p99 over t(cap)): else it would
 
 from dataclasses import dataclass
 
-from penstock_operator.decide.scaling.reasons import CapMove, CapTerm
-from penstock_operator.decide.scaling.signals.aggregates import Service
+from penstock_operator.decide.scaling.reasons import CapMove, CapReason
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
 from penstock_operator.decide.spec.law_settings import LawSettings
 
@@ -28,7 +28,7 @@ class CapInput:
     memory_bound: int | None
     """The least cap bound of any Ready pod; None where no pod said one."""
     waiting_per_replica: float | None
-    service: Service
+    service: MeasuredService
     """Since every Ready pod acknowledged the cap."""
 
 
@@ -70,43 +70,45 @@ def next_cap(seen: CapInput) -> CapMove:
         return _down(seen, reason, busy)
     if seen.waiting_per_replica is not None and seen.waiting_per_replica > seen.cap / 2:
         why = f"{seen.waiting_per_replica:.1f} requests wait per replica, over half the cap"
-        return _up(seen, CapTerm.WAITING, why)
+        return _up(seen, CapReason.WAITING, why)
     if low:
-        return _up(seen, CapTerm.LOW_DUTY, f"{busy}, under {settings.low_percent} %")
-    return CapMove(seen.cap, CapTerm.IN_BAND, busy)
+        return _up(seen, CapReason.LOW_DUTY, f"{busy}, under {settings.low_percent} %")
+    return CapMove(seen.cap, CapReason.IN_BAND, busy)
 
 
-def _too_much(seen: CapInput) -> CapTerm | None:
+def _too_much(seen: CapInput) -> CapReason | None:
     target, p99 = batch_target_seconds(seen.settings), seen.service.batch_p99_seconds
     if target is not None and p99 is not None and p99 > target:
-        return CapTerm.BATCH_TIME
+        return CapReason.BATCH_TIME
     over_bound = seen.memory_bound is not None and seen.cap > seen.memory_bound
     if seen.service.out_of_memory_splits > 0 or over_bound:
-        return CapTerm.MEMORY_PRESSURE
+        return CapReason.MEMORY_PRESSURE
     return None
 
 
-def _down(seen: CapInput, term: CapTerm, busy: str) -> CapMove:
+def _down(seen: CapInput, term: CapReason, busy: str) -> CapMove:
     cap = clamp_cap(seen.cap - step_size(seen.cap), seen.settings)
-    if term is CapTerm.BATCH_TIME:
+    if term is CapReason.BATCH_TIME:
         target = batch_target_seconds(seen.settings)
         p99 = seen.service.batch_p99_seconds
         why = f"{busy} and a batch takes {_ms(p99)} at p99, over {_ms(target)}"
     else:
         why = f"{busy} and memory is tight"
     if cap >= seen.cap:
-        return CapMove(seen.cap, CapTerm.SIZE_MIN, f"{why}, but the cap is at its minimum")
+        return CapMove(seen.cap, CapReason.SIZE_MIN, f"{why}, but the cap is at its minimum")
     return CapMove(cap, term, why)
 
 
-def _up(seen: CapInput, term: CapTerm, why: str) -> CapMove:
+def _up(seen: CapInput, term: CapReason, why: str) -> CapMove:
     top = clamp_cap(seen.cap + step_size(seen.cap), seen.settings)
     if top <= seen.cap:
-        return CapMove(seen.cap, CapTerm.SIZE_MAX, f"{why}, but the cap is at its maximum")
+        return CapMove(seen.cap, CapReason.SIZE_MAX, f"{why}, but the cap is at its maximum")
     if seen.memory_bound is not None:
         top = min(top, seen.memory_bound)
     if top <= seen.cap:
-        return CapMove(seen.cap, CapTerm.MEMORY_BOUND, f"{why}, but memory allows no larger batch")
+        return CapMove(
+            seen.cap, CapReason.MEMORY_BOUND, f"{why}, but memory allows no larger batch"
+        )
     target = batch_target_seconds(seen.settings)
     if target is None:
         return CapMove(top, term, why)
@@ -120,7 +122,7 @@ def _up(seen: CapInput, term: CapTerm, why: str) -> CapMove:
         if predicted is None
         else f"one more row would take {_ms(predicted)}, over {_ms(target)}"
     )
-    return CapMove(seen.cap, CapTerm.BATCH_TIME_TARGET, f"{why}, but {blocked}")
+    return CapMove(seen.cap, CapReason.BATCH_TIME_TARGET, f"{why}, but {blocked}")
 
 
 def _percent(share: float | None) -> str:

@@ -7,17 +7,27 @@ let each valve decide. Absent signals never lower a count, and leave the cap whe
 from dataclasses import dataclass, field, replace
 
 from penstock_operator.decide.scaling.law import (
-    CurveSeen,
+    CurveInUse,
     Decision,
+    DemandOutlook,
     LawInput,
+    LawObservations,
     LawPod,
-    Outlook,
-    Seen,
 )
-from penstock_operator.decide.scaling.reasons import CapMove, CapTerm, ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import (
+    CapMove,
+    CapReason,
+    ReplicasMove,
+    ReplicasReason,
+)
 from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.signals.aggregates import Demand, Service, demand, service
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.aggregates import (
+    MeasuredDemand,
+    MeasuredService,
+    demand,
+    service,
+)
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
 from penstock_operator.decide.scaling.signals.windows import Windows
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
@@ -68,10 +78,10 @@ class _Tick:
 
     observed: LawInput
     now: float
-    demand: Demand
-    service: Service
+    demand: MeasuredDemand
+    service: MeasuredService
     """Over the whole window."""
-    settled: Service
+    settled: MeasuredService
     """Since every Ready pod obeys the cap: what the cap is judged by."""
     available: bool
 
@@ -132,7 +142,7 @@ def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
     )
 
 
-def _good_ticks(before: int, found: Demand, *, news: bool) -> int:
+def _good_ticks(before: int, found: MeasuredDemand, *, news: bool) -> int:
     """Count only rounds with news: a pool may be looked at many times between two scrapes.
 
     Without a Ready pod there is nothing to see: neither good nor bad.
@@ -155,20 +165,20 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
     settings, cap = tick.observed.settings, tick.observed.cap
     if cap is None:
         return CapMove(
-            clamp_cap(settings.size_min, settings), CapTerm.FIRST_CAP, "the first cap is size.min"
+            clamp_cap(settings.size_min, settings), CapReason.FIRST_CAP, "the first cap is size.min"
         )
     bounded = clamp_cap(cap, settings)
     if bounded != cap:
-        term = CapTerm.SIZE_MAX if bounded < cap else CapTerm.SIZE_MIN
+        term = CapReason.SIZE_MAX if bounded < cap else CapReason.SIZE_MIN
         return CapMove(
             bounded, term, f"batching.size allows {settings.size_min} to {settings.size_max}"
         )
     if not tick.available:
-        return CapMove(cap, CapTerm.SIGNALS_ABSENT, "signals are absent")
+        return CapMove(cap, CapReason.SIGNALS_ABSENT, "signals are absent")
     if not _all_obey(tick.observed.pods):
-        return CapMove(cap, CapTerm.UNACKNOWLEDGED, "not every Ready pod obeys the cap yet")
+        return CapMove(cap, CapReason.UNACKNOWLEDGED, "not every Ready pod obeys the cap yet")
     if tick.now - state.cap_since < STEP_SECONDS:
-        return CapMove(cap, CapTerm.STEP_INTERVAL, f"one step is taken in {STEP_SECONDS:.0f} s")
+        return CapMove(cap, CapReason.STEP_INTERVAL, f"one step is taken in {STEP_SECONDS:.0f} s")
     return next_cap(_cap_input(tick, cap))
 
 
@@ -215,7 +225,7 @@ def _replicas(state: BandState, tick: _Tick) -> ReplicasMove:
     if tick.available:
         return next_replicas(_replicas_input(state, tick), tick.now)
     replicas = tick.observed.replicas
-    held = ReplicasMove(replicas, ReplicasTerm.SIGNALS_ABSENT, "signals are absent")
+    held = ReplicasMove(replicas, ReplicasReason.SIGNALS_ABSENT, "signals are absent")
     return bounds_only(tick.observed.settings, replicas) or held
 
 
@@ -236,14 +246,14 @@ def _decision(tick: _Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     )
 
 
-def _seen(tick: _Tick) -> Seen:
+def _seen(tick: _Tick) -> LawObservations:
     settings = tick.observed.settings
     cap = _obeyed_cap(tick.observed)
     whole = CapInput(settings, cap, None, None, tick.service)
     seconds, rate = predicted_seconds(whole, cap), tick.demand.rows_per_second
     each = cap / seconds if seconds else None
     ready = tick.demand.ready
-    return Seen(
+    return LawObservations(
         duty=tick.service.duty,
         duty_source=tick.service.duty_source,
         waiting=tick.demand.waiting,
@@ -258,15 +268,15 @@ def _seen(tick: _Tick) -> Seen:
     )
 
 
-def _curve(sums: Sums | None) -> CurveSeen | None:
+def _curve(sums: CurveSumsTuple | None) -> CurveInUse | None:
     line = None if sums is None else fit(sums)
     if sums is None or line is None:
         return None
-    return CurveSeen(line.a, line.c, r_squared(sums), line.mean_rows, None)
+    return CurveInUse(line.a, line.c, r_squared(sums), line.mean_rows, None)
 
 
-def _outlook(seen: Seen) -> Outlook | None:
+def _outlook(seen: LawObservations) -> DemandOutlook | None:
     """This law foretells no latency: only how busy other counts would be."""
     if seen.curve is None or seen.rows_per_second is None:
         return None
-    return Outlook(demand=seen.rows_per_second, curve=seen.curve)
+    return DemandOutlook(demand=seen.rows_per_second, curve=seen.curve)

@@ -8,9 +8,9 @@ whole stabilisation few waited and one replica less would have been enough.
 from dataclasses import dataclass
 from math import ceil
 
-from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
-from penstock_operator.decide.scaling.signals.aggregates import Demand
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import batch_seconds
 from penstock_operator.decide.spec.law_settings import LawSettings
 
@@ -27,8 +27,8 @@ class ReplicasInput:
     replicas: int
     """What the Deployment asks for now, loading replicas included."""
     cap: int
-    demand: Demand
-    sums: Sums | None
+    demand: MeasuredDemand
+    sums: CurveSumsTuple | None
     """Service-curve sums of the window."""
     spare_since: float | None
     """Since when one replica less would have been enough, without a break."""
@@ -87,10 +87,10 @@ def bounds_only(settings: LawSettings, replicas: int) -> ReplicasMove | None:
     bounded = clamp_replicas(replicas, settings)
     if bounded < replicas:
         why = f"maxReplicas is {settings.max_replicas}"
-        return ReplicasMove(bounded, ReplicasTerm.MAX_REPLICAS, why)
+        return ReplicasMove(bounded, ReplicasReason.MAX_REPLICAS, why)
     if bounded > replicas:
         why = f"minReplicas is {settings.min_replicas}"
-        return ReplicasMove(bounded, ReplicasTerm.MIN_REPLICAS, why)
+        return ReplicasMove(bounded, ReplicasReason.MIN_REPLICAS, why)
     return None
 
 
@@ -98,24 +98,24 @@ def _up(seen: ReplicasInput, wanted: int, why: str) -> ReplicasMove:
     granted = clamp_replicas(wanted, seen.settings)
     if granted <= seen.replicas:
         why = f"{why}, but maxReplicas is {seen.settings.max_replicas}"
-        return ReplicasMove(seen.replicas, ReplicasTerm.MAX_REPLICAS, why)
-    return ReplicasMove(granted, ReplicasTerm.QUEUE_DEPTH, why)
+        return ReplicasMove(seen.replicas, ReplicasReason.MAX_REPLICAS, why)
+    return ReplicasMove(granted, ReplicasReason.QUEUE_DEPTH, why)
 
 
 def _down(seen: ReplicasInput, now: float) -> ReplicasMove:
     n, settings = seen.replicas, seen.settings
     if n <= settings.min_replicas:
-        return ReplicasMove(n, ReplicasTerm.MIN_REPLICAS, "the count is at its minimum")
+        return ReplicasMove(n, ReplicasReason.MIN_REPLICAS, "the count is at its minimum")
     if seen.spare_since is None:
-        return ReplicasMove(n, ReplicasTerm.STEADY, "the replicas are needed, none more")
+        return ReplicasMove(n, ReplicasReason.STEADY, "the replicas are needed, none more")
     until = seen.spare_since + settings.stabilization_seconds
     if now < until:
         why = f"one less would do, and must for {settings.stabilization_seconds} s"
-        return ReplicasMove(n, ReplicasTerm.STABILIZING, why, hold_until=until)
+        return ReplicasMove(n, ReplicasReason.STABILIZING, why, hold_until=until)
     allowed = max(1, (n + len(seen.downs)) * settings.max_percent_per_minute // 100)
     if len(seen.downs) >= allowed:
         why = f"one less would do, but {settings.max_percent_per_minute} % a minute is the limit"
         until = seen.downs[-allowed] + MINUTE
-        return ReplicasMove(n, ReplicasTerm.RATE_LIMITED, why, hold_until=until)
+        return ReplicasMove(n, ReplicasReason.RATE_LIMITED, why, hold_until=until)
     why = f"one less was enough for {settings.stabilization_seconds} s"
-    return ReplicasMove(n - 1, ReplicasTerm.SPARE_CAPACITY, why)
+    return ReplicasMove(n - 1, ReplicasReason.SPARE_CAPACITY, why)

@@ -2,7 +2,7 @@
 
 from penstock_api.conditions import Condition
 from penstock_operator.decide.manifests.replica_conflict import contested
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.applied import limits_applied
 from penstock_operator.decide.status.conditions.budget import budget_limited
 from penstock_operator.decide.status.conditions.devices import devices_used
@@ -11,7 +11,7 @@ from penstock_operator.decide.status.conditions.progress import progressing, up_
 from penstock_operator.decide.status.conditions.readiness import ready
 
 
-def all_conditions(found: Findings) -> tuple[Condition, ...]:
+def all_conditions(found: PoolOutcome) -> tuple[Condition, ...]:
     """Return every condition of the pool, in the order in which they are shown."""
     return (
         ready(found),
@@ -25,7 +25,7 @@ def all_conditions(found: Findings) -> tuple[Condition, ...]:
     )
 
 
-def _scaling(found: Findings) -> tuple[Condition, ...]:
+def _scaling(found: PoolOutcome) -> tuple[Condition, ...]:
     """Return the scaling room's conditions, its word on Scaling overruled while it is not obeyed."""
     if not found.contested:
         return found.outcome.conditions

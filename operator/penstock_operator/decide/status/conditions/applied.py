@@ -2,14 +2,14 @@
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.limits import behind
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.observed import PodObject
 
 LIMITS_APPLIED = "LimitsApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def limits_applied(found: Findings) -> Condition:
+def limits_applied(found: PoolOutcome) -> Condition:
     """Return the condition over the pods that serve; loading pods read the limits when they start."""
     limits = found.limits
     if limits is None or not found.ready:
@@ -31,7 +31,7 @@ def limits_applied(found: Findings) -> Condition:
     return condition(LIMITS_APPLIED, FALSE, "Waiting", message)
 
 
-def _problem(found: Findings, pod: PodObject) -> str:
+def _problem(found: PoolOutcome, pod: PodObject) -> str:
     """Return why a pod could not be told, or nothing if it has just not been asked yet."""
     if pod.host_network:
         return "it uses the node's network, where the operator sends nothing"

@@ -2,7 +2,7 @@
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.ledger import BUDGET_LIMITED
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 REMEDIES = {
@@ -11,7 +11,7 @@ REMEDIES = {
 }
 
 
-def budget_limited(found: Findings) -> Condition:
+def budget_limited(found: PoolOutcome) -> Condition:
     """Return the condition: how many replicas were wanted, how many granted, and by whom."""
     claim, grant = found.claim, found.grant
     if not found.policies_readable:

@@ -2,12 +2,12 @@
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.manifests.environment import accelerator
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 
 DEVICES_USED = "DevicesUsed"
 
 
-def devices_used(found: Findings) -> tuple[Condition, ...]:
+def devices_used(found: PoolOutcome) -> tuple[Condition, ...]:
     """Return the condition where a replica asks for several devices: the runtime computes on the first."""
     asked = accelerator(found.view.pool)
     if asked.count <= 1:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from penstock_api.limits import Loading, LoadStage
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.observed import PodObject
 
 MODEL_LOADING = "ModelLoading"
@@ -11,7 +11,7 @@ _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _BEHIND = "; it shares its cache with another pod, which fetches"
 
 
-def loading(found: Findings) -> str | None:
+def loading(found: PoolOutcome) -> str | None:
     """Return a sentence on the load that has come furthest, or None where no pod tells of one."""
     told = list(_told(found))
     if not told:
@@ -21,7 +21,7 @@ def loading(found: Findings) -> str | None:
     return f"pod {pod.name}: {_sentence(furthest)}{others}"
 
 
-def _told(found: Findings) -> Iterable[tuple[PodObject, Loading]]:
+def _told(found: PoolOutcome) -> Iterable[tuple[PodObject, Loading]]:
     for pod in found.pods:
         answer = found.view.acknowledgements.get(pod.uid)
         if answer is not None and answer.loading is not None and not pod.ready:

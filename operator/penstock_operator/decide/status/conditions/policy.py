@@ -1,14 +1,14 @@
 """PolicyApplied: what the administrators' policies made of the spec."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.defaults import Tie
 
 POLICY_APPLIED = "PolicyApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def policy_applied(found: Findings) -> Condition:
+def policy_applied(found: PoolOutcome) -> Condition:
     """Return the condition: refusals before ties before what simply applies."""
     if not found.policies_readable:
         message = "the operator may not read InferencePolicies, so none applies: grant it get, list, watch"
@@ -35,7 +35,7 @@ def tie_sentence(tie: Tie) -> str:
     )
 
 
-def _applied(found: Findings) -> str:
+def _applied(found: PoolOutcome) -> str:
     named = ", ".join(one.name for one in found.effective.policies)
     lowered = [
         f"{one.field} {one.asked} is bounded to {one.granted} by {one.policy}"

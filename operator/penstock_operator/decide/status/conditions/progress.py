@@ -3,8 +3,8 @@
 from penstock_api import names
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.manifests.revision import number_of, revision_name
-from penstock_operator.decide.manifests.rollout import Way
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.manifests.rollout import RolloutSettings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 from penstock_operator.decide.status.conditions.readiness import deployment_condition
@@ -15,7 +15,7 @@ WAITING_REMEDY = "raise the budget's count, or set spec.rollout.strategy to Surg
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
-def progressing(found: Findings) -> Condition:
+def progressing(found: PoolOutcome) -> Condition:
     """Return the condition; False is either done or stuck, as the reason says."""
     if found.conflicts or found.pinned.template is None:
         return condition(PROGRESSING, FALSE, "Blocked", "nothing is done until the pool is Ready")
@@ -23,18 +23,18 @@ def progressing(found: Findings) -> Condition:
     settled = not outdated and not missing and len(found.ready) >= found.replicas
     if settled:
         return condition(PROGRESSING, FALSE, "Settled", "every replica runs the pinned template")
-    if found.rollout.way is Way.WAIT:
+    if found.rollout.way is RolloutSettings.WAIT:
         return condition(PROGRESSING, FALSE, "RolloutWaits", _waits(found))
     return _stuck(found) or condition(PROGRESSING, TRUE, *_under_way(found, missing))
 
 
-def _waits(found: Findings) -> str:
+def _waits(found: PoolOutcome) -> str:
     if found.grant is not None and not found.grant.divided:
         return found.rollout.why
     return f"{found.rollout.why}, and the strategy is Surge: {WAITING_REMEDY}"
 
 
-def _stuck(found: Findings) -> Condition | None:
+def _stuck(found: PoolOutcome) -> Condition | None:
     failing = worst(found.pods)
     if failing is not None:
         message = sentence(*failing) + _way_back(found)
@@ -45,7 +45,7 @@ def _stuck(found: Findings) -> Condition | None:
     return None
 
 
-def _way_back(found: Findings) -> str:
+def _way_back(found: PoolOutcome) -> str:
     """Return how to leave a rollout whose first pod does not come up; nothing where none is stuck."""
     current = revision_name(found.pinned.template or {})
     past = [one for one in found.view.revisions if one.name != current and not one.deleting]
@@ -63,10 +63,13 @@ def _way_back(found: Findings) -> str:
     )
 
 
-def _under_way(found: Findings, missing: int) -> tuple[str, str]:
+def _under_way(found: PoolOutcome, missing: int) -> tuple[str, str]:
     """Return the reason and message of what goes on."""
     if found.rollout.outdated:
-        how = {Way.SURGE: "one pod more at a time", Way.REPLACE: "one pod less at a time"}
+        how = {
+            RolloutSettings.SURGE: "one pod more at a time",
+            RolloutSettings.REPLACE: "one pod less at a time",
+        }
         message = f"{found.rollout.outdated} pods still run an older template"
         return "RollingOut", f"{message}: {how[found.rollout.way]}"
     if missing:
@@ -77,7 +80,7 @@ def _under_way(found: Findings, missing: int) -> tuple[str, str]:
     )
 
 
-def up_to_date(found: Findings) -> Condition:
+def up_to_date(found: PoolOutcome) -> Condition:
     """Return the condition: False where a newer or an edited template waits, or the CRD is not this operator's."""
     if found.pinned.refusals:
         message = "the running template is kept: " + "; ".join(found.pinned.refusals)

@@ -6,7 +6,7 @@ missing replicas wait for, so that `kubectl wait` and alerts see failures, not e
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.ledger import BUDGET_LIMITED
-from penstock_operator.decide.pool_outcome import Findings
+from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, loading
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 
@@ -17,7 +17,7 @@ _NOTHING_SERVED = (
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
-def ready(found: Findings) -> Condition:
+def ready(found: PoolOutcome) -> Condition:
     """Return the condition; what stands in the way is told before what merely takes time."""
     return (
         _conflict(found)
@@ -28,7 +28,7 @@ def ready(found: Findings) -> Condition:
     )  # fmt: skip
 
 
-def _conflict(found: Findings) -> Condition | None:
+def _conflict(found: PoolOutcome) -> Condition | None:
     if not found.conflicts:
         return None
     taken = ", ".join(f"{one.kind} {one.name}" for one in found.conflicts)
@@ -39,7 +39,7 @@ def _conflict(found: Findings) -> Condition | None:
     return condition(READY, FALSE, "NameConflict", message)
 
 
-def _rejection(found: Findings) -> Condition | None:
+def _rejection(found: PoolOutcome) -> Condition | None:
     if not found.view.rejections:
         return None
     told = "; ".join(
@@ -49,13 +49,13 @@ def _rejection(found: Findings) -> Condition | None:
     return condition(READY, FALSE, "ChildRejected", message)
 
 
-def _not_allowed(found: Findings) -> Condition | None:
+def _not_allowed(found: PoolOutcome) -> Condition | None:
     if found.pinned.template is not None:
         return None
     return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(found.pinned.refusals))
 
 
-def _no_devices(found: Findings) -> Condition | None:
+def _no_devices(found: PoolOutcome) -> Condition | None:
     """A pool to which nothing is granted has all its replicas, none, and serves nobody."""
     if found.claim is None or found.replicas > 0 or found.claim.wanted == 0:
         return None
@@ -63,7 +63,7 @@ def _no_devices(found: Findings) -> Condition | None:
     return condition(READY, FALSE, "NoDevicesGranted", message)
 
 
-def _replicas(found: Findings) -> Condition:
+def _replicas(found: PoolOutcome) -> Condition:
     wanted, serving = found.replicas, len(found.ready)
     count = f"{serving} of {wanted} replicas ready"
     if serving >= wanted:
@@ -88,7 +88,7 @@ def _replicas(found: Findings) -> Condition:
     return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first")
 
 
-def deployment_condition(found: Findings, type: str) -> dict[str, str]:
+def deployment_condition(found: PoolOutcome, type: str) -> dict[str, str]:
     """Return one of the Deployment's own conditions, or an empty one."""
     deployment = found.deployment
     held = (deployment.status.get("conditions") if deployment else None) or ()

@@ -15,7 +15,7 @@ from typing import Final, Never
 
 from penstock_runtime.engine.continuous.grammar import worker
 from penstock_runtime.engine.continuous.grammar.process import FORK, NEWS, READY, STARTED
-from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable
+from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec
 from penstock_runtime.errors import NotServing
 
 START_SECONDS: Final = 120.0
@@ -115,7 +115,7 @@ class ForkServerHandle:
                 _refuse(await ended, compiled=compiled)
             told = json.loads(line)
             if "refused" in told:
-                raise Unenforceable(told["refused"])
+                raise GrammarRejected(told["refused"])
             if "address" in told:
                 return str(told["address"])
             compiled = True
@@ -195,7 +195,7 @@ def _refuse(code: int, *, compiled: bool) -> Never:
     if limit is None:
         log.error("the process of a grammar ended with code %d", code)
         limit = f"{_MEMORY} or {_STACK}"
-    raise Unenforceable(f"{doing} takes more than {limit}: {_REMEDY}")
+    raise GrammarRejected(f"{doing} takes more than {limit}: {_REMEDY}")
 
 
 async def _first_message(control: socket.socket) -> bytes:

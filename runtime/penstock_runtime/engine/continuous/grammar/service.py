@@ -18,7 +18,7 @@ from penstock_runtime.engine.continuous.grammar.server import (
     TokenizerUnusable,
     Tokens,
 )
-from penstock_runtime.engine.continuous.grammar.spec import GrammarSpec, Unenforceable, check_size
+from penstock_runtime.engine.continuous.grammar.spec import GrammarRejected, GrammarSpec, check_size
 from penstock_runtime.engine.continuous.grammar.usage import private_bytes
 from penstock_runtime.errors import MemoryFull, NotServing
 
@@ -118,7 +118,7 @@ class GrammarService:
 
     def _admit(self, spec: GrammarSpec) -> _Worker:
         if self._refusal is not None:
-            raise Unenforceable(self._refusal)
+            raise GrammarRejected(self._refusal)
         if self._server is None:
             raise NotServing("GrammarsRestarting", "grammars are being restarted: try again soon")
         if self._waiting >= MAX_WAITING:

@@ -29,7 +29,7 @@ class GrammarSpec:
     text: str
 
 
-class Unenforceable(Exception):
+class GrammarRejected(Exception):
     """The grammar does not compile or exceeds a limit; the message is one line that names the limit and the remedy."""
 
 
@@ -41,10 +41,10 @@ def check_size(spec: GrammarSpec) -> None:
     """
     size = len(spec.text)
     if size > MAX_CHARACTERS:
-        raise Unenforceable(f"the grammar has {size} characters, more than {MAX_CHARACTERS}")
+        raise GrammarRejected(f"the grammar has {size} characters, more than {MAX_CHARACTERS}")
     depth = _depth(spec.text)
     if depth > MAX_DEPTH:
-        raise Unenforceable(f"the grammar is nested {depth} levels deep, more than {MAX_DEPTH}")
+        raise GrammarRejected(f"the grammar is nested {depth} levels deep, more than {MAX_DEPTH}")
 
 
 def _depth(text: str) -> int:

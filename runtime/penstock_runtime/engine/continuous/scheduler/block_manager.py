@@ -16,7 +16,7 @@ class BlocksExhausted(Exception):
     """More blocks were asked for than are free or cached."""
 
 
-class BlockLedger:
+class BlockManager:
     """Counts `total` blocks of `block_tokens` tokens each; every operation is O(blocks named)."""
 
     __slots__ = (

@@ -9,9 +9,9 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from penstock_runtime.engine.continuous.limits import GenerationInfo
-from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger, HostBlocks
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, HostBlocks
 from penstock_runtime.engine.continuous.scheduler.prefix_hash import HashChain, root_hash
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, StepPlan
 
 
@@ -20,7 +20,7 @@ class Flight:
     """A plan that has not settled, and what waits for it."""
 
     plan: StepPlan
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[SequenceState] = field(default_factory=list)
     """Of its rows, one a row."""
     released: list[list[int]] = field(default_factory=list)
     copied: list[list[int]] = field(default_factory=list)
@@ -35,11 +35,11 @@ class PrefixTotals:
     hit: int = 0
 
 
-class KvMemory:
+class KvCacheManager:
     """Owns the ledger, the host's blocks, and what waits for steps in flight."""
 
     def __init__(self, info: GenerationInfo) -> None:
-        self.ledger = BlockLedger(info.kv.blocks, info.kv.block_tokens)
+        self.ledger = BlockManager(info.kv.blocks, info.kv.block_tokens)
         self.host = HostBlocks(info.kv.host_blocks)
         self.flights: deque[Flight] = deque()
         self.prefix = PrefixTotals()
@@ -57,17 +57,19 @@ class KvMemory:
             len(blocks) for flight in self.flights for blocks in (*flight.released, *flight.copied)
         )
 
-    def needed(self, slot: Slot) -> int:
+    def needed(self, slot: SequenceState) -> int:
         """Return how many blocks hold everything that `slot` is to be fed."""
         return self.ledger.blocks_for(slot.sequence.length)
 
-    def growth(self, slot: Slot) -> int:
+    def growth(self, slot: SequenceState) -> int:
         """Return how many blocks `slot` lacks for its next token."""
         return self.needed(slot) - len(slot.blocks)
 
     # -- getting
 
-    def admit(self, slot: Slot, plan: StepPlan, sibling: Slot | None, spare: int) -> bool:
+    def admit(
+        self, slot: SequenceState, plan: StepPlan, sibling: SequenceState | None, spare: int
+    ) -> bool:
         """Give `slot` all blocks that it needs to run, leaving `spare` available; return whether it has them.
 
         Computed positions come back from the host, or are those of `sibling`, or are found in the prefix
@@ -79,7 +81,7 @@ class KvMemory:
             return self._fork(slot, plan, sibling, spare)
         return self._find_prefix(slot, spare)
 
-    def grow(self, slot: Slot) -> bool:
+    def grow(self, slot: SequenceState) -> bool:
         """Give `slot` the block its next token needs; return whether it has it."""
         lacks = self.growth(slot)
         if lacks <= 0:
@@ -89,7 +91,7 @@ class KvMemory:
         slot.blocks.extend(self.ledger.allocate(lacks))
         return True
 
-    def _find_prefix(self, slot: Slot, spare: int) -> bool:
+    def _find_prefix(self, slot: SequenceState, spare: int) -> bool:
         sequence, size = slot.sequence, self.ledger.block_tokens
         full = min(
             (sequence.length - 1) // size, len(sequence.ids) // size, sequence.reusable // size
@@ -106,7 +108,9 @@ class KvMemory:
         self.prefix.hit += sequence.computed
         return True
 
-    def _fork(self, slot: Slot, plan: StepPlan, sibling: Slot, spare: int) -> bool:
+    def _fork(
+        self, slot: SequenceState, plan: StepPlan, sibling: SequenceState, spare: int
+    ) -> bool:
         """Share the sibling's full blocks and copy the one that both would write."""
         sequence = slot.sequence
         full = (sequence.length - 1) // self.ledger.block_tokens
@@ -122,7 +126,7 @@ class KvMemory:
             slot.last_plan = sibling.last_plan = plan.number
         return True
 
-    def _swap_in(self, slot: Slot, plan: StepPlan, spare: int) -> bool:
+    def _swap_in(self, slot: SequenceState, plan: StepPlan, spare: int) -> bool:
         fresh = self.needed(slot)
         if self._in_flight(slot.last_plan) or fresh + spare > self.ledger.available:
             return False
@@ -136,7 +140,7 @@ class KvMemory:
 
     # -- giving back
 
-    def give_up(self, slot: Slot) -> None:
+    def give_up(self, slot: SequenceState) -> None:
         """Release everything that `slot` has, as soon as no step in flight names it."""
         flight = self._in_flight(slot.last_plan)
         if slot.blocks:
@@ -151,7 +155,7 @@ class KvMemory:
                 flight.host_released.append(slot.host)
         slot.blocks, slot.host, slot.settled = [], [], 0
 
-    def swap_out(self, slot: Slot, plan: StepPlan) -> bool:
+    def swap_out(self, slot: SequenceState, plan: StepPlan) -> bool:
         """Move what `slot` has computed to the host within `plan`; return whether there was room."""
         count = self.ledger.blocks_for(slot.sequence.computed)
         if not 0 < count <= self.host.free:
@@ -191,7 +195,7 @@ class KvMemory:
         for blocks in flight.host_released:
             self.host.release(blocks)
 
-    def _publish(self, slot: Slot, blocks: list[int], first: int, full: int) -> None:
+    def _publish(self, slot: SequenceState, blocks: list[int], first: int, full: int) -> None:
         names = slot.chain.upto(slot.sequence.ids, full)
         for index in range(first, full):
             self.ledger.publish(blocks[index], names[index])

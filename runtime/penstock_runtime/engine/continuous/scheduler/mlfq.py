@@ -7,7 +7,7 @@ PATIENCE_SECONDS since arrival, so that nobody starves.
 
 from typing import Final
 
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
 
 FIRST_QUANTUM: Final = 32
 """Positions of level 0: a chat turn's first words; each level below has twice as many."""
@@ -20,7 +20,7 @@ def quantum(level: int) -> int:
     return FIRST_QUANTUM << level
 
 
-def join(slot: Slot) -> None:
+def join(slot: SequenceState) -> None:
     """Give a newcomer its first level."""
     level = 0
     while level < LEVELS - 1 and quantum(level) < slot.sequence.prompt_tokens:
@@ -28,7 +28,7 @@ def join(slot: Slot) -> None:
     slot.level, slot.ran_in_level = level, 0
 
 
-def note(slot: Slot, positions: int) -> None:
+def note(slot: SequenceState, positions: int) -> None:
     """Count what a sequence was fed, and let it sink when its quantum is used up."""
     slot.ran += positions
     slot.ran_in_level += positions

@@ -7,9 +7,9 @@ from typing import Final
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
-from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.waiting_line import WaitQueue
 from penstock_runtime.engine.queue.disciplines import priority_class
 
 QUANTUM: Final = 16
@@ -39,8 +39,11 @@ class PreemptionCosts:
 
 
 def beaten(
-    line: Line, preemption: Preemption, arrival: Slot, running: Collection[Slot]
-) -> list[Slot]:
+    line: WaitQueue,
+    preemption: Preemption,
+    arrival: SequenceState,
+    running: Collection[SequenceState],
+) -> list[SequenceState]:
     """Return those of `running` whose place `arrival` may take."""
     if preemption is Preemption.NEVER:
         return []
@@ -58,17 +61,19 @@ def beaten(
     return [slot for slot in running if bar < line.rank(slot) and _yields(slot)]
 
 
-def _tenants_with_more_places(arrival: Slot, running: Iterable[Slot]) -> set[str]:
+def _tenants_with_more_places(arrival: SequenceState, running: Iterable[SequenceState]) -> set[str]:
     """Return who holds two places more than the arrival's tenant: one that changes hands is worth its price."""
     places = Counter(slot.tenant for slot in running)
     return {tenant for tenant, held in places.items() if held >= places[arrival.tenant] + 2}
 
 
-def _yields(slot: Slot, most: int = MOST_PREEMPTIONS) -> bool:
+def _yields(slot: SequenceState, most: int = MOST_PREEMPTIONS) -> bool:
     return slot.ran >= QUANTUM and slot.sequence.preemptions < most
 
 
-def behind(line: Line, slot: Slot, others: Iterable[Slot]) -> list[Slot]:
+def behind(
+    line: WaitQueue, slot: SequenceState, others: Iterable[SequenceState]
+) -> list[SequenceState]:
     """Return those of `others` that rank behind `slot` and may still be preempted, for want of blocks."""
     key = line.key(slot)
     return [
@@ -78,7 +83,7 @@ def behind(line: Line, slot: Slot, others: Iterable[Slot]) -> list[Slot]:
     ]
 
 
-def choose(line: Line, ledger: BlockLedger, candidates: list[Slot]) -> Slot:
+def choose(line: WaitQueue, ledger: BlockManager, candidates: list[SequenceState]) -> SequenceState:
     """Return the candidate to preempt: of the worst class, or the most served tenant, the one that loses least.
 
     What it loses are blocks that nobody shares and no name finds: only those must be computed again. Where
@@ -90,12 +95,12 @@ def choose(line: Line, ledger: BlockLedger, candidates: list[Slot]) -> Slot:
     return min(tied, key=lambda slot: (ledger.lost_if_released(slot.blocks), -slot.number))
 
 
-def last(line: Line, running: Iterable[Slot]) -> Slot:
+def last(line: WaitQueue, running: Iterable[SequenceState]) -> SequenceState:
     """Return whom the discipline would serve last."""
     return max(running, key=line.key)
 
 
-def _band(line: Line, slot: Slot) -> float:
+def _band(line: WaitQueue, slot: SequenceState) -> float:
     if line.sliced:
         return -slot.sequence.preemptions
     if line.discipline is Discipline.PRIORITY:

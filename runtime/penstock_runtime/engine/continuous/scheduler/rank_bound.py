@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterable
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.waiting_line import WaitQueue
 
 
-class Ceiling:
+class RankBound:
     """A bound on the ranks of those that run, under one discipline at a time."""
 
     def __init__(self) -> None:
@@ -23,7 +23,9 @@ class Ceiling:
         """Somebody began to run: what is known is known no longer."""
         self._worst = math.inf
 
-    def beats(self, line: Line, arrival: Slot, running: Iterable[Slot]) -> bool:
+    def beats(
+        self, line: WaitQueue, arrival: SequenceState, running: Iterable[SequenceState]
+    ) -> bool:
         """Return whether `arrival` may rank before any of `running`; looks at them only where the bound does not tell."""
         if line.discipline is Discipline.FAIR_SHARE:
             return True

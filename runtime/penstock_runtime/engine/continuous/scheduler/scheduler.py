@@ -19,12 +19,12 @@ from penstock_runtime.engine.continuous.limits import (
 from penstock_runtime.engine.continuous.messages import SchedulerReport
 from penstock_runtime.engine.continuous.scheduler import mlfq
 from penstock_runtime.engine.continuous.scheduler import preemption as victims
-from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvMemory
+from penstock_runtime.engine.continuous.scheduler.kv_cache_manager import KvCacheManager
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
-from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
-from penstock_runtime.engine.continuous.scheduler.sequence_groups import Families
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
-from penstock_runtime.engine.continuous.scheduler.waiting_line import Line
+from penstock_runtime.engine.continuous.scheduler.rank_bound import RankBound
+from penstock_runtime.engine.continuous.scheduler.sequence_groups import SequenceGroups
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
+from penstock_runtime.engine.continuous.scheduler.waiting_line import WaitQueue
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
 from penstock_runtime.engine.continuous.step_plan import Idle, Row, StepPlan
 from penstock_runtime.engine.queue.heap import LazyHeap
@@ -40,17 +40,17 @@ class TokenScheduler:
         costs: PreemptionCosts | None = None,
     ) -> None:
         self.costs = costs or PreemptionCosts(info.prefill_token_seconds, info.copied_block_seconds)
-        self.memory = KvMemory(info)
+        self.memory = KvCacheManager(info)
         self._most_running = info.most_running
         self._limits = limits
         self._planned_generation = limits.generation
-        self._line = Line(limits.discipline, sliced=_sliced(limits))
-        self._slots: dict[int, Slot] = {}
-        self._running: dict[int, Slot] = {}
-        self._filling: dict[int, Slot] = {}
+        self._line = WaitQueue(limits.discipline, sliced=_sliced(limits))
+        self._slots: dict[int, SequenceState] = {}
+        self._running: dict[int, SequenceState] = {}
+        self._filling: dict[int, SequenceState] = {}
         """Of those that run: whose next row is a chunk of what is known."""
-        self._ceiling = Ceiling()
-        self._families = Families()
+        self._ceiling = RankBound()
+        self._families = SequenceGroups()
         self._deadlines: LazyHeap[float, int] = LazyHeap()
         self._added = 0
         self._plans = 0
@@ -61,7 +61,7 @@ class TokenScheduler:
 
     def add(self, sequence: Sequence, now: float) -> None:  # noqa: ARG002  the protocol's
         """As `Scheduler.add`; a later choice of a request waits for the first one's prompt."""
-        slot = Slot(sequence, self._added, self.memory.chain(sequence.salt))
+        slot = SequenceState(sequence, self._added, self.memory.chain(sequence.salt))
         self._added += 1
         self._slots[sequence.uid] = slot
         if sequence.deadline is not None:
@@ -221,7 +221,7 @@ class TokenScheduler:
             if head.fills:
                 promised += head.known_left
 
-    def _spare(self, arrival: Slot) -> int:
+    def _spare(self, arrival: SequenceState) -> int:
         """Return the blocks that running sequences will soon need: a newcomer must leave them."""
         running, memory = len(self._running), self.memory
         spare = max(running, memory.ledger.total // 100) if running else 0
@@ -230,7 +230,7 @@ class TokenScheduler:
         growth = sum(memory.growth(slot) > 0 for slot in self._running.values())
         return max(growth, memory.ledger.total // 100) if running else 0
 
-    def _start(self, slot: Slot, now: float) -> None:
+    def _start(self, slot: SequenceState, now: float) -> None:
         self._line.discard(slot)
         sequence = slot.sequence
         self._running[sequence.uid] = slot
@@ -244,14 +244,14 @@ class TokenScheduler:
         elif sequence.preemptions:
             self._recomputed_tokens += max(0, slot.lost - sequence.computed)
 
-    def _beaten(self, arrival: Slot) -> list[Slot]:
+    def _beaten(self, arrival: SequenceState) -> list[SequenceState]:
         preemption, running = self._limits.preemption, self._running.values()
         by_rank = preemption is Preemption.LOWER_PRIORITY
         if by_rank and not self._ceiling.beats(self._line, arrival, running):
             return []
         return victims.beaten(self._line, preemption, arrival, running)
 
-    def _take_a_place(self, arrival: Slot, draft: "_Draft") -> bool:
+    def _take_a_place(self, arrival: SequenceState, draft: "_Draft") -> bool:
         if len(self._running) > self.cap:
             return False  # a lowered cap is being finished down to
         beaten = self._beaten(arrival)
@@ -260,12 +260,12 @@ class TokenScheduler:
         self._preempt(victims.choose(self._line, self.memory.ledger, beaten), draft.plan)
         return True
 
-    def _missing(self, arrival: Slot, spare: int) -> int:
+    def _missing(self, arrival: SequenceState, spare: int) -> int:
         """Return the blocks that `arrival` lacks although all that is coming back has come."""
         coming = self.memory.ledger.available + self.memory.pending
         return self.memory.needed(arrival) + spare - coming
 
-    def _take_blocks(self, arrival: Slot, draft: "_Draft", spare: int) -> bool:
+    def _take_blocks(self, arrival: SequenceState, draft: "_Draft", spare: int) -> bool:
         """Preempt for the blocks that `arrival` lacks; return whether it may be tried again in this plan."""
         missing = self._missing(arrival, spare)
         if missing <= 0:
@@ -296,7 +296,7 @@ class TokenScheduler:
             elif draft.left > 0:
                 self._feed(slot, 1, draft)
 
-    def _make_room(self, slot: Slot, draft: "_Draft") -> bool:
+    def _make_room(self, slot: SequenceState, draft: "_Draft") -> bool:
         """Let somebody behind `slot` yield, unless enough comes back anyway; return whether it has its block."""
         while not self.memory.grow(slot):
             if self.memory.pending > draft.stalled:
@@ -319,7 +319,7 @@ class TokenScheduler:
                 if not slot.fills:
                     del self._filling[slot.sequence.uid]
 
-    def _feed(self, slot: Slot, count: int, draft: "_Draft") -> None:
+    def _feed(self, slot: SequenceState, count: int, draft: "_Draft") -> None:
         sequence, plan, start = slot.sequence, draft.plan, slot.sequence.computed
         known, unknown, rows = len(sequence.ids), sequence.unknown, plan.rows
         end = sequence.computed = start + count
@@ -335,7 +335,7 @@ class TokenScheduler:
         slot.last_plan = plan.number
         mlfq.note(slot, count)
 
-    def _preempt(self, slot: Slot, plan: StepPlan | None) -> None:
+    def _preempt(self, slot: SequenceState, plan: StepPlan | None) -> None:
         """Take a running sequence's place and memory: swapped out within `plan`, or to be computed again."""
         sequence, ledger = slot.sequence, self.memory.ledger
         del self._running[sequence.uid]
@@ -360,7 +360,7 @@ class _Draft:
     def __init__(self, plan: StepPlan, tokens: int) -> None:
         self.plan = plan
         self.left = tokens
-        self.slots: list[Slot] = []
+        self.slots: list[SequenceState] = []
         self.stalled = 0
         self.awaits = False
         """Whether the head of the line lacks nothing but blocks that a step in flight names."""
@@ -370,7 +370,7 @@ class _Draft:
         plan = self.plan
         return not (plan.rows or plan.swap_out or plan.swap_in or plan.copies)
 
-    def has(self, slot: Slot) -> bool:
+    def has(self, slot: SequenceState) -> bool:
         """Return whether `plan` has a row for `slot`."""
         return slot.last_plan == self.plan.number and bool(self.slots)
 

@@ -2,33 +2,33 @@
 
 from dataclasses import dataclass, field
 
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
 from penstock_runtime.engine.continuous.sequence import Sequence
 
 
 @dataclass(slots=True)
-class _Family:
-    leader: Slot
-    held: list[Slot] = field(default_factory=list)
-    members: list[Slot] = field(default_factory=list)
+class _PrefixGroup:
+    leader: SequenceState
+    held: list[SequenceState] = field(default_factory=list)
+    members: list[SequenceState] = field(default_factory=list)
 
 
-class Families:
+class SequenceGroups:
     """Owns who leads, who is held back, and from whom a newcomer may take the prompt's blocks.
 
     Requests of one choice, nearly all, are families of one and cost a look-up in a dict.
     """
 
     def __init__(self) -> None:
-        self._families: dict[str, _Family] = {}
-        self._leading: dict[int, _Family] = {}
+        self._families: dict[str, _PrefixGroup] = {}
+        self._leading: dict[int, _PrefixGroup] = {}
         """By the uid of a leader that somebody is held for."""
 
-    def join(self, slot: Slot) -> bool:
+    def join(self, slot: SequenceState) -> bool:
         """Take in a newcomer; return whether it must be held until its leader's prompt is computed."""
         family = self._families.get(slot.sequence.request_id)
         if family is None:
-            self._families[slot.sequence.request_id] = _Family(slot, members=[slot])
+            self._families[slot.sequence.request_id] = _PrefixGroup(slot, members=[slot])
             return False
         family.members.append(slot)
         if family.leader.settled >= slot.sequence.prompt_tokens:
@@ -37,7 +37,7 @@ class Families:
         self._leading[family.leader.sequence.uid] = family
         return True
 
-    def leave(self, slot: Slot) -> list[Slot]:
+    def leave(self, slot: SequenceState) -> list[SequenceState]:
         """Forget `slot`; return whom nobody leads any more and who may therefore wait in line."""
         family = self._families[slot.sequence.request_id]
         family.members.remove(slot)
@@ -66,7 +66,7 @@ class Families:
         """Return whether anybody is held back."""
         return bool(self._leading)
 
-    def released(self, sequence: Sequence) -> list[Slot]:
+    def released(self, sequence: Sequence) -> list[SequenceState]:
         """Return who was held for `sequence`, if its prompt is computed by now; they are held no more."""
         family = self._leading.get(sequence.uid)
         if family is None or family.leader.settled < sequence.prompt_tokens:
@@ -75,7 +75,7 @@ class Families:
         held, family.held = family.held, []
         return held
 
-    def sibling(self, slot: Slot) -> Slot | None:
+    def sibling(self, slot: SequenceState) -> SequenceState | None:
         """Return a choice of the same request whose blocks hold all of the prompt that `slot` needs."""
         sequence = slot.sequence
         members = self._families[sequence.request_id].members
@@ -84,6 +84,6 @@ class Families:
         usable = (one for one in members if one.settled >= sequence.prompt_tokens)
         return next(usable, None)
 
-    def held(self) -> list[Slot]:
+    def held(self) -> list[SequenceState]:
         """Return everybody who is held back."""
         return [slot for family in self._leading.values() for slot in family.held]

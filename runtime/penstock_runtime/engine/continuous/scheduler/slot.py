@@ -11,7 +11,7 @@ NEVER = -1
 
 
 @dataclass(slots=True, eq=False)
-class Slot:
+class SequenceState:
     """One sequence between `add` and `remove`; its order is read through the properties of `Ordered`."""
 
     sequence: Sequence

@@ -4,7 +4,7 @@ from typing import Final
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.scheduler.mlfq import PATIENCE_SECONDS
-from penstock_runtime.engine.continuous.scheduler.slot import Slot
+from penstock_runtime.engine.continuous.scheduler.slot import SequenceState
 from penstock_runtime.engine.queue.disciplines import order_key
 from penstock_runtime.engine.queue.fair_share import TenantCounters
 from penstock_runtime.engine.queue.order import Order, order_of
@@ -13,14 +13,14 @@ TENANT_CREDIT: Final = 2048.0
 """Positions: a handful of chat turns. Of ten seconds of a backlogged device it is a few percent at most."""
 
 
-class Line:
+class WaitQueue:
     """Who waits, and in which order; knows the discipline, and compares runners by it too."""
 
     def __init__(self, discipline: Discipline, *, sliced: bool) -> None:
         self.discipline = discipline
         self.sliced = sliced
         self._tenants = TenantCounters(TENANT_CREDIT)
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, SequenceState] = {}
         self._orders: dict[int, Order] = {}
         self.preempted = 0
         """How many of those that wait ran before."""
@@ -29,21 +29,21 @@ class Line:
         return len(self._slots)
 
     def __contains__(self, slot: object) -> bool:
-        return isinstance(slot, Slot) and slot.name in self._slots
+        return isinstance(slot, SequenceState) and slot.name in self._slots
 
-    def add(self, slot: Slot) -> None:
+    def add(self, slot: SequenceState) -> None:
         """Let `slot` wait."""
         self._slots[slot.name] = slot
         self.preempted += slot.sequence.preemptions > 0
         self._place(slot)
 
-    def discard(self, slot: Slot) -> None:
+    def discard(self, slot: SequenceState) -> None:
         """Let `slot` wait no longer."""
         if self._slots.pop(slot.name, None) is not None:
             self._orders[self._level(slot)].discard(slot.name)
             self.preempted -= slot.sequence.preemptions > 0
 
-    def head(self) -> Slot | None:
+    def head(self) -> SequenceState | None:
         """Return who is next, or None when nobody waits."""
         heads = (order.head() for order in self._orders.values())
         slots = [self._slots[head[1]] for head in heads if head is not None]
@@ -70,7 +70,7 @@ class Line:
         """Return the tenant's virtual counter."""
         return self._tenants.served(tenant)
 
-    def rank(self, slot: Slot) -> float:
+    def rank(self, slot: SequenceState) -> float:
         """Return the discipline's key of `slot`, waiting or running, as of now."""
         discipline = self.discipline
         if slot.ranked_by is discipline:
@@ -82,18 +82,18 @@ class Line:
         slot.rank, slot.ranked_by = order_key(discipline, slot), discipline
         return slot.rank
 
-    def key(self, slot: Slot) -> tuple[int, float, int]:
+    def key(self, slot: SequenceState) -> tuple[int, float, int]:
         """Return what ranks `slot`, waiting or running, as of now; the smaller goes first."""
         return (self._level(slot), self.rank(slot), slot.number)
 
-    def in_order(self) -> list[Slot]:
+    def in_order(self) -> list[SequenceState]:
         """Return everybody who waits, the next first; O(n log n), for a drain's one look."""
         return sorted(self._slots.values(), key=self.key)
 
-    def _level(self, slot: Slot) -> int:
+    def _level(self, slot: SequenceState) -> int:
         return slot.level if self.sliced else 0
 
-    def _place(self, slot: Slot) -> None:
+    def _place(self, slot: SequenceState) -> None:
         level = self._level(slot)
         order = self._orders.get(level)
         if order is None:

@@ -5,11 +5,11 @@ from typing import Protocol
 
 import torch
 
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.packing import PackedBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class HeadShape:
     """The shape of one layer's attention; all layers of a model agree."""
 
     query: int
@@ -21,7 +21,7 @@ class Heads:
 class Geometry:
     """What a cache is laid out for."""
 
-    heads: Heads
+    heads: HeadShape
     block_tokens: int
     dtype: torch.dtype
     device: torch.device
@@ -46,7 +46,7 @@ class AttentionBackend(Protocol):
     def allocate(self, blocks: int) -> torch.Tensor:
         """Return one layer's cache: the first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""
 
-    def begin(self, packed: Packed) -> None:
+    def begin(self, packed: PackedBatch) -> None:
         """Prepare what all layers of this step share."""
 
     def attend(

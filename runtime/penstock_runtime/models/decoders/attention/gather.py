@@ -8,7 +8,7 @@ import torch
 from penstock_runtime.models.decoders.attention.base import Geometry, LayerRule
 from penstock_runtime.models.decoders.attention.decode import DecodeRows, decode_rows
 from penstock_runtime.models.decoders.attention.sdpa import Masks, attend
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.packing import PackedBatch
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class GatherAttention:
         shape = (2 * blocks, self._block_tokens, self._heads.kv, self._heads.size)
         return torch.zeros(shape, dtype=self._dtype, device=self._device)
 
-    def begin(self, packed: Packed) -> None:
+    def begin(self, packed: PackedBatch) -> None:
         """As `AttentionBackend.begin`."""
         self._decode = None
         self._slots = torch.from_numpy(packed.slots).to(self._device)
@@ -62,7 +62,7 @@ class GatherAttention:
         """
         self._decode = decode_rows(positions, tables, self._block_tokens)
 
-    def _part(self, packed: Packed, rows: np.ndarray) -> _Part:
+    def _part(self, packed: PackedBatch, rows: np.ndarray) -> _Part:
         contexts = packed.contexts[rows]
         queries = int(packed.starts[rows[0] + 1] - packed.starts[rows[0]])
         keys = np.arange(contexts.max())

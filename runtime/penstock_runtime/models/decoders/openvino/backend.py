@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
-from penstock_runtime.models.decoders.model_parts import UnknownFamily, take_apart
+from penstock_runtime.models.decoders.model_parts import UnsupportedArchitecture, take_apart
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, PRECISIONS, build
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
@@ -57,7 +57,10 @@ class OpenVinoBackend:
         try:
             graph = build(take_apart(model, longest), self._heads)
             decoder = OpenVinoDecoder(graph, caches)
-        except (UnknownFamily, RuntimeError) as error:  # OpenVINO raises all as RuntimeError
+        except (
+            UnsupportedArchitecture,
+            RuntimeError,
+        ) as error:  # OpenVINO raises all as RuntimeError
             raise ModelLoadFailed(
                 f"OpenVINO does not run this model: {describe(error)}; unset PENSTOCK_STEP"
             ) from error

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, INPUTS, PRECISIONS, shared
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.packing import PackedBatch
 
 
 class OpenVinoDecoder:
@@ -38,7 +38,7 @@ class OpenVinoDecoder:
             for kind, part in zip(("key", "value"), cache.chunk(2), strict=True):
                 self._request.set_tensor(f"{kind}_cache.{index}", shared(part))
 
-    def forward(self, packed: Packed) -> NDArray[np.float32]:
+    def forward(self, packed: PackedBatch) -> NDArray[np.float32]:
         """As `Decoder.forward`. The logits lie in a buffer that the next call overwrites."""
         blocks = [-(-context // BLOCK_TOKENS) for context in packed.contexts.tolist()]
         named = [table[:count] for table, count in zip(packed.tables, blocks, strict=True)]

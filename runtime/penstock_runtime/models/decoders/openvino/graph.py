@@ -13,13 +13,13 @@ import torch
 from openvino import opset15 as ops
 from openvino.op import _PagedAttentionExtension as PagedAttention
 
-from penstock_runtime.models.decoders.attention.base import Heads
+from penstock_runtime.models.decoders.attention.base import HeadShape
 from penstock_runtime.models.decoders.model_parts import (
-    Blueprint,
     Layer,
     Linear,
-    Norm,
-    UnknownFamily,
+    ModelParts,
+    NormWeights,
+    UnsupportedArchitecture,
 )
 
 BLOCK_TOKENS = 32
@@ -41,7 +41,7 @@ Node = Any
 """openvino's nodes and outputs are untyped."""
 
 
-def build(blueprint: Blueprint, heads: Heads) -> ov.Model:
+def build(blueprint: ModelParts, heads: HeadShape) -> ov.Model:
     """Return the model: `INPUTS`, `max_context_len`, `key_cache.n` and `value_cache.n`; logits of `picked` come out.
 
     A bfloat16 model is written in float32 as well, but for weights, keys and values: the plugin's patterns know that, and
@@ -54,14 +54,14 @@ def build(blueprint: Blueprint, heads: Heads) -> ov.Model:
 
 
 class _Writer:
-    def __init__(self, heads: Heads, precision: ov.Type) -> None:
+    def __init__(self, heads: HeadShape, precision: ov.Type) -> None:
         self._heads = heads
         self._precision = precision
         self._inputs = {name: _input(name, [-1], kind) for name, kind in INPUTS.items()}
         self._inputs["max_context_len"] = _input("max_context_len", [], np.int32)
         self._angles: dict[str, tuple[Node, Node]] = {}
 
-    def model(self, blueprint: Blueprint) -> ov.Model:
+    def model(self, blueprint: ModelParts) -> ov.Model:
         x = self._embedded(blueprint)
         for name, tables in blueprint.ropes.items():
             self._angles[name] = (self._rows(tables[0]), self._rows(tables[1]))
@@ -76,7 +76,7 @@ class _Writer:
             logits = ops.multiply(ops.tanh(ops.divide(logits, cap)), cap)
         return ov.Model([ops.result(logits)], list(self._inputs.values()), "penstock")
 
-    def _embedded(self, blueprint: Blueprint) -> Node:
+    def _embedded(self, blueprint: ModelParts) -> Node:
         x = _wide(ops.gather(_kept(blueprint.embedding), self._inputs["ids"], _axis(0)))
         if blueprint.embedding_scale != 1.0:
             x = ops.multiply(x, np.float32(blueprint.embedding_scale))
@@ -98,7 +98,7 @@ class _Writer:
     def _attention(self, layer: Layer, x: Node, index: int) -> Node:
         heads = self._heads
         if layer.rule.softcap is not None:
-            raise UnknownFamily("OpenVINO's paged attention has no soft cap of scores")
+            raise UnsupportedArchitecture("OpenVINO's paged attention has no soft cap of scores")
         merged = _linear(layer.qkv, _norm(layer.attention_norm, x))
         sizes = np.array([heads.query, heads.kv, heads.kv]) * heads.size
         query, key, value = ops.variadic_split(merged, _axis(2), sizes).outputs()
@@ -115,7 +115,7 @@ class _Writer:
         size = self._heads.size
         x = ops.reshape(x, np.array([0, 0, count, size]), special_zero=True)
         if norm is not None:
-            x = _norm(Norm(norm, None, layer.attention_norm.eps, centred=False), x)
+            x = _norm(NormWeights(norm, None, layer.attention_norm.eps, centred=False), x)
         if layer.rope is None:
             return x
         cosine, sine = self._angles[layer.rope]
@@ -155,7 +155,9 @@ class _Writer:
     def _feed(self, layer: Layer, x: Node) -> Node:
         activate = _ACTIVATIONS.get(layer.activation)
         if activate is None:
-            raise UnknownFamily(f"activation '{layer.activation}' is not written for OpenVINO")
+            raise UnsupportedArchitecture(
+                f"activation '{layer.activation}' is not written for OpenVINO"
+            )
         h = _norm(layer.feed_norm, x)
         if not layer.gated:
             active = activate(_linear(layer.up, h))
@@ -187,7 +189,7 @@ def _linear(linear: Linear, x: Node) -> Node:
     return _wide(out)
 
 
-def _norm(norm: Norm, x: Node) -> Node:
+def _norm(norm: NormWeights, x: Node) -> Node:
     """As transformers writes them: the plugin knows the pattern."""
     eps = np.float32(norm.eps)
     if norm.centred:
@@ -199,7 +201,7 @@ def _norm(norm: Norm, x: Node) -> Node:
     return ops.multiply(_constant(norm.weight), ops.multiply(x, root))
 
 
-def _after(norm: Norm | None, x: Node) -> Node:
+def _after(norm: NormWeights | None, x: Node) -> Node:
     return x if norm is None else _norm(norm, x)
 
 

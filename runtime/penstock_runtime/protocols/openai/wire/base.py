@@ -11,7 +11,7 @@ from penstock_runtime.protocols.common.json_structure import SMALL_BYTES, TYPED,
 Body = TypeVar("Body", bound="WireBody")
 
 
-class Part(BaseModel):
+class BodyPart(BaseModel):
     """A part of a body.
 
     Types are strict: an integer is a float too, but no boolean or text is a number, and 1.0 is no integer.
@@ -20,7 +20,7 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class WireBody(Part):
+class WireBody(BodyPart):
     """A whole body."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {}
@@ -50,7 +50,7 @@ def _is_one_of(value: Any, harmless: tuple[Any, ...]) -> bool:
     )
 
 
-class AskingBody(WireBody):
+class GenerationBody(WireBody):
     """A body that asks for a generation, as far as the way there cares."""
 
     @property

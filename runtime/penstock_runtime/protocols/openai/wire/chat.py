@@ -4,27 +4,27 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from penstock_runtime.protocols.openai.wire.base import Part
-from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, Options
+from penstock_runtime.protocols.openai.wire.base import BodyPart
+from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, GenerationOptions
 
 MOST_TOOLS = 128
 
 
-class ContentPart(Part):
+class ContentPart(BodyPart):
     """A piece of a message; only text can be read here."""
 
     type: str
     text: str | None = None
 
 
-class CalledFunction(Part):
+class CalledFunction(BodyPart):
     """What an earlier answer called."""
 
     name: str
     arguments: str | dict[str, Any] | None = None
 
 
-class CalledTool(Part):
+class CalledTool(BodyPart):
     """One call of an earlier answer."""
 
     id: str | None = None
@@ -32,7 +32,7 @@ class CalledTool(Part):
     function: CalledFunction
 
 
-class Message(Part):
+class Message(BodyPart):
     """One message of the conversation."""
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
@@ -43,7 +43,7 @@ class Message(Part):
     reasoning_content: str | None = None
 
 
-class Function(Part):
+class Function(BodyPart):
     """A function that an answer may call."""
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
@@ -52,31 +52,31 @@ class Function(Part):
     strict: bool | None = None
 
 
-class Tool(Part):
+class Tool(BodyPart):
     """A tool that an answer may use."""
 
     type: Literal["function"]
     function: Function
 
 
-class NamedFunction(Part):
+class NamedFunction(BodyPart):
     """The name of a function."""
 
     name: str
 
 
-class NamedTool(Part):
+class NamedTool(BodyPart):
     """The one tool that the answer must use."""
 
     type: Literal["function"] = "function"
     function: NamedFunction
 
 
-class ChatBody(Options):
+class ChatBody(GenerationOptions):
     """A conversation that wants its next message."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **Options.unsupported,
+        **GenerationOptions.unsupported,
         "functions": ([],),
         "function_call": ("none",),
         "modalities": (["text"],),

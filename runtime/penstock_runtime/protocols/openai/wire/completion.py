@@ -6,7 +6,7 @@ from pydantic import Field
 
 from penstock_runtime.protocols.openai.wire.base import WireBody
 from penstock_runtime.protocols.openai.wire.chat import Message, Tool
-from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, Options
+from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, GenerationOptions
 
 MOST_PROMPTS = 128
 TokenIds = Annotated[
@@ -14,10 +14,13 @@ TokenIds = Annotated[
 ]
 
 
-class CompletionBody(Options):
+class CompletionBody(GenerationOptions):
     """A prompt, or several of them, as text or as token ids."""
 
-    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {**Options.unsupported, "suffix": ("",)}
+    unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **GenerationOptions.unsupported,
+        "suffix": ("",),
+    }
 
     prompt: (
         str

@@ -4,19 +4,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from penstock_runtime.protocols.openai.wire.base import AskingBody
+from penstock_runtime.protocols.openai.wire.base import GenerationBody
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
-from penstock_runtime.protocols.openai.wire.options import Options
+from penstock_runtime.protocols.openai.wire.options import GenerationOptions
 
 PARAMETERS = "parameters"
 _MICROSECONDS = 1e-6
 
 
-class GenerateParameters(Options):
+class GenerateParameters(GenerationOptions):
     """The options of completions, but for what one text alone cannot tell; the route says whether it is streamed."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **Options.unsupported,
+        **GenerationOptions.unsupported,
         "suffix": ("",),
         "echo": (False,),
         "logprobs": (),
@@ -30,7 +30,7 @@ class GenerateParameters(Options):
     """Microseconds, as everywhere in KServe v2; 0 is none."""
 
 
-class GenerateBody(AskingBody):
+class GenerateBody(GenerationBody):
     """One text."""
 
     id: str | None = None
@@ -48,12 +48,12 @@ class GenerateBody(AskingBody):
 
     @property
     def asked_model(self) -> str | None:
-        """As `AskingBody.asked_model`; the path names one too."""
+        """As `GenerationBody.asked_model`; the path names one too."""
         return self.parameters.model
 
     @property
     def asked_seconds(self) -> float | None:
-        """As `AskingBody.asked_seconds`."""
+        """As `GenerationBody.asked_seconds`."""
         return (self.parameters.timeout or 0) * _MICROSECONDS or None
 
     def as_completion(self) -> CompletionBody:
@@ -70,7 +70,7 @@ class StreamedGenerateBody(GenerateBody):
 
     @property
     def streams(self) -> bool:
-        """As `AskingBody.streams`."""
+        """As `GenerationBody.streams`."""
         return True
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from penstock_runtime.protocols.common.headers import whole_number
-from penstock_runtime.protocols.openai.wire.base import AskingBody, Part
+from penstock_runtime.protocols.openai.wire.base import BodyPart, GenerationBody
 
 MOST_CHOICES = 128
 MOST_STOPS = 32
@@ -31,14 +31,14 @@ TokenKey = Annotated[int, BeforeValidator(_token_id)]
 """A token id as JSON has it in an object: a text."""
 
 
-class StreamOptions(Part):
+class StreamOptions(BodyPart):
     """What a stream tells beside the answer."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
 
 
-class JsonSchemaFormat(Part):
+class JsonSchemaFormat(BodyPart):
     """A named schema, as OpenAI wraps it."""
 
     name: str = "schema"
@@ -46,7 +46,7 @@ class JsonSchemaFormat(Part):
     strict: bool | None = None
 
 
-class ResponseFormat(Part):
+class ResponseFormat(BodyPart):
     """What shape the answer must have; `regex` and `grammar` (Lark) go beyond OpenAI."""
 
     type: Literal["text", "json_object", "json_schema", "regex", "grammar"]
@@ -55,7 +55,7 @@ class ResponseFormat(Part):
     grammar: str | None = None
 
 
-class StructuredOutputs(Part):
+class StructuredOutputs(BodyPart):
     """The same in vLLM's words; exactly one member counts."""
 
     json_: Annotated[dict[str, Any] | str | None, Field(alias="json")] = None
@@ -65,7 +65,7 @@ class StructuredOutputs(Part):
     json_object: bool | None = None
 
 
-class Options(AskingBody):
+class GenerationOptions(GenerationBody):
     """How an answer is generated and told."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
@@ -144,17 +144,17 @@ class Options(AskingBody):
 
     @property
     def asked_model(self) -> str | None:
-        """As `AskingBody.asked_model`."""
+        """As `GenerationBody.asked_model`."""
         return self.model
 
     @property
     def asked_seconds(self) -> float | None:
-        """As `AskingBody.asked_seconds`."""
+        """As `GenerationBody.asked_seconds`."""
         return self.timeout
 
     @property
     def streams(self) -> bool:
-        """As `AskingBody.streams`."""
+        """As `GenerationBody.streams`."""
         return self.stream
 
     @property

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import Claim, Ledger
+from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
 
 GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)
 
 
-def claim(uid: str, wanted: int, **more: Any) -> Claim:
+def claim(uid: str, wanted: int, **more: Any) -> QuotaRequest:
     """A claim of one-device replicas under the policy `prod`, whose need is what is wanted."""
-    plain = Claim(
+    plain = QuotaRequest(
         uid=uid,
         resource=GPU,
         per_replica=1,
@@ -27,28 +27,30 @@ def claim(uid: str, wanted: int, **more: Any) -> Claim:
     return replace(plain, **more)
 
 
-def settled(count: int, *claims: Claim, ledger: Ledger | None = None, now: float = 0.0) -> Ledger:
+def settled(
+    count: int, *claims: QuotaRequest, ledger: QuotaLedger | None = None, now: float = 0.0
+) -> QuotaLedger:
     """Settle claims under one budget of `count`."""
     news = {one.uid: one for one in claims}
-    return settle(ledger or Ledger(), news, {BUDGET: count}, (), now)
+    return settle(ledger or QuotaLedger(), news, {BUDGET: count}, (), now)
 
 
-def entitled(ledger: Ledger) -> dict[str, int]:
+def entitled(ledger: QuotaLedger) -> dict[str, int]:
     """Return each pool's share."""
     return {uid: grant.entitled for uid, grant in ledger.grants.items()}
 
 
-def asked_for(ledger: Ledger) -> dict[str, int]:
+def asked_for(ledger: QuotaLedger) -> dict[str, int]:
     """Return what each pool may ask for now."""
     return {uid: grant.replicas for uid, grant in ledger.grants.items()}
 
 
-def obeyed(ledger: Ledger, budgets: Mapping[tuple[str, str], int], now: float) -> Ledger:
+def obeyed(ledger: QuotaLedger, budgets: Mapping[tuple[str, str], int], now: float) -> QuotaLedger:
     """Let every pool do at once what it was granted, and settle again."""
     return settle(ledger, {one.uid: one for one in running(ledger)}, budgets, (), now)
 
 
-def running(ledger: Ledger) -> Sequence[Claim]:
+def running(ledger: QuotaLedger) -> Sequence[QuotaRequest]:
     """Return the claims with every granted replica bound and running."""
     return [
         replace(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import Claim, Ledger
+from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.claims import (
     BUDGET,
     asked_for,
@@ -14,7 +14,9 @@ from tests.unit.operator.decide.budgets.claims import (
 )
 
 
-def lived(ledger: Ledger, count: int, begin: float, seconds: float, *changed: Claim) -> Ledger:
+def lived(
+    ledger: QuotaLedger, count: int, begin: float, seconds: float, *changed: QuotaRequest
+) -> QuotaLedger:
     """Tick every 5 s; each pool does at once what it is granted."""
     now = begin
     while now < begin + seconds:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.town import (
     GPU,
     Town,
@@ -200,7 +200,7 @@ def test_a_pool_in_hold_has_its_count_back_once_the_budget_has_room_again(restar
     made.run_pods()
     if restarted:
         made.worlds["a"].states.clear()
-        made.ledger = Ledger()
+        made.ledger = QuotaLedger()
     made.policies = (budget(8),)
     made.go()
     assert made.replicas() == {"a": 4, "b": 4}

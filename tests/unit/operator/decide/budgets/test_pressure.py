@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.claims import BUDGET, asked_for, claim, entitled
 
 
@@ -15,7 +15,7 @@ class Cluster:
 
     devices: dict[str, int]
     """By placement."""
-    ledger: Ledger
+    ledger: QuotaLedger
     asked: dict[str, int]
     bound: dict[str, int]
     now: float = 0.0
@@ -49,7 +49,7 @@ class Cluster:
 
 def cluster(devices: int, **wanted: tuple[int, int]) -> Cluster:
     claims = {uid: claim(uid, count, weight=weight) for uid, (count, weight) in wanted.items()}
-    ledger = settle(Ledger(), claims, {BUDGET: 100}, (), 0.0)
+    ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     return Cluster({"": devices}, ledger, asked_for(ledger), dict.fromkeys(wanted, 0))
 
 
@@ -59,7 +59,7 @@ def two_kinds(weight: int, others: int = 10) -> Cluster:
         "a": claim("a", 3, placement="a100"),
         "b": claim("b", 1, placement="t4", weight=weight),
     }
-    ledger = settle(Ledger(), claims, {BUDGET: 100}, (), 0.0)
+    ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     bound = {"a": 2, "b": 1}
     world = Cluster({"a100": 2, "t4": others}, ledger, asked_for(ledger), bound).live(120)
     wish = replace(world.ledger.claims["b"], wanted=5, need=5.0)

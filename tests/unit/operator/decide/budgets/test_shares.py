@@ -6,9 +6,15 @@ from math import ceil, isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_operator.decide.budgets.apportion import Limits, Part, divide, fair_shares, fits
+from penstock_operator.decide.budgets.apportion import (
+    Apportionment,
+    Limits,
+    divide,
+    fair_shares,
+    fits,
+)
 from penstock_operator.decide.budgets.settlement import Budgets, settle
-from penstock_operator.decide.ledger import Claim, Ledger
+from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
 from tests.unit.operator.decide.budgets.claims import (
     BUDGET,
     GPU,
@@ -75,14 +81,14 @@ def test_a_pool_under_two_budgets_keeps_both() -> None:
     both = claim("both", 5, policies=("prod", "team"))
     other = claim("other", 5, policies=("team",))
     budgets = {("prod", GPU): 4, ("team", GPU): 6}
-    ledger = settle(Ledger(), {"both": both, "other": other}, budgets, (), 0.0)
+    ledger = settle(QuotaLedger(), {"both": both, "other": other}, budgets, (), 0.0)
     assert entitled(ledger) == {"both": 3, "other": 3}
 
 
 def test_resources_are_divided_apart() -> None:
     other = claim("b", 3, resource="example.com/tpu")
     budgets = {BUDGET: 2, ("prod", "example.com/tpu"): 1}
-    ledger = settle(Ledger(), {"a": claim("a", 3), "b": other}, budgets, (), 0.0)
+    ledger = settle(QuotaLedger(), {"a": claim("a", 3), "b": other}, budgets, (), 0.0)
     assert entitled(ledger) == {"a": 2, "b": 1}
 
 
@@ -92,7 +98,7 @@ def test_a_pool_under_no_budget_is_granted_nothing_and_refused_nothing() -> None
 
 NUMBERS = st.integers(0, 12)
 CLAIMS = st.builds(
-    lambda wanted, floor, need, **more: Claim(
+    lambda wanted, floor, need, **more: QuotaRequest(
         floor=min(floor, wanted), wanted=wanted, need=min(need, float(wanted)), **more
     ),
     uid=st.integers(0, 99).map(str),
@@ -117,7 +123,7 @@ LIMITS = st.builds(
 TIMES = st.floats(0, 1e6)
 
 
-def divided(claims: list[Claim], limits: Limits) -> dict[str, int]:
+def divided(claims: list[QuotaRequest], limits: Limits) -> dict[str, int]:
     before = {one.uid: one.asked for one in claims}
     return divide(claims, limits, before, {one.uid: one.floor for one in claims})
 
@@ -125,7 +131,7 @@ def divided(claims: list[Claim], limits: Limits) -> dict[str, int]:
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
 def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
-    claims: list[Claim], limits: Limits
+    claims: list[QuotaRequest], limits: Limits
 ) -> None:
     counts = divided(claims, limits)
     assert fits(claims, limits, counts)
@@ -134,7 +140,7 @@ def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_floors_hold_wherever_they_fit(claims: list[Claim], limits: Limits) -> None:
+def test_floors_hold_wherever_they_fit(claims: list[QuotaRequest], limits: Limits) -> None:
     floors = {one.uid: one.floor for one in claims}
     counts = divided(claims, limits)
     if fits(claims, limits, floors):
@@ -143,7 +149,9 @@ def test_floors_hold_wherever_they_fit(claims: list[Claim], limits: Limits) -> N
 
 @given(MANY, LIMITS)
 @settings(max_examples=80, deadline=None)
-def test_nothing_that_is_wanted_and_fits_is_left_over(claims: list[Claim], limits: Limits) -> None:
+def test_nothing_that_is_wanted_and_fits_is_left_over(
+    claims: list[QuotaRequest], limits: Limits
+) -> None:
     counts = divided(claims, limits)
     for one in claims:
         if counts[one.uid] < one.wanted:
@@ -153,13 +161,15 @@ def test_nothing_that_is_wanted_and_fits_is_left_over(claims: list[Claim], limit
 @given(st.lists(CLAIMS, min_size=2, max_size=8, unique_by=lambda one: one.uid), st.integers(1, 40))
 @settings(max_examples=80, deadline=None)
 def test_under_contention_nobody_has_a_whole_replica_more_than_his_weighted_share(
-    claims: list[Claim], count: int
+    claims: list[QuotaRequest], count: int
 ) -> None:
     claims = [
         replace(one, per_replica=1, policies=("prod",), need=float(one.wanted)) for one in claims
     ]
     counts = divided(claims, {BUDGET: count})
-    parts = [Part(float(one.weight), float(one.floor), float(one.wanted)) for one in claims]
+    parts = [
+        Apportionment(float(one.weight), float(one.floor), float(one.wanted)) for one in claims
+    ]
     shares = fair_shares(parts, float(count))
     if sum(one.wanted for one in claims) > count >= sum(one.floor for one in claims):
         for one, share in zip(claims, shares, strict=True):
@@ -169,9 +179,11 @@ def test_under_contention_nobody_has_a_whole_replica_more_than_his_weighted_shar
 @given(MANY, st.floats(0.5, 60))
 @settings(max_examples=40, deadline=None)
 def test_shares_add_up_and_stay_between_floor_and_demand(
-    claims: list[Claim], amount: float
+    claims: list[QuotaRequest], amount: float
 ) -> None:
-    parts = [Part(float(one.weight), float(one.floor), float(one.wanted)) for one in claims]
+    parts = [
+        Apportionment(float(one.weight), float(one.floor), float(one.wanted)) for one in claims
+    ]
     shares = fair_shares(parts, amount)
     demand = sum(part.demand for part in parts)
     assert isclose(sum(shares), min(amount, demand), rel_tol=1e-6, abs_tol=1e-6)
@@ -183,9 +195,9 @@ def test_shares_add_up_and_stay_between_floor_and_demand(
 @given(st.lists(MANY, min_size=1, max_size=4), LIMITS, TIMES)
 @settings(max_examples=80, deadline=None)
 def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
-    rounds: list[list[Claim]], limits: Budgets, begin: float
+    rounds: list[list[QuotaRequest]], limits: Budgets, begin: float
 ) -> None:
-    ledger = Ledger()
+    ledger = QuotaLedger()
     for number, claims in enumerate(rounds):
         news = {one.uid: one for one in claims}
         ledger = settle(ledger, news, limits, (), begin + 5 * number)
@@ -204,9 +216,9 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
 
 @given(MANY, LIMITS)
 @settings(max_examples=40, deadline=None)
-def test_steady_claims_come_to_rest(claims: list[Claim], limits: Budgets) -> None:
+def test_steady_claims_come_to_rest(claims: list[QuotaRequest], limits: Budgets) -> None:
     claims = [replace(one, unplaced=0, leaving=0) for one in claims]
-    ledger = settle(Ledger(), {one.uid: one for one in claims}, limits, (), 0.0)
+    ledger = settle(QuotaLedger(), {one.uid: one for one in claims}, limits, (), 0.0)
     for number in range(1, 40):
         ledger = obeyed(ledger, limits, 5.0 * number)
     last = asked_for(ledger)

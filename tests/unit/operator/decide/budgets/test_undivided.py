@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api import names
 from penstock_operator.decide.budgets.settlement import settle
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from tests.unit.operator.decide.budgets.claims import BUDGET, GPU, asked_for, claim
 from tests.unit.operator.decide.budgets.town import Town, budget, step, town
 from tests.unit.operator.decide.world import World, policy, reason
@@ -17,7 +17,7 @@ TEMPLATE = {"labels": {"v": "2"}}
 
 def test_nobodys_count_moves() -> None:
     news = {"a": claim("a", 4, asked=2), "b": claim("b", 1, asked=3)}
-    ledger = settle(Ledger(), news, {BUDGET: 8}, {BUDGET}, 0.0)
+    ledger = settle(QuotaLedger(), news, {BUDGET: 8}, {BUDGET}, 0.0)
     assert asked_for(ledger) == {"a": 2, "b": 1}
 
 
@@ -31,7 +31,7 @@ def test_budgets_that_share_pools_wait_together_and_others_do_not_wait() -> None
     }
     budgets = {(name, GPU): 8 for name in ("prod", "team", "other")}
     budgets["prod", "example.com/tpu"] = 8
-    ledger = settle(Ledger(), news, budgets, {("team", GPU)}, 0.0)
+    ledger = settle(QuotaLedger(), news, budgets, {("team", GPU)}, 0.0)
     assert asked_for(ledger) == {"a": 0, "b": 0, "c": 0, "d": 4, "e": 4}
 
 
@@ -79,7 +79,7 @@ def test_a_rollout_that_surges_goes_on_surging(restarted: bool) -> None:
     made.add("b", replicas=1)
     if restarted:
         world.states.clear()
-        made.ledger = Ledger()
+        made.ledger = QuotaLedger()
     for due in (("a",), ()):
         made.go(*due)
         assert step(made, "a") == SURGING

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock_operator.decide.ledger import Ledger
+from penstock_operator.decide.ledger import QuotaLedger
 from penstock_operator.decide.plan import Plan, PoolPlan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.observed import PodObject, PodProblem, PolicyObject
@@ -22,7 +22,7 @@ class Town:
 
     policies: tuple[PolicyObject, ...]
     worlds: dict[str, World] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: QuotaLedger = field(default_factory=QuotaLedger)
     plan: Plan | None = None
 
     def add(self, name: str, **spec: object) -> None:

@@ -13,7 +13,7 @@ from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
-from penstock_operator.observed import DutySource, GenerationSample, PodSample, SignalSource
+from penstock_operator.observed import GenerationSample, PodSample, SignalSource, UtilizationSource
 
 ODD = (nan, inf, -inf, -1.0, 0.0, 5e-324, 1e-300, 1.0, 7.5, 1e9, 1e15, 1e16, 1e308)
 SURE = (*ODD, *(0.001 * 1.08**step for step in range(180)))
@@ -197,7 +197,7 @@ def _sample(
         request_duration_buckets=tuple(
             (draw.one(SURE), draw.one(SURE)) for _ in range(draw.upto(4))
         ),
-        duty_source=draw.maybe(draw.one(tuple(DutySource))),
+        duty_source=draw.maybe(draw.one(tuple(UtilizationSource))),
         generation=_odd_steps(draw) if generates else None,
     )
 
@@ -212,7 +212,7 @@ def _sound(draw: Draws, uid: str, held: Counters, when: float, *, generates: boo
         curve=CurveSums.model_validate(held.sums),
         batch_duration_buckets=tuple((one, held.sums["batches"]) for one in BOUNDS),
         request_duration_buckets=_in_time(draw, held.plain["requests_settled"]),
-        duty_source=draw.maybe(draw.one(tuple(DutySource))),
+        duty_source=draw.maybe(draw.one(tuple(UtilizationSource))),
         generation=_steps(held, draw) if generates else None,
     )
 

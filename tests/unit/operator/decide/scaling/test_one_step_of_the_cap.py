@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.signals.aggregates import Service
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     CapInput,
     next_cap,
     step_size,
 )
-from penstock_operator.observed import DutySource
+from penstock_operator.observed import UtilizationSource
 from tests.unit.operator.decide.scaling.test_service_curve import sums_of
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
@@ -22,7 +22,9 @@ AT_16 = CapInput(
     cap=16,
     memory_bound=None,
     waiting_per_replica=1.0,
-    service=Service(0.7, DutySource.NVML, CURVE, batch_p99_seconds=0.120, out_of_memory_splits=0.0),
+    service=MeasuredService(
+        0.7, UtilizationSource.NVML, CURVE, batch_p99_seconds=0.120, out_of_memory_splits=0.0
+    ),
 )
 """T = 0.45 * (505 - 5) = 225 ms: 37 rows."""
 

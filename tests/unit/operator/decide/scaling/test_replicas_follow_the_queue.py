@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from penstock_operator.decide.scaling.signals.aggregates import Demand
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
 from penstock_operator.decide.scaling.utilization_band.replicas import ReplicasInput, is_spare
 from tests.unit.operator.decide.scaling.world import BOUNDS, SETTINGS, World
 
@@ -181,7 +181,7 @@ def test_a_backlog_keeps_replicas_that_the_rate_alone_does_not() -> None:
         settings=FIXED_CAP,
         replicas=2,
         cap=8,
-        demand=Demand(
+        demand=MeasuredDemand(
             ready=2,
             sampled=2,
             unmeasured=0,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import (
     batch_p99_seconds,
     batch_seconds,
@@ -17,10 +17,10 @@ from penstock_operator.decide.scaling.signals.service_curve import (
 )
 
 
-def sums_of(batches: Iterable[tuple[float, float]]) -> Sums:
+def sums_of(batches: Iterable[tuple[float, float]]) -> CurveSumsTuple:
     """Return the sums a runtime would publish over (rows, seconds)."""
     each = list(batches)
-    return Sums(
+    return CurveSumsTuple(
         batches=len(each),
         cost_units=sum(b for b, _ in each),
         cost_units_squared=sum(b * b for b, _ in each),

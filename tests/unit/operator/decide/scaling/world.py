@@ -14,10 +14,10 @@ from typing import Any
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
-from penstock_operator.decide.scaling.signals.counters import Sums, sums_of
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, sums_of
 from penstock_operator.decide.scaling.utilization_band.law import UtilizationBand
 from penstock_operator.decide.spec.law_settings import LawSettings
-from penstock_operator.observed import DutySource, PodSample, PoolSignals, SignalSource
+from penstock_operator.observed import PodSample, PoolSignals, SignalSource, UtilizationSource
 
 TICK = 5.0
 BOUNDS = (
@@ -128,7 +128,7 @@ class Replica:
             ),
             out_of_memory_splits=0.0,
             batch_cap=float(self.cap),
-            duty_source=DutySource.ENGINE,
+            duty_source=UtilizationSource.ENGINE,
         )
 
 
@@ -242,7 +242,7 @@ class World:
             if not self.hidden(pod)
         )
         if self.duty_says is not None:
-            samples = tuple(replace(one, duty_source=DutySource.NVML) for one in samples)
+            samples = tuple(replace(one, duty_source=UtilizationSource.NVML) for one in samples)
         absent = self.source is SignalSource.NONE
         return LawInput(
             settings=self.settings,
@@ -278,7 +278,7 @@ class World:
             self.pods = self.pods[: decision.replicas]
         self.replicas = decision.replicas
 
-    def service_sums(self) -> Sums:
+    def service_sums(self) -> CurveSumsTuple:
         """Return the first pod's service-curve sums."""
         return sums_of(self.pods[0].sample(self.now).curve or CurveSums())
 

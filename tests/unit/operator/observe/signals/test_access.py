@@ -9,7 +9,7 @@ import pytest
 from penstock_operator.decide.spec.prometheus import KeyOf, MetricsServer
 from penstock_operator.errors import Rejected
 from penstock_operator.net.http import CallFailed
-from penstock_operator.observe.signals.credentials import Access, Accesses
+from penstock_operator.observe.signals.credentials import Credentials, CredentialsCache
 
 URL = "https://prometheus:9090"
 
@@ -33,8 +33,8 @@ class Objects:
         return {"data": self.objects[name]}
 
 
-def accesses(objects: Objects) -> Accesses:
-    return Accesses(objects, "penstock-system")  # type: ignore[arg-type]
+def accesses(objects: Objects) -> CredentialsCache:
+    return CredentialsCache(objects, "penstock-system")  # type: ignore[arg-type]
 
 
 async def headers(server: MetricsServer, **objects: Any) -> dict[str, str]:
@@ -97,4 +97,4 @@ async def test_what_is_missing_is_named(
 
 
 def test_an_access_shows_no_secret() -> None:
-    assert "abc" not in repr(Access(URL, {"Authorization": "Bearer abc"}))
+    assert "abc" not in repr(Credentials(URL, {"Authorization": "Bearer abc"}))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock_operator.observe.signals.dcgm import ENGINE_ACTIVE, UTILIZATION, Devices
-from penstock_operator.observed import DutySource, PodSample
+from penstock_operator.observed import PodSample, UtilizationSource
 
 NOW = 1_000.0
 
@@ -21,9 +21,9 @@ def series(
 def duty(*known: Any, namespace: str = "team", pod: str = "chat-0") -> float | None:
     devices = Devices()
     devices.add(known)
-    sample = PodSample("uid", NOW, gpu_utilization=0.33, duty_source=DutySource.ENGINE)
+    sample = PodSample("uid", NOW, gpu_utilization=0.33, duty_source=UtilizationSource.ENGINE)
     (told,) = devices.told(namespace, pod, [sample])
-    return told.gpu_utilization if told.duty_source is DutySource.DCGM else None
+    return told.gpu_utilization if told.duty_source is UtilizationSource.DCGM else None
 
 
 def test_a_whole_device_is_told_in_percent() -> None:

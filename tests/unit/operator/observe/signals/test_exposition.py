@@ -14,7 +14,7 @@ from penstock_operator.observe.signals.samples import (
     pod_sample,
     told_uid,
 )
-from penstock_operator.observed import DutySource, PodSample
+from penstock_operator.observed import PodSample, UtilizationSource
 from penstock_runtime.telemetry.gpu import DutySource as RuntimeDutySource
 from tests.unit.operator.observe.signals.exporter import Figures
 
@@ -45,7 +45,7 @@ def test_everything_a_pod_tells_is_read() -> None:
         batch_cap_bound=64.0,
         limits_generation=7.0,
         gpu_utilization=0.5,
-        duty_source=DutySource.ENGINE,
+        duty_source=UtilizationSource.ENGINE,
     )
 
 
@@ -63,9 +63,9 @@ def test_one_bad_sum_leaves_no_curve() -> None:
 
 def test_nvml_is_preferred_to_the_engines_busy_share() -> None:
     sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 0.9}))
-    assert (sample.gpu_utilization, sample.duty_source) == (0.9, DutySource.NVML)
+    assert (sample.gpu_utilization, sample.duty_source) == (0.9, UtilizationSource.NVML)
     sample = read(Figures(duty={"EngineBusyShare": 0.2, "NVML": 90.0}))
-    assert (sample.gpu_utilization, sample.duty_source) == (0.2, DutySource.ENGINE), (
+    assert (sample.gpu_utilization, sample.duty_source) == (0.2, UtilizationSource.ENGINE), (
         "90 is no share"
     )
 

@@ -17,16 +17,16 @@ from penstock_api.limits import (
     Envelope,
     Limits,
     LimitsUpdate,
-    Load,
     Loading,
     LoadStage,
+    PodLoad,
     Range,
     State,
 )
 from penstock_api.names import PATH_LIMITS, PATH_STATE
 from penstock_operator.act.pod_limits import PodControl
 from penstock_operator.act.signing_key import RIPENING_SECONDS, rotated
-from penstock_operator.decide.actions import Push
+from penstock_operator.decide.actions import LimitsPush
 from penstock_operator.errors import NotLeading
 from penstock_operator.net.http import new_session
 from penstock_operator.net.tokens import TOKEN_SECONDS, BadSigningKey, Signer
@@ -61,7 +61,7 @@ def state(generation: int) -> State:
         ),
         effective_max=64,
         converging=False,
-        load=Load(waiting=0, running=0),
+        load=PodLoad(waiting=0, running=0),
         curve=CurveSums(),
         model="chat",
         backend="cpu",
@@ -92,7 +92,7 @@ def answering(status: int, body: object) -> Callable[[web.Request], object]:
 async def pushed(control: PodControl, handler: object) -> Acknowledgement:
     """Push to one pod that answers so."""
     async with serving(web.patch(PATH_LIMITS, handler)) as ip:  # type: ignore[arg-type]
-        return (await control.push([Push("uid-1", ip, UPDATE)]))["uid-1"]
+        return (await control.push([LimitsPush("uid-1", ip, UPDATE)]))["uid-1"]
 
 
 async def test_a_pod_verifies_the_token_and_acknowledges_by_generation(
@@ -170,7 +170,7 @@ async def test_redirects_large_and_missing_answers_are_problems(control: PodCont
     problems = {
         (await pushed(control, redirect)).problem: "redirect",
         (await pushed(control, huge)).problem: "more than 65536 bytes",
-        (await control.push([Push("u", free_address(), UPDATE)]))[
+        (await control.push([LimitsPush("u", free_address(), UPDATE)]))[
             "u"
         ].problem: "could not be reached",
     }
@@ -212,7 +212,7 @@ async def test_one_slow_pod_does_not_hold_up_a_hundred(control: PodControl) -> N
         serving(web.patch(PATH_LIMITS, quick)) as fast,
         serving(web.patch(PATH_LIMITS, last)) as slow,
     ):
-        pushes = [Push(f"uid-{i}", slow if i == 0 else fast, UPDATE) for i in range(100)]
+        pushes = [LimitsPush(f"uid-{i}", slow if i == 0 else fast, UPDATE) for i in range(100)]
         found = await control.push(pushes)
     assert found["uid-0"].problem == f"{PATH_LIMITS} answered 500"
     assert sum(one.generation == 9 for one in found.values()) == 99
@@ -297,5 +297,5 @@ async def test_nothing_is_sent_to_a_pod_once_the_lease_is_not_ours() -> None:
     async with new_session() as session, serving(web.patch(PATH_LIMITS, patch)) as ip:
         stale = PodControl(session, SIGNER, time.time, lambda: False)
         with pytest.raises(NotLeading):
-            await stale.push([Push("uid-1", ip, UPDATE)])
+            await stale.push([LimitsPush("uid-1", ip, UPDATE)])
     assert asked == []

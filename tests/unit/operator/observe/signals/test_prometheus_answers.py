@@ -13,7 +13,7 @@ from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.prometheus import missing, read_prometheus
 from penstock_operator.observe.signals.promql import QUERY, QUERY_DURATIONS, QUERY_PODS
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.operator.observe.signals.exporter import (
@@ -202,7 +202,7 @@ async def problem_with(handler: Handler) -> str:
         with pytest.raises(CallFailed, match="Prometheus"):
             await read_prometheus(session, url, {})
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
-        found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
+        found = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
     assert found.source is SignalSource.PODS
     assert [one.waiting for one in found.samples] == [4.0]
     return found.problem
@@ -220,7 +220,7 @@ async def test_only_the_pools_of_a_poor_answer_are_read_directly() -> None:
             PoolPods("unseen", "team", (pod_object("uid-2", ip),), MetricsServer(url)),
             PoolPods("alone", "team", (pod_object("uid-2", ip),), None),
         ]
-        found = await observe_signals(session, pools, 5_000.0, Rounds())
+        found = await observe_signals(session, pools, 5_000.0, SharedQueries())
     assert found["seen"].source is SignalSource.PROMETHEUS
     assert found["seen"].problem == ""
     assert found["unseen"].source is SignalSource.PODS
@@ -241,7 +241,7 @@ async def test_where_nothing_answers_the_signals_are_absent() -> None:
             (pod_object("uid-1", free_address()),),
             MetricsServer(f"http://{free_address()}:1"),
         )
-        found = (await observe_signals(session, [pool], 5_000.0, Rounds()))["pool"]
+        found = (await observe_signals(session, [pool], 5_000.0, SharedQueries()))["pool"]
     assert found.source is SignalSource.NONE
     assert found.samples == ()
     assert "Prometheus at" in found.problem

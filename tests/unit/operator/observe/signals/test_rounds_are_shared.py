@@ -16,7 +16,7 @@ from penstock_operator.net.http import CallFailed, new_session
 from penstock_operator.observe.signals import prometheus, promql
 from penstock_operator.observe.signals import shared_queries as shared
 from penstock_operator.observe.signals.backfill import observe_past
-from penstock_operator.observe.signals.credentials import Access
+from penstock_operator.observe.signals.credentials import Credentials
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.promql import (
     PAST_BYTES,
@@ -27,7 +27,7 @@ from penstock_operator.observe.signals.promql import (
     past_seconds,
 )
 from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
-from penstock_operator.observe.signals.shared_queries import Rounds
+from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.bench.decide.rounds import told_of_one_pod
@@ -110,7 +110,7 @@ def pools(url: str) -> list[PoolPods]:
     ]
 
 
-async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSignals]:
+async def in_three_passes(server: Server, rounds: SharedQueries) -> dict[str, PoolSignals]:
     """Ask as three passes of one tick do, side by side and one after the other."""
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")
@@ -124,7 +124,7 @@ async def in_three_passes(server: Server, rounds: Rounds) -> dict[str, PoolSigna
 
 async def test_all_passes_of_a_tick_share_one_round() -> None:
     server = Server()
-    found = await in_three_passes(server, Rounds())
+    found = await in_three_passes(server, SharedQueries())
     assert server.asked == {"time": 1, "samples": 1, "durations": 1, "devices": 1}
     assert len(found) == POOLS
     for number in (0, 150, POOLS - 1):
@@ -139,9 +139,9 @@ async def test_a_large_fleet_is_asked_about_a_part_at_a_time_within_the_bounds_o
     monkeypatch.setattr(prometheus, "LIMIT_BYTES", 80_000)
     async with serving(Server().route(), port=PORT) as ip, new_session() as session:
         with pytest.raises(CallFailed, match="answered more than 80000 bytes"):
-            await prometheus.ask(session, Access(f"http://{ip}:{PORT}"))
+            await prometheus.ask(session, Credentials(f"http://{ip}:{PORT}"))
     server = Server(says=1_500)
-    found = await in_three_passes(server, Rounds())
+    found = await in_three_passes(server, SharedQueries())
     assert server.asked == {"time": 1, "samples": 5, "durations": 5, "devices": 1}
     for number in range(POOLS):
         samples = found[f"pool-{number}"].samples
@@ -170,7 +170,7 @@ async def test_the_next_tick_asks_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared, "SHARED_SECONDS", 0.0)
-    server, rounds = Server(), Rounds()
+    server, rounds = Server(), SharedQueries()
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         for _ in range(2):
             await observe_signals(session, pools(f"http://{ip}:{PORT}")[:1], ASKED, rounds)
@@ -180,7 +180,7 @@ async def test_the_next_tick_asks_anew(
 async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
     server = Server(fails=True)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
-        rounds, url = Rounds(), f"http://{ip}:{PORT}"
+        rounds, url = SharedQueries(), f"http://{ip}:{PORT}"
         nowhere = [PoolPods(f"pool-{one}", "team", (), MetricsServer(url)) for one in range(3)]
         for one in nowhere:
             found = await observe_signals(session, [one], ASKED, rounds)
@@ -190,7 +190,7 @@ async def test_a_server_that_fails_is_asked_once_a_tick_too() -> None:
 
 
 async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
-    server, rounds = Server(), Rounds()
+    server, rounds = Server(), SharedQueries()
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")[:2]
         first = asyncio.create_task(observe_signals(session, asked[:1], ASKED, rounds))
@@ -203,7 +203,7 @@ async def test_a_pass_that_is_cancelled_takes_the_round_from_nobody() -> None:
 
 
 async def test_the_past_is_asked_for_once_by_all_that_are_met_together() -> None:
-    server, rounds = Server(), Rounds()
+    server, rounds = Server(), SharedQueries()
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")
         halves = [asked[:150], asked[150:]]
@@ -217,7 +217,7 @@ async def test_a_server_that_fails_has_no_past() -> None:
     server = Server(fails=True)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, asked, Rounds()) == {}
+        assert await observe_past(session, asked, SharedQueries()) == {}
 
 
 async def test_a_past_of_more_series_than_one_answer_holds_is_not_asked_for() -> None:
@@ -226,7 +226,7 @@ async def test_a_past_of_more_series_than_one_answer_holds_is_not_asked_for() ->
     server = Server(says=500 * GENERATING)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, asked, Rounds()) == {}
+        assert await observe_past(session, asked, SharedQueries()) == {}
     assert server.asked == {"series": 1}
 
 
@@ -237,7 +237,7 @@ async def test_a_past_that_is_larger_than_estimated_is_refused(
     server = Server(says=20)
     async with serving(server.route(), port=PORT) as ip, new_session() as session:
         asked = pools(f"http://{ip}:{PORT}")[:2]
-        assert await observe_past(session, asked, Rounds()) == {}
+        assert await observe_past(session, asked, SharedQueries()) == {}
     assert server.asked == {"series": 1, "past": 1}
 
 

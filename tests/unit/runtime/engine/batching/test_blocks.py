@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock_runtime.engine.continuous.scheduler.block_manager import BlockLedger, BlocksExhausted
+from penstock_runtime.engine.continuous.scheduler.block_manager import BlockManager, BlocksExhausted
 from penstock_runtime.engine.continuous.scheduler.prefix_hash import (
     HashChain,
     child_hash,
@@ -20,7 +20,7 @@ def names_of(*texts: str) -> list[bytes]:
 
 
 def test_a_released_block_is_free_unless_it_was_published() -> None:
-    ledger = BlockLedger(4, 16)
+    ledger = BlockManager(4, 16)
     first, second = ledger.allocate(2)
     ledger.publish(first, names_of("a")[0])
     ledger.release([first, second])
@@ -28,7 +28,7 @@ def test_a_released_block_is_free_unless_it_was_published() -> None:
 
 
 def test_what_was_published_is_found_and_shared() -> None:
-    ledger = BlockLedger(4, 16)
+    ledger = BlockManager(4, 16)
     (block,) = ledger.allocate(1)
     names = names_of("a", "b")
     ledger.publish(block, names[0])
@@ -39,7 +39,7 @@ def test_what_was_published_is_found_and_shared() -> None:
 
 
 def test_two_sequences_hold_a_block_until_both_let_go() -> None:
-    ledger = BlockLedger(2, 16)
+    ledger = BlockManager(2, 16)
     blocks = ledger.allocate(1)
     ledger.share_blocks(blocks)
     assert ledger.shared(blocks[0])
@@ -50,7 +50,7 @@ def test_two_sequences_hold_a_block_until_both_let_go() -> None:
 
 
 def test_the_least_recently_used_is_given_up_first_and_of_one_sequence_its_tail() -> None:
-    ledger = BlockLedger(4, 16)
+    ledger = BlockManager(4, 16)
     old, new = ledger.allocate(2), ledger.allocate(2)
     names = names_of("a", "b", "c", "d")
     for block, name in zip(old + new, names, strict=True):
@@ -64,7 +64,7 @@ def test_the_least_recently_used_is_given_up_first_and_of_one_sequence_its_tail(
 
 
 def test_using_a_cached_block_again_saves_it_from_being_given_up() -> None:
-    ledger = BlockLedger(2, 16)
+    ledger = BlockManager(2, 16)
     names = names_of("a", "b")
     blocks = ledger.allocate(2)
     for block, name in zip(blocks, names, strict=True):
@@ -77,7 +77,7 @@ def test_using_a_cached_block_again_saves_it_from_being_given_up() -> None:
 
 
 def test_asking_for_too_many_changes_nothing() -> None:
-    ledger = BlockLedger(2, 16)
+    ledger = BlockManager(2, 16)
     ledger.allocate(1)
     with pytest.raises(BlocksExhausted, match="2 blocks asked for, 1 available"):
         ledger.allocate(2)
@@ -85,7 +85,7 @@ def test_asking_for_too_many_changes_nothing() -> None:
 
 
 def test_a_name_keeps_its_first_block() -> None:
-    ledger = BlockLedger(2, 16)
+    ledger = BlockManager(2, 16)
     first, second = ledger.allocate(2)
     (name,) = names_of("a")
     assert ledger.publish(first, name)
@@ -95,7 +95,7 @@ def test_a_name_keeps_its_first_block() -> None:
 
 
 def test_only_what_is_neither_shared_nor_named_is_lost() -> None:
-    ledger = BlockLedger(3, 16)
+    ledger = BlockManager(3, 16)
     named, shared, own = ledger.allocate(3)
     ledger.publish(named, names_of("a")[0])
     ledger.share_blocks([shared])
@@ -103,7 +103,7 @@ def test_only_what_is_neither_shared_nor_named_is_lost() -> None:
 
 
 def test_blocks_that_are_copied_out_are_nobodys_until_the_copy_has_settled() -> None:
-    ledger = BlockLedger(2, 16)
+    ledger = BlockManager(2, 16)
     blocks = ledger.allocate(2)
     ledger.begin_copying(blocks)
     assert (ledger.copying, ledger.available) == (2, 0)
@@ -112,7 +112,7 @@ def test_blocks_that_are_copied_out_are_nobodys_until_the_copy_has_settled() -> 
 
 
 def test_of_what_is_copied_out_others_may_use_what_they_share_meanwhile() -> None:
-    ledger = BlockLedger(3, 16)
+    ledger = BlockManager(3, 16)
     named, shared, own = blocks = ledger.allocate(3)
     names = names_of("a")
     ledger.publish(named, names[0])
@@ -146,7 +146,7 @@ class Ledgers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = BlockLedger(12, 4)
+        self.ledger = BlockManager(12, 4)
         self.held: list[list[int]] = []
         self.copied: list[list[int]] = []
         self.letters = iter(range(10**9))

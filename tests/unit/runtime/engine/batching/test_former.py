@@ -3,10 +3,10 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.dynamic.batch_former import (
+    ArrivalForecast,
     Batch,
-    FormingLimits,
-    Idle,
-    Outlook,
+    BatchLimits,
+    NothingWaits,
     Placement,
     WaitUntil,
     form,
@@ -17,9 +17,9 @@ from penstock_runtime.request import Request
 from tests.unit.runtime.engine.dynamic.builders import a_request
 
 WINDOW = 0.5
-BUSY = Outlook(ServiceTime(1.0, 0.1), rows_per_second=100.0)
+BUSY = ArrivalForecast(ServiceTime(1.0, 0.1), rows_per_second=100.0)
 """So much arrives that waiting for company pays."""
-QUIET = Outlook(ServiceTime(1.0, 0.1), rows_per_second=0.1)
+QUIET = ArrivalForecast(ServiceTime(1.0, 0.1), rows_per_second=0.1)
 
 
 def formed(
@@ -27,13 +27,13 @@ def formed(
     now: float,
     cap: int = 8,
     window: float = WINDOW,
-    outlook: Outlook = BUSY,
+    outlook: ArrivalForecast = BUSY,
     discipline: Discipline = Discipline.FIRST_IN_FIRST_OUT,
 ) -> Placement:
     waiting = WaitingRequests(discipline)
     for request in requests:
         waiting.add(request)
-    return form(waiting, FormingLimits(cap, window), outlook, now)
+    return form(waiting, BatchLimits(cap, window), outlook, now)
 
 
 def ids(placement: Placement) -> list[str]:
@@ -42,7 +42,7 @@ def ids(placement: Placement) -> list[str]:
 
 
 def test_nothing_waits_and_the_engine_idles() -> None:
-    assert formed(now=1.0) == Idle()
+    assert formed(now=1.0) == NothingWaits()
 
 
 def test_a_partial_batch_runs_when_its_window_elapses() -> None:
@@ -77,19 +77,21 @@ def test_a_lone_request_on_a_quiet_engine_is_served_at_once_despite_the_window()
 
 
 def test_waiting_stops_paying_once_as_many_wait_as_would_arrive_during_the_run() -> None:
-    outlook = Outlook(ServiceTime(1.0, 0.0), rows_per_second=3.0)
+    outlook = ArrivalForecast(ServiceTime(1.0, 0.0), rows_per_second=3.0)
     two, three = a_request("a", rows=2, arrived=10.0), a_request("a", rows=3, arrived=10.0)
     assert formed(two, now=10.0, outlook=outlook) == WaitUntil(10.5)
     assert ids(formed(three, now=10.0, outlook=outlook)) == ["a"]
 
 
 def test_an_unknown_service_time_is_no_reason_to_wait() -> None:
-    placement = formed(a_request("a", arrived=10.0), now=10.0, outlook=Outlook(UNKNOWN, 1e6))
+    placement = formed(
+        a_request("a", arrived=10.0), now=10.0, outlook=ArrivalForecast(UNKNOWN, 1e6)
+    )
     assert ids(placement) == ["a"]
 
 
 def test_the_window_closes_early_for_the_earliest_deadline() -> None:
-    outlook = Outlook(ServiceTime(0.1, 0.0), rows_per_second=1e6)
+    outlook = ArrivalForecast(ServiceTime(0.1, 0.0), rows_per_second=1e6)
     patient = a_request("a", arrived=10.0)
     hasty = a_request("b", arrived=10.0, deadline=10.3)
     # 0.2 s of slack remain after the batch's own 0.1 s; half of it may be spent on waiting.
@@ -161,9 +163,9 @@ def test_everyone_is_served_once_and_no_batch_exceeds_the_cap(
             )
         )
     served, now = list[str](), 10.0
-    outlook = Outlook(ServiceTime(0.05, 0.01), rate)
+    outlook = ArrivalForecast(ServiceTime(0.05, 0.01), rate)
     while not isinstance(
-        placement := form(waiting, FormingLimits(cap, window), outlook, now), Idle
+        placement := form(waiting, BatchLimits(cap, window), outlook, now), NothingWaits
     ):
         if isinstance(placement, WaitUntil):
             assert placement.time > now
@@ -182,7 +184,7 @@ def test_nobody_starves_under_priority_while_better_classes_keep_coming() -> Non
     now, served = 0.0, list[str]()
     while "low" not in served:
         waiting.add(a_request(f"high-{now}", arrived=now, priority=1))
-        placement = form(waiting, FormingLimits(1, 0.0), QUIET, now)
+        placement = form(waiting, BatchLimits(1, 0.0), QUIET, now)
         served += ids(placement)
         now += 1.0
         assert now <= 50.0, "the lowest class waits at most nine times its aging"

@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.engine.dynamic.arrival_rate import ArrivalRate
-from penstock_runtime.engine.dynamic.service_curve import Curve
-from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, Sums, fit
+from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
+from penstock_runtime.engine.service_time import UNKNOWN, ServiceTime, ServiceTimeSums, fit
 
 
-def curve_of(*batches: tuple[int, float]) -> Curve:
-    curve = Curve()
+def curve_of(*batches: tuple[int, float]) -> BatchServiceCurve:
+    curve = BatchServiceCurve()
     for rows, seconds in batches:
         curve.note(rows, seconds)
     return curve
@@ -24,7 +24,7 @@ def test_an_exact_line_is_found_again(fixed: float, per_row: float, sizes: list[
 
 
 def test_nothing_measured_predicts_nothing() -> None:
-    assert fit(Sums()) == UNKNOWN
+    assert fit(ServiceTimeSums()) == UNKNOWN
 
 
 def test_batches_of_one_size_predict_their_mean() -> None:
@@ -47,7 +47,7 @@ def test_many_rows_take_as_many_batches_as_the_cap_makes_of_them() -> None:
 
 def test_the_sums_are_those_of_the_settled_batches() -> None:
     sums = curve_of((2, 0.5), (4, 1.0)).sums()
-    assert sums == Sums(
+    assert sums == ServiceTimeSums(
         batches=2.0,
         cost_units=6.0,
         cost_units_squared=20.0,

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.grammar.base import GrammarSource
-from penstock_runtime.engine.continuous.interfaces import Scheduler, Step
-from penstock_runtime.engine.continuous.loop import Loop, Outside, Runner
+from penstock_runtime.engine.continuous.interfaces import Scheduler, StepExecutor
+from penstock_runtime.engine.continuous.loop import Loop, LoopPorts, Runner
 from penstock_runtime.engine.continuous.messages import (
     ChoiceFinished,
     Ended,
@@ -32,7 +32,7 @@ class Driver:
 
     def __init__(
         self,
-        step: Step,
+        step: StepExecutor,
         scheduler: Scheduler,
         runner: Runner | None = None,
         grammars: GrammarSource | None = None,
@@ -45,7 +45,7 @@ class Driver:
         self.ends: dict[str, GenerationEnd] = {}
         self.scores: dict[str, PromptScores] = {}
         runner = runner or InlineRunner(step)
-        self.loop = Loop(self.engine, runner, Outside(self._post, NoPulse(), lambda: self.now))
+        self.loop = Loop(self.engine, runner, LoopPorts(self._post, NoPulse(), lambda: self.now))
 
     def _post(self, stepped: Stepped) -> None:
         self.posted.append(stepped)

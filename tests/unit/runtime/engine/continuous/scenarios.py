@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.limits import GenerationLimits, Lowering, Preemption
 from penstock_runtime.engine.continuous.loop import Runner
 from penstock_runtime.engine.continuous.messages import Cancel, Generated, SetLimits
@@ -87,7 +87,7 @@ class Scenario:
     With blocks of 8 * `scale` positions the prefix cache finds as much, and memory is as tight, as with blocks of 8.
     """
 
-    step: Step
+    step: StepExecutor
     seed: int
     runner: Runner
     scale: int = 1

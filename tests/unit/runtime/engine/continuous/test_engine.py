@@ -39,7 +39,7 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 from penstock_runtime.engine.model import DeviceLost
-from penstock_runtime.request import Cancelled, Expired, Failed, Unenforceable
+from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
 
 from .driver import Driver, ask
 
@@ -268,7 +268,7 @@ def test_a_complete_grammar_ends_and_a_broken_one_fails_its_request_alone(driver
     driver.run()
     assert driver.tokens["whole", 0] == [2, 3]
     assert driver.finished["whole", 0].reason is FinishReason.STOP
-    assert driver.ends["breaks"] == Unenforceable("too large")
+    assert driver.ends["breaks"] == GrammarUnenforceable("too large")
     assert driver.finished["cut", 0].reason is FinishReason.LENGTH
     assert driver.finished["exact", 0].reason is FinishReason.STOP, "complete with its last token"
     assert all(one.closed for one in source.started)

@@ -14,11 +14,11 @@ from penstock_runtime.engine.continuous.options import Compute, DType, StepOptio
 from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.models.decoders import backends, cuda_graph_decoder, warm_up
 from penstock_runtime.models.decoders import open as opening
-from penstock_runtime.models.decoders.cuda_graph_decoder import GraphedDecoder
+from penstock_runtime.models.decoders.cuda_graph_decoder import CudaGraphDecoder
 from penstock_runtime.models.decoders.graph_shapes import padded, padded_rows
 from penstock_runtime.models.decoders.memory import CACHE_SHARE
 from penstock_runtime.models.decoders.open import open_step
-from penstock_runtime.models.decoders.packing import Packed, positions_of
+from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.device.cuda_graphs import Named, Replay
@@ -53,12 +53,12 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save("llama", tmp_path_factory.mktemp("llama"))
 
 
-def decoder_of(step: TorchStep) -> GraphedDecoder:
-    assert isinstance(step._decoder, GraphedDecoder)
+def decoder_of(step: TorchStep) -> CudaGraphDecoder:
+    assert isinstance(step._decoder, CudaGraphDecoder)
     return step._decoder
 
 
-def unrecorded(folder: Path) -> tuple[TorchStep, GraphedDecoder]:
+def unrecorded(folder: Path) -> tuple[TorchStep, CudaGraphDecoder]:
     """Return a step that knows no shape yet, and its decoder."""
     step = open_step(folder, OPTIONS, "tiny")
     decoder = decoder_of(step)
@@ -66,7 +66,7 @@ def unrecorded(folder: Path) -> tuple[TorchStep, GraphedDecoder]:
     return step, decoder
 
 
-def decodes(contexts: list[int], seed: int = 0, blocks: int = 60) -> Packed:
+def decodes(contexts: list[int], seed: int = 0, blocks: int = 60) -> PackedBatch:
     """Return a step of one token a row, each behind so many positions, over scattered blocks."""
     chance = np.random.default_rng(seed)
     each = [-(-(context + 1) // BLOCK_TOKENS) for context in contexts]
@@ -303,5 +303,5 @@ def test_the_cache_leaves_room_for_the_spare_block_and_for_what_is_gathered(
 
 def test_a_cpu_records_nothing(llama: Path) -> None:
     step = open_step(llama, OPTIONS, "tiny")
-    assert not isinstance(step._decoder, GraphedDecoder)
+    assert not isinstance(step._decoder, CudaGraphDecoder)
     assert len(step._store.layers[0]) == 2 * step.info.kv.blocks

@@ -11,7 +11,7 @@ import torch
 from transformers import Gemma3TextConfig, LlamaConfig, T5Config
 
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
-from penstock_runtime.engine.continuous.service_curve import GenerationCurve, GenerationSums
+from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve, GenerationSums
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.load import refuse_other_layers
 from penstock_runtime.models.decoders.max_length import longest_of
@@ -105,7 +105,7 @@ def test_steps_of_many_shapes_are_timed_at_load_and_told_as_an_epoch_of_their_ow
     assert (32, 0, 32) in shapes
     assert {(0, rows, 17 * rows) for rows in (1, 2, 4, 8)} <= shapes
     assert all(one.seconds > 0 for one in step.info.warm_up)
-    told = GenerationCurve(step.info.warm_up)
+    told = GenerationServiceCurve(step.info.warm_up)
     warm_up = told.previous()
     assert warm_up is not None
     assert (warm_up.epoch, warm_up.sums[0]) == (0, len(step.info.warm_up))

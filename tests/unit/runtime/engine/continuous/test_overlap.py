@@ -12,7 +12,7 @@ import pytest
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.engine import GenerationEngine
 from penstock_runtime.engine.continuous.limits import Lowering, Preemption
-from penstock_runtime.engine.continuous.loop import Outside, serve
+from penstock_runtime.engine.continuous.loop import LoopPorts, serve
 from penstock_runtime.engine.continuous.messages import (
     Ended,
     Generated,
@@ -121,7 +121,7 @@ class Life:
     def live(self) -> None:
         step, runner = open_runner(lambda: self.step, self.depth)
         engine = GenerationEngine(step.info, self.step.planner)
-        serve(engine, runner, self, Outside(self.posted.append, self, lambda: 0.0))
+        serve(engine, runner, self, LoopPorts(self.posted.append, self, lambda: 0.0))
 
 
 @pytest.fixture(params=[0, 1], ids=["depth 0", "depth 1"])

@@ -19,16 +19,16 @@ from penstock_runtime.models.decoders.load import read_config
 from penstock_runtime.models.decoders.memory import holds_float32
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.selection import Measure, select
-from penstock_runtime.models.decoders.step_times import Candidate, StepTimes, measure_steps
+from penstock_runtime.models.decoders.step_times import BackendCandidate, StepTimes, measure_steps
 from tests.unit.runtime.engine.continuous.models import CONFIGS, auto, save
 
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)
 CPU = torch.device("cpu")
 FLOAT32, FLOAT16, BFLOAT16 = torch.float32, torch.float16, torch.bfloat16
-ON_TORCH = Candidate(Compute.TORCH, FLOAT32)
-ON_OPENVINO = Candidate(Compute.OPENVINO, FLOAT32)
+ON_TORCH = BackendCandidate(Compute.TORCH, FLOAT32)
+ON_OPENVINO = BackendCandidate(Compute.OPENVINO, FLOAT32)
 
 
 @pytest.fixture(scope="module", params=[torch.bfloat16, torch.float16], ids=str)
@@ -45,12 +45,12 @@ def stored_type(folder: Path) -> torch.dtype:
     return held
 
 
-def prefers(fastest: Candidate) -> Measure:
+def prefers(fastest: BackendCandidate) -> Measure:
     """Return a measurement in which one candidate takes half the others' time."""
 
     def measure(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[Candidate]
-    ) -> Mapping[Candidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
+    ) -> Mapping[BackendCandidate, StepTimes]:
         return {
             one: StepTimes(0.01, 0.001) if one == fastest else StepTimes(0.02, 0.002)
             for one in candidates
@@ -59,19 +59,19 @@ def prefers(fastest: Candidate) -> Measure:
     return measure
 
 
-def never(*_given: object) -> Mapping[Candidate, StepTimes]:
+def never(*_given: object) -> Mapping[BackendCandidate, StepTimes]:
     raise AssertionError("measured though nothing is left to select")
 
 
 def candidates_of(
     config: PreTrainedConfig, options: StepOptions, *, room: bool = True
-) -> list[Candidate]:
+) -> list[BackendCandidate]:
     """Return what is measured."""
-    seen = list[Candidate]()
+    seen = list[BackendCandidate]()
 
     def measure(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[Candidate]
-    ) -> Mapping[Candidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
+    ) -> Mapping[BackendCandidate, StepTimes]:
         seen.extend(candidates)
         return {}
 
@@ -83,7 +83,7 @@ def test_the_fastest_candidate_serves_and_the_log_has_all_figures(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    for fastest in (ON_OPENVINO, ON_TORCH, Candidate(Compute.TORCH, stored_type(folder))):
+    for fastest in (ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, stored_type(folder))):
         step = open_step(folder, OPTIONS, "tiny", CPU, prefers(fastest))
         assert step.info.dtype == str(fastest.dtype).removeprefix("torch.")
         assert (step.info.attention == "openvino") == (fastest.compute is Compute.OPENVINO)
@@ -110,24 +110,24 @@ def test_wide_models_keep_their_type(stored: torch.dtype) -> None:
 def test_a_half_precision_model_is_tried_on_both_backends_in_both_types() -> None:
     both = candidates_of(PreTrainedConfig(dtype=BFLOAT16), OPTIONS)
     assert set(both) == {
-        Candidate(compute, dtype)
+        BackendCandidate(compute, dtype)
         for compute in (Compute.OPENVINO, Compute.TORCH)
         for dtype in (BFLOAT16, FLOAT32)
     }
     float16 = candidates_of(PreTrainedConfig(dtype=FLOAT16), OPTIONS)
-    assert set(float16) == {ON_OPENVINO, ON_TORCH, Candidate(Compute.TORCH, FLOAT16)}
+    assert set(float16) == {ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, FLOAT16)}
 
 
 def test_float64_computes_on_torch_unmeasured() -> None:
     exact = replace(OPTIONS, dtype=DType.FLOAT64)
     found = select(PreTrainedConfig(dtype=BFLOAT16), exact, CPU, lambda: True, never)
-    assert found == Candidate(Compute.TORCH, torch.float64)
+    assert found == BackendCandidate(Compute.TORCH, torch.float64)
 
 
 def test_a_gpu_computes_on_torch_as_the_files_say(folder: Path) -> None:
     cuda = torch.device("cuda")
     found = select(read_config(folder), OPTIONS, cuda, lambda: True, never)
-    assert found == Candidate(Compute.TORCH, stored_type(folder))
+    assert found == BackendCandidate(Compute.TORCH, stored_type(folder))
 
 
 def test_float32_is_not_tried_where_it_does_not_fit() -> None:
@@ -151,20 +151,20 @@ def test_a_tie_keeps_the_files_type_and_without_figures_torch_serves(folder: Pat
     config, stored = read_config(folder), stored_type(folder)
 
     def tie(
-        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[Candidate]
-    ) -> Mapping[Candidate, StepTimes]:
+        _config: PreTrainedConfig, _options: StepOptions, candidates: Sequence[BackendCandidate]
+    ) -> Mapping[BackendCandidate, StepTimes]:
         return dict.fromkeys(candidates, StepTimes(1.0, 1.0))
 
-    def nothing(*_given: object) -> Mapping[Candidate, StepTimes]:
+    def nothing(*_given: object) -> Mapping[BackendCandidate, StepTimes]:
         return {}
 
     assert select(config, OPTIONS, CPU, lambda: True, tie).dtype is stored
     found = select(config, OPTIONS, CPU, lambda: True, nothing)
-    assert found == Candidate(Compute.TORCH, stored)
+    assert found == BackendCandidate(Compute.TORCH, stored)
 
 
 def test_all_candidates_are_really_run(folder: Path) -> None:
-    candidates = [ON_OPENVINO, ON_TORCH, Candidate(Compute.TORCH, stored_type(folder))]
+    candidates = [ON_OPENVINO, ON_TORCH, BackendCandidate(Compute.TORCH, stored_type(folder))]
     times = measure_steps(read_config(folder), OPTIONS, candidates)
     assert set(times) == set(candidates)
     assert all(one.prompt > 0 and one.decode > 0 for one in times.values())
@@ -182,7 +182,7 @@ def test_a_candidate_that_does_not_run_here_is_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    candidates = (Candidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
+    candidates = (BackendCandidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, candidates)) == {ON_TORCH}
     assert "OpenVINO in float16 was not measured" in caplog.text
 
@@ -197,7 +197,7 @@ def wrong_openvino(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """OpenVINO answers a little too much."""
     right: Any = OpenVinoDecoder.forward
 
-    def forward(self: OpenVinoDecoder, packed: Packed) -> np.ndarray:
+    def forward(self: OpenVinoDecoder, packed: PackedBatch) -> np.ndarray:
         wrong: np.ndarray = right(self, packed) * 1.1
         return wrong
 

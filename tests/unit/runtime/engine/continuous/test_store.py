@@ -6,18 +6,18 @@ import torch
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, Row, StepPlan
-from penstock_runtime.models.decoders.kv_store import Store
+from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import Packer
 
 
-def store(blocks: int = 6, host_blocks: int = 3) -> Store:
-    made = Store(2, blocks, host_blocks, lambda count: torch.zeros((2 * count, 4, 5)))
+def store(blocks: int = 6, host_blocks: int = 3) -> KvStore:
+    made = KvStore(2, blocks, host_blocks, lambda count: torch.zeros((2 * count, 4, 5)))
     for layer in made.layers:
         layer.copy_(torch.randn(layer.shape))
     return made
 
 
-def block(held: Store, number: int) -> list[torch.Tensor]:
+def block(held: KvStore, number: int) -> list[torch.Tensor]:
     half = len(held.layers[0]) // 2
     return [layer[at].clone() for layer in held.layers for at in (number, half + number)]
 

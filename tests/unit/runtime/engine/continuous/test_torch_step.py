@@ -11,8 +11,8 @@ from penstock_runtime.engine.continuous.messages import Generated
 from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.engine.model import describe
-from penstock_runtime.models.decoders.kv_store import Store
-from penstock_runtime.models.decoders.packing import Packed
+from penstock_runtime.models.decoders.kv_store import KvStore
+from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.request import Failed
 
@@ -28,7 +28,7 @@ class RaisesOnce:
     def __init__(self, error: Exception) -> None:
         self._errors = [error]
 
-    def forward(self, packed: Packed) -> NDArray[np.float32]:
+    def forward(self, packed: PackedBatch) -> NDArray[np.float32]:
         if self._errors:
             raise self._errors.pop()
         return np.zeros((len(packed.last), INFO.vocabulary), np.float32)
@@ -36,7 +36,7 @@ class RaisesOnce:
 
 @pytest.mark.parametrize("error", [RuntimeError("bad kernel"), IndexError("out of range")])
 def test_a_step_that_raises_fails_nobody_who_came_after_it(error: Exception) -> None:
-    store = Store(1, INFO.kv.blocks, 0, lambda blocks: torch.zeros((2 * blocks, 1)))
+    store = KvStore(1, INFO.kv.blocks, 0, lambda blocks: torch.zeros((2 * blocks, 1)))
     step = TorchStep(INFO, RaisesOnce(error), store)
     with closing(StepThread()) as thread:
         driver = Driver(step, TokenScheduler(INFO, LIMITS), ThreadRunner(step, thread))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock_api.limits import Discipline, LimitsUpdate
-from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.dynamic.engine import Engine
-from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.dynamic.batch_former import Batch, NothingWaits, WaitUntil
+from penstock_runtime.engine.dynamic.engine import BatchEngine
+from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.messages import Settled, Submit
 from penstock_runtime.engine.model import ModelInfo, OutOfMemory, TensorSpec
 from penstock_runtime.request import Completed, End, Request, Tensor
@@ -105,9 +105,11 @@ class Doubling:
         return 4096
 
 
-def an_engine(model: Doubling, update: LimitsUpdate | None = None, bound: int = 4096) -> Engine:
+def an_engine(
+    model: Doubling, update: LimitsUpdate | None = None, bound: int = 4096
+) -> BatchEngine:
     """Return an engine without a prior: its curve knows nothing yet."""
-    return Engine(model, update or limits(), bound, Curve())
+    return BatchEngine(model, update or limits(), bound, BatchServiceCurve())
 
 
 def answer(end: object) -> float:
@@ -131,7 +133,7 @@ class Ends:
         return settled
 
 
-def step(engine: Engine, model: Doubling) -> Batch | WaitUntil | Idle:
+def step(engine: BatchEngine, model: Doubling) -> Batch | WaitUntil | NothingWaits:
     """Form a batch, run it, settle it."""
     placement = engine.plan(model.clock.now)
     if isinstance(placement, Batch):
@@ -139,6 +141,6 @@ def step(engine: Engine, model: Doubling) -> Batch | WaitUntil | Idle:
     return placement
 
 
-def submit(engine: Engine, *ids: str, now: float = 0.0, rows: int = 1) -> None:
+def submit(engine: BatchEngine, *ids: str, now: float = 0.0, rows: int = 1) -> None:
     """Hand over a request of `rows` rows for each id."""
     engine.take(Submit(tuple(a_request(name, arrived=now, rows=rows) for name in ids)), now)

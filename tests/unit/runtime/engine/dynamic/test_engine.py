@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.dynamic.batch_former import Batch, Idle, WaitUntil
-from penstock_runtime.engine.dynamic.engine import Engine
+from penstock_runtime.engine.dynamic.batch_former import Batch, NothingWaits, WaitUntil
+from penstock_runtime.engine.dynamic.engine import BatchEngine
 from penstock_runtime.engine.messages import Cancel, Drain, SetLimits, Submit
 from penstock_runtime.request import Cancelled, Completed, Expired, Failed
 from tests.unit.runtime.engine.dynamic.builders import (
@@ -152,7 +152,7 @@ def test_without_a_window_a_lone_request_runs_at_once() -> None:
     engine = an_engine(model, limits(delay_milliseconds=0))
     submit(engine, "a")
     assert isinstance(step(engine, model), Batch)
-    assert step(engine, model) == Idle()
+    assert step(engine, model) == NothingWaits()
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -193,7 +193,7 @@ def test_an_id_that_is_held_already_is_refused_loudly() -> None:
         submit(engine, "a")
 
 
-def known_engine(model: Doubling, cap: int = 4) -> Engine:
+def known_engine(model: Doubling, cap: int = 4) -> BatchEngine:
     """Return an engine that has measured its model."""
     engine = an_engine(model, limits(cap=cap))
     for rows in (1, 4):
@@ -245,7 +245,7 @@ def test_at_the_drains_deadline_nothing_is_begun() -> None:
     engine = an_engine(model)
     submit(engine, "a")
     engine.take(Drain(deadline=10.0, retry_after_seconds=1.0), 0.0)
-    assert engine.plan(10.0) == Idle()
+    assert engine.plan(10.0) == NothingWaits()
     ends.take(engine.settled())
     assert ends.of["a"] == Failed("draining", 1.0)
 

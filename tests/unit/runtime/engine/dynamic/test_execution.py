@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_runtime.engine.dynamic.batch_former import Batch
-from penstock_runtime.engine.dynamic.execution import Ran, execute, shares
+from penstock_runtime.engine.dynamic.execution import BatchResult, execute, shares
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Completed, Failed, Request, Tensor
 from tests.unit.runtime.engine.dynamic.builders import POISON, Doubling, a_request, answer
 
 
-def run(model: Doubling, *requests: Request, cap: int = 4096) -> Ran:
+def run(model: Doubling, *requests: Request, cap: int = 4096) -> BatchResult:
     batch = Batch(requests, sum(request.rows for request in requests), cap)
     return execute(model, batch, model.clock, lambda: None)
 

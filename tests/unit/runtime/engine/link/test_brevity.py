@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from penstock_runtime.engine.link.inline_policy import Brevity
+from penstock_runtime.engine.link.inline_policy import InlinePolicy
 from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.messages import EngineDied, SetLimits, Submit
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
@@ -98,7 +98,7 @@ async def test_a_model_that_turns_slow_holds_the_loop_once() -> None:
 
 
 def test_one_long_run_among_short_ones_is_an_interruption() -> None:
-    brevity = Brevity(0.001)
+    brevity = InlinePolicy(0.001)
     assert not brevity.is_brief(8, predicted_seconds=0.002, now=0.0)
     brevity.note([(8, 0.0005), (8, 0.03)])
     assert brevity.is_brief(9, predicted_seconds=1.0, now=0.0)
@@ -108,7 +108,7 @@ def test_one_long_run_among_short_ones_is_an_interruption() -> None:
 
 
 def test_a_run_that_only_waited_for_the_interpreter_is_tried_in_the_loop_again() -> None:
-    brevity = Brevity(0.001)
+    brevity = InlinePolicy(0.001)
     brevity.note_apart([(8, 0.01)] * 8, cpu_seconds=0.0002)
     assert brevity.is_brief(8, predicted_seconds=1.0, now=5.0)
     brevity.note([(8, 0.0002)])
@@ -116,7 +116,7 @@ def test_a_run_that_only_waited_for_the_interpreter_is_tried_in_the_loop_again()
 
 
 def test_a_model_that_sleeps_is_tried_ever_more_seldom() -> None:
-    brevity, trials = Brevity(0.001), list[float]()
+    brevity, trials = InlinePolicy(0.001), list[float]()
     for tick in range(2000):
         now = tick / 10
         if brevity.is_brief(8, predicted_seconds=1.0, now=now):
@@ -130,7 +130,7 @@ def test_a_model_that_sleeps_is_tried_ever_more_seldom() -> None:
 
 
 def test_a_model_that_computes_long_or_waits_long_is_not_tried() -> None:
-    brevity = Brevity(0.001)
+    brevity = InlinePolicy(0.001)
     for seconds, cpu_seconds in ((0.01, 0.01), (0.06, 0.0002)):
         brevity.note_apart([(8, seconds)], cpu_seconds)
         assert not brevity.is_brief(8, predicted_seconds=0.0, now=1e9)

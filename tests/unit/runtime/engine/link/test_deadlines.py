@@ -1,11 +1,17 @@
-from penstock_runtime.engine.dynamic.service_curve import Curve
+from penstock_runtime.engine.dynamic.service_curve import BatchServiceCurve
 from penstock_runtime.engine.link.deadlines import Deadlines
 from penstock_runtime.engine.messages import EngineReport, Settled
 from penstock_runtime.request import Cancelled, End, Expired
 from tests.unit.runtime.engine.dynamic.builders import a_request
 
 REPORT = EngineReport(
-    0, 0, 1, converging=False, batch_cap_bound=64, busy_seconds=0.0, curve=Curve().sums()
+    0,
+    0,
+    1,
+    converging=False,
+    batch_cap_bound=64,
+    busy_seconds=0.0,
+    curve=BatchServiceCurve().sums(),
 )
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from penstock_runtime.engine.link import cpu_priority
-from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, Deference
+from penstock_runtime.engine.link.cpu_priority import LONG_SECONDS, BatchSchedPolicy
 from penstock_runtime.engine.link.thread import ThreadLink
 from tests.unit.runtime.engine.dynamic.builders import a_request, limits
 from tests.unit.runtime.engine.link.conftest import Client
@@ -43,7 +43,7 @@ def test_where_it_is_forbidden_nothing_breaks(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError("not permitted")
 
     monkeypatch.setattr(os, "sched_setscheduler", forbidden)
-    one = Deference()
+    one = BatchSchedPolicy()
     one.before(1.0)
     one.before(1.0)
     one.end()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock_runtime.engine.link.channel import Wire
+from penstock_runtime.engine.link.channel import MessageChannel
 from penstock_runtime.engine.link.frames import LARGE_BYTES, Frames
 from penstock_runtime.engine.messages import Cancel, Submit
 from tests.unit.runtime.engine.dynamic.builders import a_request
@@ -23,7 +23,7 @@ async def test_what_is_sent_behind_large_arrays_comes_behind_them(room: int) -> 
     theirs.setblocking(False)
     memory = mmap.mmap(-1, SIZE)
     ended = asyncio.Event()
-    wire = Wire(ours, Frames(memory, (0, room)), lambda _message: None, ended.set)
+    wire = MessageChannel(ours, Frames(memory, (0, room)), lambda _message: None, ended.set)
     wire.send(Submit((a_request("a", rows=ROWS, value=3.0),)))
     await asyncio.sleep(0)
     assert wire._copying

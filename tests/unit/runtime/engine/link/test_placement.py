@@ -2,25 +2,31 @@
 
 import pytest
 
-from penstock_runtime.engine.placement import Machine, Placement, Seat, seat, step_depth
+from penstock_runtime.engine.placement import (
+    EnginePlacement,
+    MachineProfile,
+    Placement,
+    seat,
+    step_depth,
+)
 
 NOWHERE = frozenset[int]()
 
 
 def machine(
     allowed: int = 8, *, online: int = 8, quota: float | None = None, cuda: bool = False
-) -> Machine:
-    return Machine(frozenset(range(allowed)), online, quota, cuda)
+) -> MachineProfile:
+    return MachineProfile(frozenset(range(allowed)), online, quota, cuda)
 
 
 def test_one_core_keeps_the_engine_in_a_thread() -> None:
-    assert seat(machine(1)) == Seat(Placement.THREAD, 1, NOWHERE, NOWHERE)
+    assert seat(machine(1)) == EnginePlacement(Placement.THREAD, 1, NOWHERE, NOWHERE)
     assert seat(machine(quota=1.9)).placement is Placement.THREAD
-    assert seat(machine(quota=0.5)) == Seat(Placement.THREAD, 1, NOWHERE, NOWHERE)
+    assert seat(machine(quota=0.5)) == EnginePlacement(Placement.THREAD, 1, NOWHERE, NOWHERE)
 
 
 def test_two_cores_give_the_engine_a_process_and_leave_one_core_to_http() -> None:
-    assert seat(machine(quota=2.0)) == Seat(Placement.PROCESS, 1, NOWHERE, NOWHERE)
+    assert seat(machine(quota=2.0)) == EnginePlacement(Placement.PROCESS, 1, NOWHERE, NOWHERE)
     assert seat(machine(quota=6.5)).threads == 5
 
 
@@ -30,13 +36,15 @@ def test_cuda_has_a_process_whatever_the_cores() -> None:
 
 def test_cpus_are_pinned_only_where_the_container_has_its_own() -> None:
     own = seat(machine(4, online=64, quota=4.0))
-    assert own == Seat(Placement.PROCESS, 3, frozenset({1, 2, 3}), frozenset({0}))
+    assert own == EnginePlacement(Placement.PROCESS, 3, frozenset({1, 2, 3}), frozenset({0}))
     assert seat(machine(64, online=64, quota=4.0)).engine_cpus == NOWHERE
     assert seat(machine(16, online=64, quota=4.0)).engine_cpus == NOWHERE
 
 
 def test_a_wish_is_obeyed() -> None:
-    assert seat(machine(), Placement.THREAD) == Seat(Placement.THREAD, 8, NOWHERE, NOWHERE)
+    assert seat(machine(), Placement.THREAD) == EnginePlacement(
+        Placement.THREAD, 8, NOWHERE, NOWHERE
+    )
     assert seat(machine(1), Placement.PROCESS).placement is Placement.PROCESS
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from penstock_runtime.engine.link.base import Heartbeat
 from penstock_runtime.engine.link.frames import Frames
-from penstock_runtime.engine.link.heartbeat import SharedPulse
-from penstock_runtime.engine.link.shared_memory import Borrower, Lender
+from penstock_runtime.engine.link.heartbeat import SharedHeartbeat
+from penstock_runtime.engine.link.shared_memory import BlockAllocator, BlockReader
 from penstock_runtime.engine.messages import Submit
 from penstock_runtime.request import Request
 from tests.unit.runtime.engine.dynamic.builders import FakeClock, a_request
@@ -42,7 +42,7 @@ def only(frames: Frames, data: bytes) -> Submit:
 
 
 def test_blocks_are_lent_from_below_and_their_gaps_are_closed(memory: mmap.mmap) -> None:
-    lender = Lender(memory, 0, 4096)
+    lender = BlockAllocator(memory, 0, 4096)
     starts = [lent[0] for lent in (lender.lend(1000) for _ in range(4)) if lent]
     assert starts == [0, 1024, 2048, 3072]
     assert lender.lend(1) is None
@@ -54,11 +54,11 @@ def test_blocks_are_lent_from_below_and_their_gaps_are_closed(memory: mmap.mmap)
 
 def test_a_block_that_is_not_out_cannot_come_back(memory: mmap.mmap) -> None:
     with pytest.raises(KeyError):
-        Lender(memory, 0, 4096).take_back(64)
+        BlockAllocator(memory, 0, 4096).take_back(64)
 
 
 def test_a_block_is_done_with_when_the_last_array_over_it_dies(memory: mmap.mmap) -> None:
-    borrower = Borrower(memory)
+    borrower = BlockReader(memory)
     block = borrower.borrow(128, 256)
     view = block[64:128].view(np.float32).reshape(4, 4)
     del block
@@ -156,7 +156,7 @@ def test_a_thousand_messages_leave_nothing_lent(ends: tuple[Frames, Frames]) -> 
 
 def test_a_heartbeat_is_read_whole_or_not_at_all(memory: mmap.mmap) -> None:
     clock = FakeClock(5.0)
-    pulse, before = SharedPulse(memory, clock), Heartbeat(1.0, False, 0.0, 1.0)
+    pulse, before = SharedHeartbeat(memory, clock), Heartbeat(1.0, False, 0.0, 1.0)
     assert pulse.read(before) == before, "nothing was written yet"
     pulse.begin(0.25)
     assert pulse.read(before) == Heartbeat(5.0, True, 0.25, 5.0)

@@ -8,7 +8,7 @@ from types import FrameType
 import pytest
 
 from penstock_api.limits import Discipline
-from penstock_runtime.engine.dynamic.batch_former import Batch, FormingLimits, Outlook, form
+from penstock_runtime.engine.dynamic.batch_former import ArrivalForecast, Batch, BatchLimits, form
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.engine.service_time import UNKNOWN
 from tests.unit.runtime.engine.dynamic.builders import a_request
@@ -66,7 +66,7 @@ def queue_of(
 
 
 def batch_from(queue: WaitingRequests) -> None:
-    placement = form(queue, FormingLimits(8, 0.0), Outlook(UNKNOWN, 0.0), now=1e6)
+    placement = form(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), now=1e6)
     assert isinstance(placement, Batch)
     assert len(placement.requests) == 8
 
@@ -80,7 +80,9 @@ def test_as_many_calls_whatever_waits(discipline: Discipline, shapes: int) -> No
 
 def test_with_a_shape_for_each_request_the_calls_are_as_many() -> None:
     def one_batch(queue: WaitingRequests) -> None:
-        assert isinstance(form(queue, FormingLimits(8, 0.0), Outlook(UNKNOWN, 0.0), 1e6), Batch)
+        assert isinstance(
+            form(queue, BatchLimits(8, 0.0), ArrivalForecast(UNKNOWN, 0.0), 1e6), Batch
+        )
 
     few, many = (
         queue_of(number, number, Discipline.FIRST_IN_FIRST_OUT) for number in (100, 10_000)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.queue import queue as queues
-from penstock_runtime.engine.queue.fifo import PlainLine
+from penstock_runtime.engine.queue.fifo import FifoQueue
 from penstock_runtime.engine.queue.queue import WaitingRequests
 from penstock_runtime.request import Request
 from tests.unit.runtime.engine.dynamic.builders import a_request
@@ -77,7 +77,7 @@ def odd(now: int, number: int) -> Request:
 
 
 def test_who_was_cancelled_leaves_no_trace_in_memory() -> None:
-    line = PlainLine()
+    line = FifoQueue()
     for n in range(1000):
         line.add(a_request(str(n), arrived=float(n)))
     for n in range(1, 1000):

@@ -15,7 +15,7 @@ from penstock_runtime.models.device import memory
 from penstock_runtime.models.encoders import load as loading
 from penstock_runtime.models.encoders import model as encoders
 from penstock_runtime.models.encoders.packed import PackedBody
-from penstock_runtime.models.load import Options, load
+from penstock_runtime.models.load import ModelOptions, load
 from penstock_runtime.request import Tensor
 from tests.unit.runtime.models.encoders.conftest import LABELS, Loaded, texts
 
@@ -160,7 +160,7 @@ def test_an_encoder_that_torch_cannot_compile_is_served_as_it_is(
     claim = {"claimName": "models", "path": folder.name}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     spec = ModelSpec.model_validate({"task": "Embedding", "source": source})
-    model = load(spec, "served", folder.parent, Options(threads=1, compile=True))
+    model = load(spec, "served", folder.parent, ModelOptions(threads=1, compile=True))
     assert warming.warm_up(model, time.monotonic).bound_rows >= 1
     assert len(calls) == compiled
     assert ("not compiled" in caplog.text) == (not compiled)

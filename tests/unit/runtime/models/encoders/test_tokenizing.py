@@ -11,7 +11,7 @@ import pytest
 
 from penstock_runtime.errors import BadInput
 from penstock_runtime.serving import tokenizer_pool
-from penstock_runtime.serving.tokenizer_pool import Ids, Tokenizing, rows_of
+from penstock_runtime.serving.tokenizer_pool import Ids, TokenizerPool, rows_of
 
 
 class Text(str):
@@ -37,8 +37,8 @@ class Letters:
             raise ValueError("a question")
         return [np.array([ord(letter) - 97 for letter in text], np.int64) for text in texts]
 
-    def tokenizing(self, most: int = 4) -> Tokenizing:
-        return Tokenizing(
+    def tokenizing(self, most: int = 4) -> TokenizerPool:
+        return TokenizerPool(
             self.encode, lambda texts: self.encode([t[:most] for t in texts]), most, 26
         )
 
@@ -49,7 +49,7 @@ async def soon(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def held_by(first: list[str]) -> tuple[Letters, Tokenizing, "asyncio.Task[list[Ids]]"]:
+async def held_by(first: list[str]) -> tuple[Letters, TokenizerPool, "asyncio.Task[list[Ids]]"]:
     """Return a tokeniser whose thread is held by a first request until it is opened."""
     letters = Letters()
     texts = letters.tokenizing()
@@ -161,7 +161,7 @@ async def test_such_a_text_is_cut_before_it_is_tokenised_where_it_is_to_be_cut()
         given.extend(map(len, texts))
         return [np.zeros(4, np.int64) for _ in texts]
 
-    texts = tokenizer_pool.Tokenizing(cut, cut, 4, 26)
+    texts = tokenizer_pool.TokenizerPool(cut, cut, 4, 26)
     await texts.encode(["a" * 10**6, "ab"], "input", cut=True)
     assert given == [texts.max_bytes, 2]
 

@@ -14,9 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import Config
+from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
-from penstock_runtime.engine.continuous.interfaces import Step
+from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
 from penstock_runtime.engine.continuous.sequence import SampledToken
@@ -65,7 +65,7 @@ def save_tiny_model(folder: Path) -> None:
 class GatedStep:
     """A step that waits while its gate is closed, counts, and puts words into the model's mouth where it is given some."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StepExecutor) -> None:
         self._step = step
         self.info = step.info
         self.gate = threading.Event()
@@ -77,7 +77,7 @@ class GatedStep:
         """What every answer is, token by token, and at last the end; empty: what the model says."""
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
-        """As `Step.run`."""
+        """As `StepExecutor.run`."""
         if not self.gate.is_set():
             self.held = True
             assert self.gate.wait(30)
@@ -182,7 +182,7 @@ class Served:
         await self.pod.load()
         return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
 
-    def _open(self) -> Step:
+    def _open(self) -> StepExecutor:
         self.step = GatedStep(open_step(self._folder, self.config.generation, NAME))
         return self.step
 
@@ -192,11 +192,11 @@ class Served:
         await self.pod.close()
 
 
-def a_config(folder: Path) -> Config:
+def a_config(folder: Path) -> RuntimeConfig:
     """Return how a pod is told to serve the tiny model in `folder`."""
     claim = {"claimName": "models", "path": "."}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
-    return Config(
+    return RuntimeConfig(
         model=ModelSpec.model_validate({"name": NAME, "task": "TextGeneration", "source": source}),
         pool="pool",
         pod_name="pool-0",

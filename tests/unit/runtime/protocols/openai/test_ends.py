@@ -13,7 +13,7 @@ import pytest
 
 from penstock_runtime.drain import drain
 from penstock_runtime.protocols.openai.sse import EventStream
-from penstock_runtime.request import Outcome
+from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.generation import mailbox
 from penstock_runtime.serving.health import Stage
 from tests.unit.runtime.protocols.openai.served import Served
@@ -59,12 +59,12 @@ def nobody_begins(served: Served) -> Iterator[None]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_client_that_leaves_frees_its_place(served: Served, stream: bool) -> None:
-    before = served.pod.counters.ended[Outcome.CANCELLED]
+    before = served.pod.counters.ended[RequestOutcome.CANCELLED]
     one = open_request(served, {**LONG, "stream": stream})
     served.until(lambda: served.pod.admission.load().running == 1)
     one.close()
     served.until(engine_is_empty(served))
-    assert served.pod.counters.ended[Outcome.CANCELLED] == before + 1
+    assert served.pod.counters.ended[RequestOutcome.CANCELLED] == before + 1
 
 
 def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
@@ -74,9 +74,9 @@ def test_a_write_to_a_client_that_is_gone_is_its_leaving_and_no_defect(
         raise ConnectionResetError("Cannot write to closing transport")
 
     monkeypatch.setattr(EventStream, "_write", gone)
-    before = served.pod.counters.ended[Outcome.CANCELLED]
+    before = served.pod.counters.ended[RequestOutcome.CANCELLED]
     with caplog.at_level("WARNING"), open_request(served, {**LONG, "stream": True}):
-        served.until(lambda: served.pod.counters.ended[Outcome.CANCELLED] == before + 1)
+        served.until(lambda: served.pod.counters.ended[RequestOutcome.CANCELLED] == before + 1)
     served.until(engine_is_empty(served))
     assert caplog.records == []
 
@@ -162,7 +162,7 @@ def test_slow_senders_of_bodies_hold_no_place_in_the_queue(serve: Serve) -> None
         one.close()
     counters = served.pod.counters
     served.until(lambda: counters.settled() == counters.received == 5)
-    assert served.ask(lambda: counters.ended[Outcome.CANCELLED]) == 4
+    assert served.ask(lambda: counters.ended[RequestOutcome.CANCELLED]) == 4
 
 
 def test_more_prompts_than_the_queue_bears_are_a_429_and_none_of_them_begins(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import httpx2
 import pytest
 
-from penstock_runtime.errors import BadInput, Refusal, UnknownModel
+from penstock_runtime.errors import BadInput, RequestRejected, UnknownModel
 from penstock_runtime.protocols.openai.chat import chat_answer
 from penstock_runtime.protocols.openai.completions import completion_answer
 from penstock_runtime.protocols.openai.sampling import Terms
@@ -162,7 +162,7 @@ class Judge:
         self._pod = served.pod
         self._terms = Terms(served.pod.serving_or_refuse(), ANYBODY)
 
-    async def refusal(self, kind: type[WireBody], raw: bytes) -> Refusal | None:
+    async def refusal(self, kind: type[WireBody], raw: bytes) -> RequestRejected | None:
         """Return why a body is refused; anything else that it raises would be a 500."""
         try:
             await self._judge(kind, raw)

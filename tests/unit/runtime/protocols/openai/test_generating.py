@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from penstock_runtime.engine.link.generation_thread import GenerationThreadLink
-from penstock_runtime.engine.link.handshake import BeginGeneration
+from penstock_runtime.engine.link.handshake import StartGeneration
 from penstock_runtime.engine.link.process import GenerationProcessLink
-from penstock_runtime.engine.placement import Machine
+from penstock_runtime.engine.placement import MachineProfile
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.pod import GenerationPod
 from tests.unit.runtime.protocols.openai.served import LIMITS, a_config
@@ -19,7 +19,7 @@ def depth_of(pod: GenerationPod) -> int:
     if isinstance(link, GenerationThreadLink):
         return link._depth
     assert isinstance(link, GenerationProcessLink)
-    assert isinstance(link._begin, BeginGeneration)
+    assert isinstance(link._begin, StartGeneration)
     return link._begin.depth
 
 
@@ -33,7 +33,7 @@ async def test_its_steps_overlap_where_there_is_a_second_core_or_where_it_is_tol
     wish: int | None,
     depth: int,
 ) -> None:
-    machine = Machine(frozenset(range(cores)), online=cores, quota=None, cuda=False)
+    machine = MachineProfile(frozenset(range(cores)), online=cores, quota=None, cuda=False)
     monkeypatch.setattr(assembly, "this_machine", lambda: machine)
     config = a_config(model_folder)
     config = replace(config, generation=replace(config.generation, depth=wish))

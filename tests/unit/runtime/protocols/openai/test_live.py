@@ -7,7 +7,7 @@ import httpx2
 
 from penstock_api import names
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
-    Steps,
+    StepSums,
     steps_of,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
@@ -191,7 +191,7 @@ class Told(NamedTuple):
     tokens: float
     answers: float
     steps: float
-    warm_up: Steps | None
+    warm_up: StepSums | None
 
 
 def told_by(served: Served) -> Told:

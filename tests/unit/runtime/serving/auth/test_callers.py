@@ -8,9 +8,9 @@ import pytest
 
 from penstock_runtime.engine.queue.disciplines import priority_class
 from penstock_runtime.errors import BadInput, RateExceeded, Unauthenticated
-from penstock_runtime.serving.auth.api_keys import KeyRing
+from penstock_runtime.serving.auth.api_keys import ApiKeyRing
 from penstock_runtime.serving.auth.callers import ANYBODY, Callers
-from penstock_runtime.serving.auth.rate_limit import Bucket
+from penstock_runtime.serving.auth.rate_limit import RateBucket
 
 KEY = {"key": "secret-of-a", "tenant": "a", "bestPriority": 3, "maxTokens": 100}
 
@@ -24,10 +24,10 @@ class Clock:
         return self.now
 
 
-def ring(tmp_path: Path, *keys: dict[str, object]) -> KeyRing:
+def ring(tmp_path: Path, *keys: dict[str, object]) -> ApiKeyRing:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": keys}))
-    made = KeyRing(path)
+    made = ApiKeyRing(path)
     made.reload()
     return made
 
@@ -118,7 +118,7 @@ def test_a_rate_is_kept_and_the_wait_told(tmp_path: Path) -> None:
 
 
 def test_a_bucket_holds_ten_seconds_and_no_more() -> None:
-    bucket = Bucket(60, 0.0)
+    bucket = RateBucket(60, 0.0)
     assert [bucket.take(1000.0) for _ in range(10)] == [0.0] * 10
     assert bucket.take(1000.0) == pytest.approx(1.0)
 

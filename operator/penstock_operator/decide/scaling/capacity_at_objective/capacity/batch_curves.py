@@ -10,8 +10,8 @@ from math import sqrt
 from operator import lt
 
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals.counters import SUMS, Point, Sums
-from penstock_operator.decide.scaling.signals.per_revision import Knowledge
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple, Point
+from penstock_operator.decide.scaling.signals.per_revision import RevisionKnowledge
 from penstock_operator.decide.scaling.signals.service_curve import AnySums, ServiceCurve, fit
 from penstock_operator.decide.scaling.signals.windows import Window
 
@@ -35,19 +35,19 @@ class PodCurve:
     """One pod's sums: at first sight, since then, and those set aside as odd."""
 
     revision: str | None
-    last: Sums
+    last: CurveSumsTuple
     """The raw counters at the last sample used."""
     time: float
     """Of that sample."""
-    prior: Sums
-    data: Sums
+    prior: CurveSumsTuple
+    data: CurveSumsTuple
     largest: float
     """The largest batch, in cost units, that was surely seen."""
-    odd: tuple[Sums, ...] = ()
+    odd: tuple[CurveSumsTuple, ...] = ()
     odd_at: float = 0.0
 
 
-Curves = Knowledge[PodCurve]
+Curves = RevisionKnowledge[PodCurve]
 
 
 def learn(curves: Curves, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Curves:
@@ -57,12 +57,12 @@ def learn(curves: Curves, windows: Mapping[str, Window], pods: Sequence[LawPod])
     )
 
 
-def add(sums: Iterable[Sums]) -> Sums:
+def add(sums: Iterable[CurveSumsTuple]) -> CurveSumsTuple:
     """Return the sums added up."""
     return _combine([(one, 1.0) for one in sums])
 
 
-def line(sums: Sums) -> ServiceCurve | None:
+def line(sums: CurveSumsTuple) -> ServiceCurve | None:
     """Return the least-squares line through batches of which some may be a warm-up's."""
     return fit(sums, LEAST_WARM_UP)
 
@@ -96,35 +96,37 @@ def _learn(curve: PodCurve | None, window: Window, pod: LawPod) -> PodCurve | No
     return curve
 
 
-def absolute(point: Point) -> Sums | None:
+def absolute(point: Point) -> CurveSumsTuple | None:
     """Return the raw sums of a sample; None where one is absent."""
     held = [point.counters.get(name) for name in SUMS]
     known = [one for one in held if one is not None]
-    return Sums(point.epoch or 0, *known) if len(known) == len(held) else None
+    return CurveSumsTuple(point.epoch or 0, *known) if len(known) == len(held) else None
 
 
-def _restarted(before: Sums, after: Sums) -> bool:
+def _restarted(before: CurveSumsTuple, after: CurveSumsTuple) -> bool:
     return before.epoch != after.epoch or any(map(lt, after, before))
 
 
-def _met(sums: Sums, time: float, pod: LawPod) -> PodCurve:
+def _met(sums: CurveSumsTuple, time: float, pod: LawPod) -> PodCurve:
     share = min(1.0, PRIOR_BATCHES / sums.batches)
     prior = _combine([(sums, share)])
-    return PodCurve(pod.revision, sums, time, prior, Sums(), _surely_seen(sums))
+    return PodCurve(pod.revision, sums, time, prior, CurveSumsTuple(), _surely_seen(sums))
 
 
-def _grown(curve: PodCurve, sums: Sums, time: float) -> PodCurve:
+def _grown(curve: PodCurve, sums: CurveSumsTuple, time: float) -> PodCurve:
     fresh = _combine([(sums, 1.0), (curve.last, -1.0)])
     if not _is_odd(curve, fresh):
         return _with(curve, curve.prior, fresh, sums, time)
     odd = (*curve.odd, fresh)
     if len(odd) < ODD_INTERVALS:
         return replace(curve, last=sums, time=time, odd=odd)
-    changed = replace(curve, data=Sums())
-    return _with(changed, Sums(), add(odd), sums, time)
+    changed = replace(curve, data=CurveSumsTuple())
+    return _with(changed, CurveSumsTuple(), add(odd), sums, time)
 
 
-def _with(curve: PodCurve, prior: Sums, fresh: Sums, last: Sums, time: float) -> PodCurve:
+def _with(
+    curve: PodCurve, prior: CurveSumsTuple, fresh: CurveSumsTuple, last: CurveSumsTuple, time: float
+) -> PodCurve:
     """Return the curve with fresh data, up to the sample of `last` and `time`."""
     kept = 0.5 ** (fresh.seconds / HALF_LIFE_SECONDS)
     return PodCurve(
@@ -137,7 +139,7 @@ def _with(curve: PodCurve, prior: Sums, fresh: Sums, last: Sums, time: float) ->
     )
 
 
-def _is_odd(curve: PodCurve, fresh: Sums) -> bool:
+def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
     """Return whether an interval's time is too far from what the curve foretells of its batches."""
     if curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
         return False
@@ -159,7 +161,7 @@ def too_far(mean: float, foretold: float, sigma: float, count: float) -> bool:
     return abs(mean - foretold) > ODD_SIGMAS * chance
 
 
-def _surely_seen(sums: Sums) -> float:
+def _surely_seen(sums: CurveSumsTuple) -> float:
     """Return a size that at least one of the batches had: the largest is at least sum(b^2) / sum(b), at most sum(b)."""
     if sums.cost_units <= 0:
         return 0.0
@@ -176,7 +178,7 @@ def _merged(one: PodCurve, other: PodCurve) -> PodCurve:
     )
 
 
-def _combine(parts: Iterable[tuple[Sums, float]]) -> Sums:
+def _combine(parts: Iterable[tuple[CurveSumsTuple, float]]) -> CurveSumsTuple:
     """Return the weighted sum. Written out: this is the innermost loop of every pool's every tick."""
     batches = rows = squares = seconds = joint = time_squares = 0.0
     for (_, n, b, bb, t, bt, tt), weight in parts:
@@ -186,7 +188,7 @@ def _combine(parts: Iterable[tuple[Sums, float]]) -> Sums:
         seconds += weight * t
         joint += weight * bt
         time_squares += weight * tt
-    return Sums(
+    return CurveSumsTuple(
         0,
         batches if batches > 0 else 0.0,
         rows if rows > 0 else 0.0,

@@ -12,17 +12,20 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     LARGEST_RATIO,
     NORMAL_P99,
-    Model,
+    CapacityModel,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import PodSteps
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
-    Answers,
-    Steps,
+    AnswerSums,
+    StepSums,
     added,
     answered,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import Plane, fit
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import (
+    StepTimeFit,
+    fit,
+)
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 
 LEAST_ENDS = 8.0
@@ -35,7 +38,7 @@ LEAST_RUNNING = 4.0
 """Fewer counts of running sequences do not tell what one holds."""
 
 
-def pace(pods: Sequence[PodSteps]) -> Model | None:
+def pace(pods: Sequence[PodSteps]) -> CapacityModel | None:
     """Return the model of these pods together; None where the time of a step or the length of an answer is not known."""
     known = added((one.known, 1.0) for one in pods)
     answers = answered((one.answers, 1.0) for one in pods)
@@ -50,7 +53,7 @@ def pace(pods: Sequence[PodSteps]) -> Model | None:
     error = plane.slope_error(prompts, context)
     row = ServiceCurve(pause * plane.a, pause * each, known.d / known.n, pause * error)
     steps = max(answers.d / answers.ends, 1.0)
-    return Model(
+    return CapacityModel(
         lines=(row,),
         sums=_as_batches(known),
         p99_ratio=_p99_ratio(plane, known, steps),
@@ -71,14 +74,14 @@ def first_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> in
     return most if each <= 0 else min(max(int((seconds - plane.a) / each), 1), most)
 
 
-def stretch(answers: Answers) -> float:
+def stretch(answers: AnswerSums) -> float:
     """Return the time from step to step, while requests wait, over the step's own: clients feel pauses as well."""
     if answers.wall < LEAST_WALL_SECONDS or answers.stepped <= 0:
         return 1.0
     return min(max(answers.wall / answers.stepped, 1.0), LARGEST_STRETCH)
 
 
-def slowness(known: PodSteps | None, together: Plane | None) -> float:
+def slowness(known: PodSteps | None, together: StepTimeFit | None) -> float:
     """Return how much longer this pod's steps took than such steps take in its pool; 1 while few were seen."""
     if known is None or together is None or known.data.n < FEW_BATCHES:
         return 1.0
@@ -86,12 +89,12 @@ def slowness(known: PodSteps | None, together: Plane | None) -> float:
     return max(known.data.t / foretold, 0.1) if foretold > 0 else 1.0
 
 
-def _as_batches(steps: Steps) -> Sums:
+def _as_batches(steps: StepSums) -> CurveSumsTuple:
     """Return the sums over steps with rows that decode for the cost of a batch."""
-    return Sums(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
+    return CurveSumsTuple(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
 
 
-def _p99_ratio(plane: Plane, known: Steps, steps: float) -> float:
+def _p99_ratio(plane: StepTimeFit, known: StepSums, steps: float) -> float:
     """Return the 99th percentile of an answer's mean step over t(b): chance evens out over the steps of an answer.
 
     The objective is about that mean. A tail of single steps, which no smaller batch shortens, must not shrink the batch.
@@ -100,7 +103,7 @@ def _p99_ratio(plane: Plane, known: Steps, steps: float) -> float:
     return min(max(1 + NORMAL_P99 * spread, 1.0), LARGEST_RATIO)
 
 
-def _cached_rows(answers: Answers) -> float:
+def _cached_rows(answers: AnswerSums) -> float:
     """Return how many sequences of the usual size the cache holds."""
     if answers.running < LEAST_RUNNING or answers.usage <= 0:
         return inf

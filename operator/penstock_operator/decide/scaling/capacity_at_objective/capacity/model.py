@@ -17,9 +17,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     line,
     spread,
 )
-from penstock_operator.decide.scaling.law import CurveSeen
-from penstock_operator.decide.scaling.signals.aggregates import Service
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.law import CurveInUse
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import (
     ServiceCurve,
     batch_seconds,
@@ -36,11 +36,11 @@ LARGEST_RATIO = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CapacityModel:
     """Lines through the data, in order of trust, and how far batches stray from them."""
 
     lines: tuple[ServiceCurve, ...]
-    sums: Sums
+    sums: CurveSumsTuple
     p99_ratio: float
     """q: the 99th percentile of t / (a + c*b), at least 1."""
     largest: float
@@ -93,7 +93,7 @@ class Model:
         return low
 
 
-def model(curves: Sequence[PodCurve]) -> Model | None:
+def model(curves: Sequence[PodCurve]) -> CapacityModel | None:
     """Return the model of these pods together; None where no batch was seen.
 
     The data alone where they tell the slope; else with the prior; else the prior alone.
@@ -103,7 +103,7 @@ def model(curves: Sequence[PodCurve]) -> Model | None:
     if both.batches <= 0 or both.cost_units <= 0:
         return None
     lines = tuple(found for sums in (data, both, prior) if (found := line(sums)) is not None)
-    return Model(
+    return CapacityModel(
         lines=lines,
         sums=both,
         p99_ratio=_p99_ratio(data if data.batches else both),
@@ -112,16 +112,16 @@ def model(curves: Sequence[PodCurve]) -> Model | None:
     )
 
 
-def curve_seen(found: Model, rows: int) -> CurveSeen:
+def curve_seen(found: CapacityModel, rows: int) -> CurveInUse:
     """Return the line that says t(rows), for people; the mean batch as one line where there is none."""
     usable = (one for one in found.lines if one.seconds(rows) is not None)
     one = next(usable, None)
     mean = found.sums.cost_units / found.sums.batches
     a, c = (0.0, found.sums.seconds / found.sums.cost_units) if one is None else (one.a, one.c)
-    return CurveSeen(a, c, found.r_squared if one else None, mean, found.largest)
+    return CurveInUse(a, c, found.r_squared if one else None, mean, found.largest)
 
 
-def _p99_ratio(sums: Sums) -> float:
+def _p99_ratio(sums: CurveSumsTuple) -> float:
     sigma, typical = spread(sums, line(sums)), sums.seconds / sums.batches
     if sigma is None or typical <= 0:
         return 1.0
@@ -134,7 +134,7 @@ NEAR = 0.08
 """Of the rate foretold: further off than FAR is told, until it is nearer than NEAR."""
 
 
-def off_curve(before: float | None, found: Service, curve: Model) -> float | None:
+def off_curve(before: float | None, found: MeasuredService, curve: CapacityModel) -> float | None:
     """Return by what share the rows served are off those foretold, where that is too far; None where they are not.
 
     `before` is what was returned last; it stands while the pods are too little busy to judge by.

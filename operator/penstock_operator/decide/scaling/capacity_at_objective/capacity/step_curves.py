@@ -17,8 +17,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     NO_STEPS,
-    Answers,
-    Steps,
+    AnswerSums,
+    StepSums,
     added,
     answered,
     steps_of,
@@ -26,7 +26,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import Point
-from penstock_operator.decide.scaling.signals.per_revision import Knowledge
+from penstock_operator.decide.scaling.signals.per_revision import RevisionKnowledge
 from penstock_operator.decide.scaling.signals.windows import Window
 
 ANSWERS_SECONDS = 120.0
@@ -39,27 +39,27 @@ class PodSteps:
 
     revision: str | None
     epoch: int
-    last: Steps
+    last: StepSums
     """The raw sums at the last sample used."""
     ended: float
     """The completed requests at that sample."""
     time: float
-    prior: Steps
-    data: Steps = NO_STEPS
-    answers: Answers = NO_ANSWERS
+    prior: StepSums
+    data: StepSums = NO_STEPS
+    answers: AnswerSums = NO_ANSWERS
     largest: float = 0.0
     """The most rows that surely decoded in one step."""
     waited: bool = False
     """Whether requests waited at that sample."""
-    odd: tuple[Steps, ...] = ()
+    odd: tuple[StepSums, ...] = ()
 
     @property
-    def known(self) -> Steps:
+    def known(self) -> StepSums:
         """Return all of it."""
         return added([(self.data, 1.0), (self.prior, 1.0)])
 
 
-Learnt = Knowledge[PodSteps]
+Learnt = RevisionKnowledge[PodSteps]
 
 
 def learn(before: Learnt, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Learnt:
@@ -85,11 +85,11 @@ def _learn(known: PodSteps | None, window: Window, pod: LawPod) -> PodSteps | No
     return known
 
 
-def _fell(known: PodSteps, epoch: int, sums: Steps) -> bool:
+def _fell(known: PodSteps, epoch: int, sums: StepSums) -> bool:
     return epoch == known.epoch and sums.n < known.last.n
 
 
-def _met(point: Point, sums: Steps, epoch: int, pod: LawPod) -> PodSteps:
+def _met(point: Point, sums: StepSums, epoch: int, pod: LawPod) -> PodSteps:
     told = point.generation
     warm_up = (steps_of(told.warm_up) if told is not None else None) or NO_STEPS
     prior = added([(one, min(1.0, PRIOR_BATCHES / max(one.n, 1.0))) for one in (warm_up, sums)])
@@ -104,7 +104,7 @@ def _waits(point: Point) -> bool:
     return point.waiting is not None and point.waiting >= 1
 
 
-def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
+def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodSteps:
     """Take in an interval; of one in which an epoch ended, what the old one still counted is lost."""
     fresh = sums if epoch > known.epoch else added([(sums, 1.0), (known.last, -1.0)])
     ended = point.counters.get("completed", known.ended)
@@ -112,7 +112,7 @@ def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
     usage = None if point.generation is None else point.generation.cache_usage
     counted = usage is not None and point.running is not None and point.running >= 1
     saturated = known.waited and _waits(point)
-    answers = Answers(
+    answers = AnswerSums(
         ends=ends,
         p=fresh.p,
         d=fresh.d,
@@ -135,7 +135,7 @@ def _grown(known: PodSteps, point: Point, sums: Steps, epoch: int) -> PodSteps:
     return _timed(noted, fresh)
 
 
-def _timed(known: PodSteps, fresh: Steps) -> PodSteps:
+def _timed(known: PodSteps, fresh: StepSums) -> PodSteps:
     """Add what an interval says of a step's time, unless it is too far off."""
     if fresh.n <= 0:
         return known
@@ -147,13 +147,13 @@ def _timed(known: PodSteps, fresh: Steps) -> PodSteps:
     return _with(known, NO_STEPS, NO_STEPS, added((one, 1.0) for one in odd))
 
 
-def _with(known: PodSteps, prior: Steps, data: Steps, fresh: Steps) -> PodSteps:
+def _with(known: PodSteps, prior: StepSums, data: StepSums, fresh: StepSums) -> PodSteps:
     kept = 0.5 ** (fresh.t / HALF_LIFE_SECONDS)
     whole, largest = added([(data, kept), (fresh, 1.0)]), max(known.largest, surely_seen(fresh))
     return replace(known, prior=prior, data=whole, largest=largest, odd=())
 
 
-def _is_odd(known: PodSteps, fresh: Steps) -> bool:
+def _is_odd(known: PodSteps, fresh: StepSums) -> bool:
     """Return whether an interval's time is too far from what the plane foretells of its steps."""
     plane = fit(known.known) if known.data.n >= FEW_BATCHES else None
     if plane is None:
@@ -161,7 +161,7 @@ def _is_odd(known: PodSteps, fresh: Steps) -> bool:
     return too_far(fresh.t / fresh.n, plane.foretold(fresh) / fresh.n, plane.sigma, fresh.n)
 
 
-def surely_seen(steps: Steps) -> float:
+def surely_seen(steps: StepSums) -> float:
     """Return how many rows decoded in at least one of the steps."""
     return 0.0 if steps.d <= 0 else min(steps.dd / steps.d, steps.d)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock_operator.observed import is_measured
 
 
-class Steps(NamedTuple):
+class StepSums(NamedTuple):
     """The sums; all zero where no step was seen."""
 
     n: float = 0.0
@@ -30,13 +30,13 @@ class Steps(NamedTuple):
     tt: float = 0.0
 
 
-class Answers(NamedTuple):
+class AnswerSums(NamedTuple):
     """What sequences took of steps and cache, old ones fading."""
 
     ends: float = 0.0
     """Requests that were completed."""
     p: float = 0.0
-    """As `Steps`, over the same time."""
+    """As `StepSums`, over the same time."""
     d: float = 0.0
     k: float = 0.0
     running: float = 0.0
@@ -49,14 +49,14 @@ class Answers(NamedTuple):
     """How many of them steps took."""
 
 
-NO_STEPS, NO_ANSWERS = Steps(), Answers()
+NO_STEPS, NO_ANSWERS = StepSums(), AnswerSums()
 
 
-def steps_of(told: Sequence[float] | None) -> Steps | None:
+def steps_of(told: Sequence[float] | None) -> StepSums | None:
     """Return the sums that a pod told; None where they are none: too few, negative, NaN, absurd."""
     if told is None or len(told) != len(NO_STEPS):
         return None
-    return Steps(*told) if all(map(is_measured, told)) else None
+    return StepSums(*told) if all(map(is_measured, told)) else None
 
 
 def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list[float]:
@@ -67,11 +67,11 @@ def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list
     return [max(one, 0.0) for one in total]
 
 
-def added(parts: Iterable[tuple[Steps, float]]) -> Steps:
+def added(parts: Iterable[tuple[StepSums, float]]) -> StepSums:
     """Return the weighted sum of sums of steps."""
-    return Steps(*weighted(parts, len(NO_STEPS)))
+    return StepSums(*weighted(parts, len(NO_STEPS)))
 
 
-def answered(parts: Iterable[tuple[Answers, float]]) -> Answers:
+def answered(parts: Iterable[tuple[AnswerSums, float]]) -> AnswerSums:
     """Return the weighted sum of answers."""
-    return Answers(*weighted(parts, len(NO_ANSWERS)))
+    return AnswerSums(*weighted(parts, len(NO_ANSWERS)))

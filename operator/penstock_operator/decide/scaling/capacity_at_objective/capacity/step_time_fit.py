@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import StepSums
 
 LEAST_STEPS = 4.0
 SINGULAR = 1e-9
@@ -19,7 +19,7 @@ Matrix = list[list[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
+class StepTimeFit:
     """Seconds of a step, and how far steps stray from them."""
 
     a: float
@@ -33,13 +33,13 @@ class Plane:
     """The standard deviation of a step's time off the plane, in seconds."""
     r_squared: float | None
     """Which share of the variance of times it explains; None where all took as long."""
-    steps: Steps
+    steps: StepSums
 
     def seconds(self, p: float, d: float, k: float) -> float:
         """Return the time of a step, in its sums' units."""
         return self.a + self.p * p + self.d * d + self.k * k
 
-    def foretold(self, steps: Steps) -> float:
+    def foretold(self, steps: StepSums) -> float:
         """Return the time of all these steps together."""
         return self.a * steps.n + self.p * steps.p + self.d * steps.d + self.k * steps.k
 
@@ -53,7 +53,7 @@ class Plane:
         return self.sigma * sqrt(max(variance, 0.0))
 
 
-def fit(steps: Steps) -> Plane | None:
+def fit(steps: StepSums) -> StepTimeFit | None:
     """Return the plane through the steps; None where they are too few."""
     if steps.n < LEAST_STEPS or steps.t <= 0:
         return None
@@ -63,10 +63,10 @@ def fit(steps: Steps) -> Plane | None:
     spread = steps.tt - steps.t**2 / steps.n
     explained = None if spread <= SINGULAR * steps.tt else min(max(1 - missed / spread, 0.0), 1.0)
     a, p, d, k = best
-    return Plane(a, p, d, k, sqrt(max(missed, 0.0) / steps.n), explained, steps)
+    return StepTimeFit(a, p, d, k, sqrt(max(missed, 0.0) / steps.n), explained, steps)
 
 
-def _gram(steps: Steps) -> Matrix:
+def _gram(steps: StepSums) -> Matrix:
     rows = [
         [steps.n, steps.p, steps.d, steps.k],
         [steps.p, steps.pp, steps.pd, steps.pk],

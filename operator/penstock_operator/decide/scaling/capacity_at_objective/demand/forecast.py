@@ -12,8 +12,8 @@ from math import exp, sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
-    Miss,
-    Misses,
+    ForecastError,
+    ForecastErrors,
     at_points,
     likely_misses,
     quantile,
@@ -51,7 +51,7 @@ MISS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Forecast:
     """A forecast that is not due yet."""
 
     due: float
@@ -92,15 +92,15 @@ class Forecaster:
     """The sum of departures times what was left of them when the forecasts were due."""
     judgements: float = 0.0
     """How many of them, old ones fading."""
-    pending: tuple[Promise, ...] = ()
+    pending: tuple[Forecast, ...] = ()
     """Oldest first."""
-    misses: Misses = field(default_factory=Misses)
+    misses: ForecastErrors = field(default_factory=ForecastErrors)
     """Of forecasts that were due."""
     quantile_level: float = FIRST_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class DemandSample:
     """A new sample of the demand, and whether a forecast may be blamed for it."""
 
     rate: float
@@ -113,7 +113,7 @@ class Sample:
     """Not while something else (a bound, a bridge) decides."""
 
 
-def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> Forecaster:
+def advance(before: Forecaster, sample: DemandSample, horizon: float, now: float) -> Forecaster:
     """Return the forecaster after a new sample of the demand; what is made from the first few is not judged."""
     after = _judged(_smoothed(_listened(before, sample, now), sample.rate, now), sample, now)
     if now - (after.begun or now) < LEVEL_SECONDS:
@@ -121,7 +121,7 @@ def advance(before: Forecaster, sample: Sample, horizon: float, now: float) -> F
     rise = climb(after, horizon)
     expected = _settled(after, rise)
     most = expected + max(headroom(after, expected), 0.0)
-    made = Promise(now + horizon, expected, most, after.level - after.mean, rise)
+    made = Forecast(now + horizon, expected, most, after.level - after.mean, rise)
     return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
 
 
@@ -191,7 +191,7 @@ def headroom(forecaster: Forecaster, expected: float) -> float:
     return quantile(known, forecaster.quantile_level)
 
 
-def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
+def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
     due = [one for one in before.pending if one.due <= now]
     if not due:
         return before
@@ -205,12 +205,12 @@ def _judged(before: Forecaster, sample: Sample, now: float) -> Forecaster:
     return replace(
         _compared(before, last),
         pending=pending,
-        misses=before.misses.heard(Miss(last.expected, before.level - last.expected)),
+        misses=before.misses.heard(ForecastError(last.expected, before.level - last.expected)),
         quantile_level=min(max(level, LEAST_LEVEL), LARGEST_LEVEL),
     )
 
 
-def _compared(before: Forecaster, last: Promise) -> Forecaster:
+def _compared(before: Forecaster, last: Forecast) -> Forecaster:
     """Learn what was left of a departure from the mean."""
     left = before.level - last.climb - before.mean
     fading = 1 - 1 / KEPT_MISSES
@@ -222,7 +222,7 @@ def _compared(before: Forecaster, last: Promise) -> Forecaster:
     )
 
 
-def _listened(before: Forecaster, sample: Sample, now: float) -> Forecaster:
+def _listened(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
     """Learn the noise from second differences, in which a ramp cancels; one that stands out by far is a step."""
     newer = (*before.newer, (now, sample.newest))[-RAMP_SCRAPES:]
     noise = before.noise

@@ -21,7 +21,7 @@ POINTS = (*((0.05 + 0.1 * i, 0.1) for i in range(9)), (0.92, 0.04), (0.96, 0.03)
 """(quantile, share) of the distribution of demands: finer where it matters."""
 
 
-class Miss(NamedTuple):
+class ForecastError(NamedTuple):
     """What came of one forecast."""
 
     expected: float
@@ -30,28 +30,28 @@ class Miss(NamedTuple):
     """Actual less forecast, in rows a second."""
 
 
-class Misses(NamedTuple):
+class ForecastErrors(NamedTuple):
     """What came of the last forecasts; kept in order too, for there are hundreds of them at every tick."""
 
-    latest: tuple[Miss, ...] = ()
+    latest: tuple[ForecastError, ...] = ()
     """Oldest first."""
-    alike: tuple[Miss, ...] = ()
+    alike: tuple[ForecastError, ...] = ()
     """The same by what was expected, ascending."""
 
     @classmethod
-    def of(cls, values: Iterable[Miss]) -> "Misses":
+    def of(cls, values: Iterable[ForecastError]) -> "ForecastErrors":
         """Return those values, oldest first."""
         latest = tuple(values)
         return cls(latest, tuple(sorted(latest)))
 
-    def heard(self, miss: Miss) -> "Misses":
+    def heard(self, miss: ForecastError) -> "ForecastErrors":
         """Return them with one more; beyond `KEPT_MISSES` the oldest is dropped."""
         latest, alike = (*self.latest, miss), list(self.alike)
         insort(alike, miss)
         if len(latest) > KEPT_MISSES:
             del alike[bisect_left(alike, latest[0])]
             latest = latest[1:]
-        return Misses(latest, tuple(alike))
+        return ForecastErrors(latest, tuple(alike))
 
     def near(self, expected: float) -> list[float]:
         """Return by how much the forecasts nearest to `expected` missed, ascending."""
@@ -64,7 +64,7 @@ class Misses(NamedTuple):
         return self.alike[first].expected + self.alike[first + ALIKE].expected - 2 * expected
 
 
-def likely_misses(misses: Misses, expected: float, level: float) -> Sequence[float]:
+def likely_misses(misses: ForecastErrors, expected: float, level: float) -> Sequence[float]:
     """Return by how much `expected` may miss, ascending, never empty: by its own past, and at first by what others saw of `level`."""
     own = misses.near(expected)
     missing = max(len(PRIOR_MISSES) - len(misses.latest) // PRIOR_WEIGHT, 0)

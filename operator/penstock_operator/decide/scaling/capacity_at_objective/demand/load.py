@@ -17,7 +17,7 @@ LARGEST_OVERLOAD = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PoolDemand:
     """Demand of a pool, in rows and seconds."""
 
     rate: float | None
@@ -42,7 +42,7 @@ def load(
     gone: Mapping[str, Window],
     asked: float,
     slack_rows: float,
-) -> Load:
+) -> PoolDemand:
     """Return the demand by all pods with fresh windows, and those just gone.
 
     `slack_rows` a pod may be received and not yet admitted for all that the counters tell.
@@ -56,7 +56,7 @@ def load(
     serving = {pod.uid for pod in pods if pod.ready}
     past = kept.past_rates(windows, gone, serving, whole, asked)
     dispersion = _dispersion(ready)
-    return Load(
+    return PoolDemand(
         rate=_total([_clamped(one, slack_rows) for one in full], past),
         recent=_total([_clamped(tail(one, RECENT_SECONDS), slack_rows) for one in full], past),
         newest=_total([per_second(one[-2:], "rows_received") for one in full], past),

@@ -41,7 +41,7 @@ def p99(intercept: float, dispersion: float, rho: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficShape:
     """What decides, beside rho, how long requests wait."""
 
     intercept: float
@@ -63,14 +63,14 @@ def _at(curve: Sequence[float], rho: float) -> float:
     return _between(curve[place], curve[place + 1], share)
 
 
-def largest_rho(load: Traffic, limit: float) -> float:
+def largest_rho(load: TrafficShape, limit: float) -> float:
     """Return the largest rho at which at most 1 % of requests take longer than `limit` t(cap); 0: none.
 
     Pods are not equally busy: a pod's rate is the mean times a gamma variable. Beyond its 99th percentile a
     pod's latency is taken to fall off exponentially, so P(latency > L) = 0.01 ^ (L / p99).
     """
     return _largest_rho(
-        Traffic(
+        TrafficShape(
             round(load.intercept, 2),
             _steps(load.dispersion),
             round(load.unevenness, 3),
@@ -108,7 +108,7 @@ def percent(rho: float) -> int:
     return int(min(100 * rho + 0.5, MAX_PERCENT))
 
 
-def late_share(load: Traffic, limit: float) -> LateShares:
+def late_share(load: TrafficShape, limit: float) -> LateShares:
     """Return the share of requests that take longer than `limit` t(cap), by the same model as `largest_rho`.
 
     It never falls as utilisation rises. As unevenness rises without bound it tends to 1 at any utilisation; in a pool that is
@@ -172,7 +172,7 @@ def _steps(value: float) -> float:
 
 
 @lru_cache(maxsize=8192)
-def _largest_rho(load: Traffic, limit: float) -> float:
+def _largest_rho(load: TrafficShape, limit: float) -> float:
     curve = _curve(load.intercept, load.dispersion)
     if _late(curve, load.unevenness, LEAST_RHO, limit) > LATE:
         return 0.0

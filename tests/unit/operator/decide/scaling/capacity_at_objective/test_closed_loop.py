@@ -10,7 +10,7 @@ import pytest
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import Decision, LawInput
-from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 from penstock_operator.decide.spec.law_settings import Guards
 from penstock_operator.observed import PodSample, SignalSource
 from tests.unit.operator.decide.scaling.world import SETTINGS, World
@@ -35,7 +35,7 @@ def pool(**changes: Any) -> World:
 def test_the_cap_comes_from_the_objective_before_any_load() -> None:
     world = pool(rate=1.0).run(30)
     assert 28 <= world.last.cap <= 34
-    assert world.last.cap_term == CapTerm.OBJECTIVE
+    assert world.last.cap_term == CapReason.OBJECTIVE
 
 
 def test_steady_demand_is_held_without_a_turn() -> None:
@@ -52,10 +52,10 @@ def test_a_step_is_answered_within_a_start_and_the_cap_returns() -> None:
     world.run(30)
     assert world.replicas >= 6, "asked for before anything has started"
     world.run(90)
-    assert CapTerm.BRIDGE in {one.cap_term for one in world.decisions}
+    assert CapReason.BRIDGE in {one.cap_term for one in world.decisions}
     assert max(world.caps()) > planned
     world.run(200)
-    assert world.last.cap_term != CapTerm.BRIDGE
+    assert world.last.cap_term != CapReason.BRIDGE
     assert planned <= world.last.cap <= 34
     assert 7 <= world.replicas <= 16
 
@@ -90,13 +90,13 @@ def test_without_an_objective_capacity_is_that_of_the_knee_of_the_curve() -> Non
     blind = replace(ROOMY, objective_milliseconds=None)
     world = pool(rate=200.0, replicas=3, settings=blind).run(300)
     assert 30 <= world.last.cap <= 34
-    assert world.last.cap_term == CapTerm.KNEE
+    assert world.last.cap_term == CapReason.KNEE
     assert world.replicas in {3, 4}
 
 
 def test_an_infeasible_objective_adds_no_replicas_for_its_own_sake() -> None:
     world = pool(rate=2.0, settings=replace(ROOMY, objective_milliseconds=100)).run(600)
-    assert (world.last.cap, world.last.cap_term) == (1, CapTerm.OBJECTIVE_INFEASIBLE)
+    assert (world.last.cap, world.last.cap_term) == (1, CapReason.OBJECTIVE_INFEASIBLE)
     assert world.replicas == 1
 
 
@@ -108,7 +108,7 @@ def test_losing_all_signals_moves_nothing() -> None:
     world.rate = 0.0
     world.run(1800)
     assert {(one.cap, one.replicas) for one in world.decisions[-300:]} == {(cap, replicas)}
-    assert world.last.replicas_term == ReplicasTerm.SIGNALS_ABSENT
+    assert world.last.replicas_term == ReplicasReason.SIGNALS_ABSENT
     assert not world.last.metrics_available
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_api.limits import CurveSums
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load, load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand, load
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import point
 from penstock_operator.decide.scaling.signals.windows import Window
@@ -32,7 +32,7 @@ def lived(rates: list[float], served: float = 0.0, waiting: float = 0.0, rows: i
     return tuple(points)
 
 
-def seen(windows: dict[str, Window], gone: dict[str, Window] | None = None) -> Load:
+def seen(windows: dict[str, Window], gone: dict[str, Window] | None = None) -> PoolDemand:
     asked = max(one[-1].time for one in windows.values())
     return load([pod(uid) for uid in windows], windows, gone or {}, asked, slack_rows=0.0)
 

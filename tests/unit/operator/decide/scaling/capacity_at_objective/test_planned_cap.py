@@ -11,13 +11,13 @@ from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     cap_move,
     next_plan,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
-from penstock_operator.decide.scaling.reasons import CapTerm
-from penstock_operator.decide.scaling.signals.counters import Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import CapacityModel
+from penstock_operator.decide.scaling.reasons import CapReason
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
-CURVE = Model((ServiceCurve(0.1, 0.01, 16, 0.0),), Sums(), 1.0, largest=64.0)
+CURVE = CapacityModel((ServiceCurve(0.1, 0.01, 16, 0.0),), CurveSumsTuple(), 1.0, largest=64.0)
 SEEN = PlanInput(
     settings=SETTINGS,
     model=CURVE,
@@ -40,7 +40,7 @@ def objective(milliseconds: int | None) -> PlanInput:
 def test_the_first_known_curve_sets_the_cap_at_once() -> None:
     """((1 - 0.01) * 0.9 / 2 - 0.1) / 0.01 = 34.55"""
     plan = planned()
-    assert (plan.cap, plan.term) == (34, CapTerm.OBJECTIVE)
+    assert (plan.cap, plan.term) == (34, CapReason.OBJECTIVE)
 
 
 def test_noisy_batches_leave_less_room() -> None:
@@ -54,7 +54,7 @@ def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_t
     """0.9 * 64 / 0.74 = 77.8 rows/s, and 36 / 0.46 = 78.3"""
     seen = objective(None)
     plan = next_plan(BatchPlan(), seen, 0.0)
-    assert (plan.cap, plan.term) == (36, CapTerm.KNEE)
+    assert (plan.cap, plan.term) == (36, CapReason.KNEE)
     assert "90 %" in cap_move(plan, seen).why
     dear = replace(seen, model=replace(CURVE, lines=(ServiceCurve(0.002, 0.05, 16, 0.0),)))
     assert next_plan(BatchPlan(), dear, 0.0).cap == 1, "a batch of many is no cheaper: nobody waits"
@@ -65,9 +65,11 @@ def test_without_an_objective_the_cap_is_the_least_that_serves_nearly_all_that_t
 
 
 def test_without_an_objective_nor_a_slope_the_cap_is_all_that_is_allowed() -> None:
-    flat = Model((), Sums(0, 10.0, 160.0, 2560.0, 3.0, 48.0, 0.9), 1.0, largest=64.0)
+    flat = CapacityModel(
+        (), CurveSumsTuple(0, 10.0, 160.0, 2560.0, 3.0, 48.0, 0.9), 1.0, largest=64.0
+    )
     plan = next_plan(BatchPlan(), replace(objective(None), model=flat), 0.0)
-    assert (plan.cap, plan.term) == (64, CapTerm.SIZE_MAX)
+    assert (plan.cap, plan.term) == (64, CapReason.SIZE_MAX)
 
 
 def test_without_an_objective_a_backlog_is_bridged_with_all_that_is_allowed() -> None:
@@ -78,19 +80,21 @@ def test_without_an_objective_a_backlog_is_bridged_with_all_that_is_allowed() ->
 
 def test_an_objective_below_one_row_is_infeasible() -> None:
     plan = next_plan(BatchPlan(), objective(150), 0.0)
-    assert (plan.cap, plan.term) == (1, CapTerm.OBJECTIVE_INFEASIBLE)
+    assert (plan.cap, plan.term) == (1, CapReason.OBJECTIVE_INFEASIBLE)
     assert "150 ms" in cap_move(plan, objective(150)).why
 
 
-@pytest.mark.parametrize(("bound", "term"), [(20, CapTerm.MEMORY_BOUND), (40, CapTerm.OBJECTIVE)])
-def test_memory_bounds_the_plan(bound: int, term: CapTerm) -> None:
+@pytest.mark.parametrize(
+    ("bound", "term"), [(20, CapReason.MEMORY_BOUND), (40, CapReason.OBJECTIVE)]
+)
+def test_memory_bounds_the_plan(bound: int, term: CapReason) -> None:
     plan = planned(memory_bound=bound)
     assert (plan.cap, plan.term) == (min(bound, 34), term)
 
 
 def test_never_beyond_a_quarter_more_than_the_largest_batch_measured() -> None:
     plan = planned(model=replace(CURVE, largest=16.0))
-    assert (plan.cap, plan.term) == (20, CapTerm.MEASURED_RANGE)
+    assert (plan.cap, plan.term) == (20, CapReason.MEASURED_RANGE)
 
 
 def test_up_by_a_quarter_a_minute_and_only_when_all_obey() -> None:
@@ -115,7 +119,7 @@ def test_a_fit_that_breathes_moves_nothing_down() -> None:
 def test_batch_time_over_half_the_objective_backs_off_once_a_window() -> None:
     plan = planned(now=1000.0)
     plan = planned(plan, 1100.0, settled_p99_seconds=0.6)
-    assert (plan.cap, plan.term) == (30, CapTerm.BACK_OFF)
+    assert (plan.cap, plan.term) == (30, CapReason.BACK_OFF)
     assert planned(plan, 1120.0, settled_p99_seconds=0.6).cap == 30
     plan = planned(plan, 1130.0, settled_p99_seconds=0.6)
     assert plan.cap == 27
@@ -131,7 +135,7 @@ def test_a_backlog_is_bridged_while_replicas_start() -> None:
     busy = replace(SEEN, starting=True, backlog_per_pod=400.0)
     plan = next_plan(plan, busy, 1010.0)
     assert cap_move(plan, busy).cap == 64, "sqrt(400 * 0.1 / 0.01) = 63.2"
-    assert cap_move(plan, busy).term is CapTerm.BRIDGE
+    assert cap_move(plan, busy).term is CapReason.BRIDGE
     assert plan.cap == 34, "capacity is still planned with b*"
     plan = next_plan(plan, replace(busy, backlog_per_pod=0.0), 1015.0)
     assert plan.bridge == 64, "kept while they start: every change is told to every pod"

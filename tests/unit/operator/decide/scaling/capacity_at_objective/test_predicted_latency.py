@@ -12,7 +12,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
     TABLE,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
-    Traffic,
+    TrafficShape,
     largest_rho,
     late_share,
 )
@@ -45,12 +45,12 @@ def test_burstier_traffic_waits_longer() -> None:
 
 
 def test_the_largest_utilisation_falls_with_bursts_unevenness_and_a_tighter_limit() -> None:
-    calm = largest_rho(Traffic(0.25, 0.03, 0.0), 2.2)
+    calm = largest_rho(TrafficShape(0.25, 0.03, 0.0), 2.2)
     assert 0.8 < calm < 1
-    assert largest_rho(Traffic(0.25, 0.3, 0.0), 2.2) < calm
-    assert largest_rho(Traffic(0.25, 0.03, 0.1), 2.2) < calm
-    assert largest_rho(Traffic(0.25, 0.03, 0.0), 1.2) < calm
-    assert largest_rho(Traffic(0.25, 0.03, 0.0), 0.01) == 0
+    assert largest_rho(TrafficShape(0.25, 0.3, 0.0), 2.2) < calm
+    assert largest_rho(TrafficShape(0.25, 0.03, 0.1), 2.2) < calm
+    assert largest_rho(TrafficShape(0.25, 0.03, 0.0), 1.2) < calm
+    assert largest_rho(TrafficShape(0.25, 0.03, 0.0), 0.01) == 0
 
 
 @pytest.mark.parametrize("unevenness", [2.0, 20.0, 85.0, 100.0, 110.0, 1e4, 1e9])
@@ -59,22 +59,24 @@ def test_the_more_skewed_the_traffic_the_more_of_it_meets_an_overloaded_pod(
 ) -> None:
     """Exactly: the size-biased gamma distribution, here of pods that are late from their own saturation on."""
     rho, tiny = 0.5, 1e-9
-    found = late_share(Traffic(0.05, tiny, unevenness), 18.0).at(rho)
+    found = late_share(TrafficShape(0.05, tiny, unevenness), 18.0).at(rho)
     above = 1 - markov_chain._gamma(1 + 1 / unevenness, 1 / rho / unevenness)
     assert found == pytest.approx(above, abs=0.03)
 
 
 def test_traffic_of_one_pod_among_many_is_late_at_any_load() -> None:
-    found = [late_share(Traffic(0.25, 0.2, 110.0), 2.4).at(rho) for rho in (0.05, 0.3, 0.5, 2.0)]
+    found = [
+        late_share(TrafficShape(0.25, 0.2, 110.0), 2.4).at(rho) for rho in (0.05, 0.3, 0.5, 2.0)
+    ]
     assert found == sorted(found)
     assert found[0] > 0.8
     assert 0.98 < found[-1] <= 1
-    assert largest_rho(Traffic(0.25, 0.2, 110.0), 2.4) == 0
+    assert largest_rho(TrafficShape(0.25, 0.2, 110.0), 2.4) == 0
 
 
 def test_even_traffic_meets_the_limit_at_the_tabulated_utilisation() -> None:
     limit = predict.p99(0.4, 0.1, 0.7)
-    assert largest_rho(Traffic(0.4, 0.1, 0.0), limit) == pytest.approx(0.7, abs=0.02)
+    assert largest_rho(TrafficShape(0.4, 0.1, 0.0), limit) == pytest.approx(0.7, abs=0.02)
 
 
 def test_arrivals_keep_their_mean_and_variance() -> None:

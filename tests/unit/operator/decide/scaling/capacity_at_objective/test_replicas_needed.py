@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
@@ -13,12 +13,12 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import ReplicasMove, ReplicasReason
 from penstock_operator.decide.spec.law_settings import Guards
 from tests.unit.operator.decide.scaling.world import SETTINGS
 
 PLAIN = replace(SETTINGS, max_replicas=50, max_percent_per_minute=25)
-CALM = Load(200.0, 200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)
+CALM = PoolDemand(200.0, 200.0, 200.0, backlog=0.0, imbalance=1.0, dispersion=1.0, unevenness=0.0)
 SEEN = CountInput(
     settings=PLAIN,
     replicas=4,
@@ -38,7 +38,7 @@ SEEN = CountInput(
 )
 
 
-def load(rate: float, backlog: float = 0.0, newest: float | None = None) -> Load:
+def load(rate: float, backlog: float = 0.0, newest: float | None = None) -> PoolDemand:
     return replace(CALM, rate=rate, recent=rate, newest=newest or rate, backlog=backlog)
 
 
@@ -55,7 +55,7 @@ def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
 
 def test_the_forecast_is_served_at_the_utilisation_that_meets_the_objective() -> None:
     need = most_needed(replace(SEEN, forecast=500.0, utilization_target=0.5))
-    assert (need.replicas, need.term) == (10, ReplicasTerm.FORECAST)
+    assert (need.replicas, need.term) == (10, ReplicasReason.FORECAST)
 
 
 def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() -> None:
@@ -63,47 +63,47 @@ def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() 
     assert most_needed(even).replicas == 3
     uneven = replace(even, uneven=2.0)
     need = most_needed(uneven)
-    assert (need.replicas, need.term) == (5, ReplicasTerm.FORECAST)
+    assert (need.replicas, need.term) == (5, ReplicasReason.FORECAST)
     assert "the busiest of which has 2.00 times the mean" in need.why
     assert utilization(uneven) == 2 * utilization(even) == 1.0
-    assert settled(replace(uneven, replicas=6)).term is ReplicasTerm.STEADY, "no pod too many"
+    assert settled(replace(uneven, replicas=6)).term is ReplicasReason.STEADY, "no pod too many"
 
 
 def test_what_comes_now_is_never_over_85_percent() -> None:
     need = most_needed(replace(SEEN, load=load(400.0)))
-    assert (need.replicas, need.term) == (5, ReplicasTerm.DEMAND)
+    assert (need.replicas, need.term) == (5, ReplicasReason.DEMAND)
 
 
 def test_a_backlog_is_to_be_gone_30_seconds_after_help_came() -> None:
     """600 wait and 100 a second more come than 4 serve: 6600 in 60 s; (500 + 220) / 100."""
     need = most_needed(replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None))
-    assert (need.replicas, need.term) == (8, ReplicasTerm.BACKLOG)
+    assert (need.replicas, need.term) == (8, ReplicasReason.BACKLOG)
 
 
 def test_what_the_ready_pods_will_have_served_is_not_asked_for_again() -> None:
     seen = replace(SEEN, load=load(200.0, backlog=5000.0), spare_seconds=None)
-    assert most_needed(seen).term is not ReplicasTerm.BACKLOG, "200 spare for 60 s serve 12000"
+    assert most_needed(seen).term is not ReplicasReason.BACKLOG, "200 spare for 60 s serve 12000"
 
 
 def test_what_starts_is_not_asked_for_twice() -> None:
     """Two replicas that have been starting for 55 s each serve 11000 rows before a new one could."""
     seen = replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None)
-    assert most_needed(replace(seen, started_seconds=110.0)).term is not ReplicasTerm.BACKLOG
+    assert most_needed(replace(seen, started_seconds=110.0)).term is not ReplicasReason.BACKLOG
 
 
 def test_panic_believes_the_last_scrape() -> None:
     seen = replace(SEEN, load=load(300.0, backlog=1000.0, newest=1200.0))
     need = most_needed(seen)
-    assert (need.replicas, need.term) == (15, ReplicasTerm.PANIC)
+    assert (need.replicas, need.term) == (15, ReplicasReason.PANIC)
     assert most_needed(replace(seen, load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
-        ReplicasTerm.PANIC
+        ReplicasReason.PANIC
     ), "172 rows beyond the next batch are 0.43 s of work"
 
 
 def test_up_at_once_and_never_over_the_maximum() -> None:
     assert settled(replace(SEEN, forecast=2000.0)).replicas == 25
     held = settled(replace(SEEN, forecast=20_000.0, settings=replace(PLAIN, max_replicas=4)))
-    assert (held.replicas, held.term) == (4, ReplicasTerm.MAX_REPLICAS)
+    assert (held.replicas, held.term) == (4, ReplicasReason.MAX_REPLICAS)
 
 
 def test_down_only_after_the_whole_hold() -> None:
@@ -120,10 +120,10 @@ def test_the_hold_is_the_specs_or_a_start() -> None:
     young = Count(begun=700.0)
     need = most_needed(seen)
     held = next_count(noted(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
-    assert (held.term, held.hold_until) == (ReplicasTerm.STABILIZING, 1100.0)
+    assert (held.term, held.hold_until) == (ReplicasReason.STABILIZING, 1100.0)
     asked = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
     moved = next_count(noted(young, need.replicas, 30.0, 1000.0), asked, need, 1000.0)
-    assert moved.term is ReplicasTerm.SPARE_CAPACITY
+    assert moved.term is ReplicasReason.SPARE_CAPACITY
 
 
 def test_at_most_a_quarter_a_minute_is_given_back() -> None:
@@ -132,7 +132,7 @@ def test_at_most_a_quarter_a_minute_is_given_back() -> None:
     need = most_needed(seen)
     count = noted(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
     held = next_count(count, seen, need, 1000.0)
-    assert (held.replicas, held.term, held.hold_until) == (20, ReplicasTerm.RATE_LIMITED, 1030.0)
+    assert (held.replicas, held.term, held.hold_until) == (20, ReplicasReason.RATE_LIMITED, 1030.0)
 
 
 def test_a_need_that_is_met_by_a_hair_gives_nothing_back() -> None:
@@ -146,7 +146,7 @@ def test_busy_replicas_stay_whatever_the_forecast() -> None:
     """Some pods are slow: four could serve 290 a second at 85 %, and yet these five are full."""
     seen = replace(SEEN, load=load(290.0), forecast=10.0, replicas=5, ready=5)
     move = settled(seen)
-    assert (move.replicas, move.term) == (5, ReplicasTerm.STEADY)
+    assert (move.replicas, move.term) == (5, ReplicasReason.STEADY)
     assert "72 % busy" in move.why
 
 
@@ -159,17 +159,17 @@ def test_a_pod_without_a_window_counts_as_busy() -> None:
 
 def test_the_built_in_targets_guard_nothing() -> None:
     """queueDepth 4 and 50 to 90 % stand for every pool; only what somebody asked for is a guard."""
-    assert most_needed(replace(SEEN, waiting=4000.0)).term is ReplicasTerm.FORECAST
+    assert most_needed(replace(SEEN, waiting=4000.0)).term is ReplicasReason.FORECAST
 
 
 def test_the_users_queue_depth_is_a_floor() -> None:
     need = most_needed(replace(guarded(target_per_replica=10), waiting=91.0))
-    assert (need.replicas, need.term) == (10, ReplicasTerm.QUEUE_DEPTH)
+    assert (need.replicas, need.term) == (10, ReplicasReason.QUEUE_DEPTH)
 
 
 def test_the_users_high_percent_caps_effective_utilisation() -> None:
     seen = replace(guarded(high_percent=20), forecast=0.0)
-    assert (most_needed(seen).replicas, most_needed(seen).term) == (10, ReplicasTerm.HIGH_PERCENT)
+    assert (most_needed(seen).replicas, most_needed(seen).term) == (10, ReplicasReason.HIGH_PERCENT)
     assert most_needed(replace(seen, imbalance=1.5)).replicas == 15, "the busiest pod counts"
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import STUCK_SECONDS
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.reasons import CapTerm
+from penstock_operator.decide.scaling.reasons import CapReason
 from tests.unit.operator.decide.scaling.capacity_at_objective.test_closed_loop import ROOMY
 from tests.unit.operator.decide.scaling.world import Replica, World
 
@@ -35,12 +35,12 @@ def test_a_pod_that_no_node_has_room_for_freezes_neither_valve() -> None:
     assert len(world.ready) == 1
     high, planned = world.replicas, world.last.seen.planned_cap
     assert high > 4, "asked for, whether they can be had or not"
-    assert world.last.cap_term == CapTerm.BRIDGE
+    assert world.last.cap_term == CapReason.BRIDGE
     down = len(world.decisions)
     world.rate = 5.0
     world.run(600)
     assert world.replicas <= high / 2
-    assert world.last.cap_term != CapTerm.BRIDGE
+    assert world.last.cap_term != CapReason.BRIDGE
     assert world.last.cap == planned
     world.run(1800)
     assert world.replicas == 1
@@ -57,10 +57,10 @@ def test_a_pod_that_loads_for_ever_is_given_back_soon_after_its_start_counts_as_
     """Until then it may be a large model, and what is asked for now is held for a start; the cap waits for nobody."""
     world = overloaded()
     high, planned = world.replicas, world.last.seen.planned_cap
-    assert world.last.cap_term == CapTerm.BRIDGE
+    assert world.last.cap_term == CapReason.BRIDGE
     world.rate = 5.0
     world.run(300)
-    assert world.last.cap_term != CapTerm.BRIDGE
+    assert world.last.cap_term != CapReason.BRIDGE
     assert world.last.cap == planned
     world.run(STUCK_SECONDS)
     assert world.replicas <= high / 2

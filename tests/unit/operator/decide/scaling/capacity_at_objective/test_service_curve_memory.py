@@ -7,7 +7,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     Curves,
     learn,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model, model
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
+    CapacityModel,
+    model,
+)
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.counters import Point, point
 from penstock_operator.observed import PodSample
@@ -34,7 +37,7 @@ class Pod:
             for i, grown in enumerate((1.0, b, b * b, t, b * t, t * t)):
                 self.sums[i] += grown
 
-    def scrape(self, epoch: int = 0) -> Model:
+    def scrape(self, epoch: int = 0) -> CapacityModel:
         self.now += 5
         names = list(CurveSums.model_fields)[1:]
         sums = CurveSums(epoch=epoch, **dict(zip(names, self.sums, strict=True)))

@@ -14,8 +14,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    DemandSample,
     Forecaster,
-    Sample,
 )
 from penstock_operator.decide.scaling.law import LawPod
 
@@ -118,7 +118,7 @@ def test_a_pod_with_a_problem_is_no_start_to_wait_for(failing: bool) -> None:
 def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Forecaster:
     known = Forecaster()
     for i, rate in enumerate(rates):
-        sample = Sample(rate, rate, felt=felt, judged=True)
+        sample = DemandSample(rate, rate, felt=felt, judged=True)
         known = forecast.advance(known, sample, horizon, 1000.0 + 5 * i)
     return known
 
@@ -191,7 +191,7 @@ def test_only_a_miss_that_hurts_raises_the_level() -> None:
 
 def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     known = story([100.0] * 20)
-    later = forecast.advance(known, Sample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
+    later = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
     assert later.misses == known.misses
     assert replace(later, pending=()).quantile_level == known.quantile_level
 

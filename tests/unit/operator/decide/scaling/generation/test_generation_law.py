@@ -8,7 +8,7 @@ import pytest
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
 from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
-from penstock_operator.decide.scaling.reasons import CapTerm, ReplicasTerm
+from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 
 from .world import BOUNDS, SETTINGS, Device, Pool, Replica
 
@@ -41,7 +41,7 @@ def test_capacity_is_learnt_in_answers_a_second() -> None:
 def test_the_cap_is_what_the_time_of_a_token_allows() -> None:
     """t(b) of 0.9 * 50 ms: about 43 rows with their share of prompts and context; the first cap is not felt for."""
     pool = Pool(rate=3.0, replicas=2).run(300)
-    assert pool.last.cap_term == CapTerm.OBJECTIVE
+    assert pool.last.cap_term == CapReason.OBJECTIVE
     assert "fits 50 ms a token" in pool.last.message
     step = pool.device.seconds(
         pool.last.cap * pool.prompt / pool.answer,
@@ -133,13 +133,13 @@ def test_without_a_warm_up_nothing_beyond_what_was_seen_is_believed() -> None:
     model = pace(tuple(pool.state.learnt.pods.values()))
     assert model is not None
     assert model.largest < 20
-    assert pool.last.cap_term in {CapTerm.MEASURED_RANGE, CapTerm.STEP_INTERVAL}
+    assert pool.last.cap_term in {CapReason.MEASURED_RANGE, CapReason.STEP_INTERVAL}
 
 
 def test_before_answers_have_ended_the_count_stays_and_the_warm_up_gives_the_cap() -> None:
     pool = Pool(rate=0.5, replicas=3, answer=4000).run(30)
     assert pool.last.replicas == 3
-    assert pool.last.replicas_term == ReplicasTerm.CURVE_UNKNOWN
+    assert pool.last.replicas_term == ReplicasReason.CURVE_UNKNOWN
     assert 15 <= pool.last.cap <= 64
     assert "timed at load" in pool.last.message
     free = Pool(rate=0.5, answer=4000, settings=replace(SETTINGS, output_token_milliseconds=None))
@@ -152,7 +152,7 @@ def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> Non
     pool.rate = 40.0
     pool.run(20)
     terms = {one.term for decision in pool.decisions[-4:] for one in decision.asked}
-    assert ReplicasTerm.PANIC in terms
+    assert ReplicasReason.PANIC in terms
 
 
 def test_latency_by_batches_is_not_foretold_of_generation() -> None:

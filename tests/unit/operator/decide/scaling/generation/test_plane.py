@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
-    Steps,
+    StepSums,
     added,
     steps_of,
 )
@@ -20,12 +20,12 @@ DEVICE = Device()
 Shape = tuple[float, float, float]
 
 
-def steps(shapes: Iterable[Shape], noise: float = 0.0) -> Steps:
+def steps(shapes: Iterable[Shape], noise: float = 0.0) -> StepSums:
     chance = Random(1)  # noqa: S311 - a story, not a secret
     each = (
         (shape, DEVICE.seconds(*shape) * (1 + noise * chance.uniform(-1, 1))) for shape in shapes
     )
-    return added((Steps(*sums_of(*shape, seconds)), 1.0) for shape, seconds in each)
+    return added((StepSums(*sums_of(*shape, seconds)), 1.0) for shape, seconds in each)
 
 
 def test_steps_of_all_sorts_tell_each_cost() -> None:
@@ -63,7 +63,7 @@ def test_where_rows_and_context_grow_together_the_warm_up_tells_them_apart() -> 
 
 def test_no_cost_is_below_0_whatever_chance_says() -> None:
     falling = [
-        Steps(*sums_of(0, rows, 10 * rows, 0.1 - 0.0005 * rows)) for rows in (1, 20, 40, 60)
+        StepSums(*sums_of(0, rows, 10 * rows, 0.1 - 0.0005 * rows)) for rows in (1, 20, 40, 60)
     ] * 3
     found = fit(added((one, 1.0) for one in falling))
     assert found is not None
@@ -71,7 +71,7 @@ def test_no_cost_is_below_0_whatever_chance_says() -> None:
 
 
 def test_too_few_steps_tell_nothing() -> None:
-    assert fit(Steps()) is None
+    assert fit(StepSums()) is None
     assert fit(steps([(0, 1, 10)] * 3)) is None
 
 

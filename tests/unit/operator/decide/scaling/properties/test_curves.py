@@ -15,7 +15,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curve
     PodCurve,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
-    Model,
+    CapacityModel,
     curve_seen,
     model,
     off_curve,
@@ -28,8 +28,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
     learn as learn_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
-    Answers,
-    Steps,
+    AnswerSums,
+    StepSums,
     steps_of,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import (
@@ -37,8 +37,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals.aggregates import Service
-from penstock_operator.decide.scaling.signals.counters import Histogram, Point, Sums
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredService
+from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple, LatencyCounts, Point
 from penstock_operator.decide.scaling.signals.service_curve import (
     batch_p99_seconds,
     batch_seconds,
@@ -65,7 +65,9 @@ def sound(*values: float | None) -> bool:
 
 
 @holds(sums=ALL_SUMS, rows=ROWS)
-def test_a_fitted_line_rises_and_says_times_that_are_times(sums: Sums, rows: float) -> None:
+def test_a_fitted_line_rises_and_says_times_that_are_times(
+    sums: CurveSumsTuple, rows: float
+) -> None:
     line = fit(sums)
     if line is not None:
         assert line.a >= 0
@@ -78,7 +80,7 @@ def test_a_fitted_line_rises_and_says_times_that_are_times(sums: Sums, rows: flo
 
 @holds(sums=ALL_SUMS, rows=st.tuples(ROWS, ROWS))
 def test_one_line_says_longer_times_for_larger_batches(
-    sums: Sums, rows: tuple[float, float]
+    sums: CurveSumsTuple, rows: tuple[float, float]
 ) -> None:
     line = fit(sums)
     if line is not None:
@@ -95,16 +97,16 @@ BUCKETS = st.lists(MEASURED, min_size=1, max_size=12).map(
 
 @holds(buckets=BUCKETS, shares=st.tuples(st.floats(0, 1), st.floats(0, 1)), sums=ALL_SUMS)
 def test_quantiles_rise_and_stay_inside_their_buckets(
-    buckets: tuple[tuple[float, float], ...], shares: tuple[float, float], sums: Sums
+    buckets: tuple[tuple[float, float], ...], shares: tuple[float, float], sums: CurveSumsTuple
 ) -> None:
     low, high = (quantile(share, buckets) for share in sorted(shares))
     assert sound(low, high, batch_p99_seconds(buckets, sums))
     assert low is None or high is None or low <= high * (1 + 1e-9)
 
 
-def pods_of(*sums: tuple[Sums, Sums]) -> list[PodCurve]:
+def pods_of(*sums: tuple[CurveSumsTuple, CurveSumsTuple]) -> list[PodCurve]:
     return [
-        PodCurve(None, Sums(), 0.0, prior, data, batch_curves._surely_seen(data))
+        PodCurve(None, CurveSumsTuple(), 0.0, prior, data, batch_curves._surely_seen(data))
         for prior, data in sums
     ]
 
@@ -116,7 +118,10 @@ def pods_of(*sums: tuple[Sums, Sums]) -> list[PodCurve]:
     top=st.integers(1, 4096),
 )
 def test_a_model_says_times_and_capacities_that_are_some(
-    sums: list[tuple[Sums, Sums]], rows: int, limits: tuple[float, float], top: int
+    sums: list[tuple[CurveSumsTuple, CurveSumsTuple]],
+    rows: int,
+    limits: tuple[float, float],
+    top: int,
 ) -> None:
     found = model(pods_of(*sums))
     if found is not None:
@@ -125,33 +130,35 @@ def test_a_model_says_times_and_capacities_that_are_some(
         assert 0 <= low <= high <= top
 
 
-def bears_questions(found: Model, rows: int) -> None:
+def bears_questions(found: CapacityModel, rows: int) -> None:
     seconds, capacity = found.seconds(rows), found.capacity(rows)
     assert sound(seconds, capacity, found.largest)
     assert 1 <= found.p99_ratio <= 3
     assert 0 <= found.intercept(rows) <= 1
     seen = curve_seen(found, rows)
     assert sound(seen.a, seen.c, seen.mean_rows, seen.largest_rows)
-    served = Service(0.99, None, found.sums, None, 0.0, 60.0)
+    served = MeasuredService(0.99, None, found.sums, None, 0.0, 60.0)
     off = off_curve(None, served, found)
     assert off is None or isfinite(off)
 
 
 @holds(sums=BATCH_SUMS, rows=st.tuples(st.integers(1, 4096), st.integers(1, 4096)))
 def test_a_models_capacity_rises_with_the_batch_where_one_line_says_both(
-    sums: Sums, rows: tuple[int, int]
+    sums: CurveSumsTuple, rows: tuple[int, int]
 ) -> None:
     line = fit(sums)
-    found = model(pods_of((Sums(), sums)))
+    found = model(pods_of((CurveSumsTuple(), sums)))
     if line is not None and found is not None and len(found.lines) == 1:
         less, more = sorted(rows)
         if None not in (line.seconds(less), line.seconds(more)):
             assert (found.capacity(less) or 0) <= (found.capacity(more) or 0) * (1 + 1e-9)
 
 
-def point(time: float, sums: Sums, steps: Steps | None, epoch: int, completed: float) -> Point:
+def point(
+    time: float, sums: CurveSumsTuple, steps: StepSums | None, epoch: int, completed: float
+) -> Point:
     told = None if steps is None else GenerationSample(epoch, tuple(steps), tuple(steps), 0.0, 0.5)
-    counters = dict(zip(Sums._fields[1:], sums[1:], strict=True))
+    counters = dict(zip(CurveSumsTuple._fields[1:], sums[1:], strict=True))
     return Point(
         time,
         2.0,
@@ -159,7 +166,7 @@ def point(time: float, sums: Sums, steps: Steps | None, epoch: int, completed: f
         None,
         sums.epoch,
         {**counters, "completed": completed},
-        Histogram(),
+        LatencyCounts(),
         3.0,
         told,
     )
@@ -170,15 +177,17 @@ def point(time: float, sums: Sums, steps: Steps | None, epoch: int, completed: f
     adds=st.booleans(),
 )
 def test_what_pods_teach_is_finite_whatever_their_counters_do(
-    told: list[tuple[Sums, Steps, int, float]], adds: bool
+    told: list[tuple[CurveSumsTuple, StepSums, int, float]], adds: bool
 ) -> None:
     """Counters that grow, fall, begin an epoch or jump; `adds`: they only grow."""
     known, learnt = Curves(), Learnt()
-    total, whole = Sums(), Steps()
+    total, whole = CurveSumsTuple(), StepSums()
     for at, (sums, steps, epoch, completed) in enumerate(told):
         if adds:
-            total = Sums(0, *(old + new for old, new in zip(total[1:], sums[1:], strict=True)))
-            whole = Steps(*(old + new for old, new in zip(whole, steps, strict=True)))
+            total = CurveSumsTuple(
+                0, *(old + new for old, new in zip(total[1:], sums[1:], strict=True))
+            )
+            whole = StepSums(*(old + new for old, new in zip(whole, steps, strict=True)))
         window = (
             point(5.0 * at, total if adds else sums, whole if adds else steps, epoch, completed),
         )
@@ -197,26 +206,26 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
         assert list(past.data) == data["steps"]
 
 
-def pod_steps(known: Steps, answers: Answers) -> PodSteps:
-    return PodSteps(None, 0, Steps(), 0.0, 0.0, Steps(), known, answers, 8.0)
+def pod_steps(known: StepSums, answers: AnswerSums) -> PodSteps:
+    return PodSteps(None, 0, StepSums(), 0.0, 0.0, StepSums(), known, answers, 8.0)
 
 
-ANSWERS = st.builds(Answers, *(MEASURED for _ in Answers._fields))
+ANSWERS = st.builds(AnswerSums, *(MEASURED for _ in AnswerSums._fields))
 
 
 @holds(steps=ALL_STEPS, other=ALL_STEPS)
-def test_a_plane_has_no_negative_cost(steps: Steps, other: Steps) -> None:
+def test_a_plane_has_no_negative_cost(steps: StepSums, other: StepSums) -> None:
     plane = fit_plane(steps)
     if plane is not None:
         assert sound(plane.a, plane.p, plane.d, plane.k, plane.sigma)
         assert sound(plane.slope_error(1.0, 1.0), plane.foretold(other), plane.seconds(1, 1, 1))
         assert plane.r_squared is None or 0 <= plane.r_squared <= 1
-        assert 0.1 <= decode_capacity.slowness(pod_steps(other, Answers()), plane) < inf
+        assert 0.1 <= decode_capacity.slowness(pod_steps(other, AnswerSums()), plane) < inf
 
 
 @holds(steps=ALL_STEPS, answers=ANSWERS, rows=st.integers(1, 4096))
 def test_a_pace_says_times_and_capacities_that_are_some(
-    steps: Steps, answers: Answers, rows: int
+    steps: StepSums, answers: AnswerSums, rows: int
 ) -> None:
     assert 1 <= decode_capacity.stretch(answers) <= decode_capacity.LARGEST_STRETCH
     found = decode_capacity.pace([pod_steps(steps, answers)])
@@ -232,9 +241,9 @@ def test_a_pace_says_times_and_capacities_that_are_some(
     most=st.integers(1, 4096),
 )
 def test_the_first_rows_rise_with_the_time_of_a_step(
-    steps: Steps, seconds: tuple[float, float], most: int
+    steps: StepSums, seconds: tuple[float, float], most: int
 ) -> None:
-    pods = [pod_steps(steps, Answers())]
+    pods = [pod_steps(steps, AnswerSums())]
     few, many = (decode_capacity.first_rows(pods, one, most) for one in sorted(seconds))
     assert 1 <= few <= many <= most == decode_capacity.first_rows(pods, None, most)
 

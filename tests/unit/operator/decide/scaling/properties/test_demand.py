@@ -18,13 +18,13 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup imp
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
+    DemandSample,
     Forecaster,
-    Sample,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
     KEPT_MISSES,
-    Miss,
-    Misses,
+    ForecastError,
+    ForecastErrors,
     at_points,
     likely_misses,
     quantile,
@@ -32,7 +32,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_erro
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals.aggregates import demand, service
-from penstock_operator.decide.scaling.signals.counters import Histogram, Point
+from penstock_operator.decide.scaling.signals.counters import LatencyCounts, Point
 from penstock_operator.decide.scaling.signals.windows import WINDOW_SCRAPES
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECTIVES, holds
@@ -40,7 +40,7 @@ from tests.unit.operator.decide.scaling.properties.holds import MEASURED, OBJECT
 SAMPLES = st.lists(
     st.tuples(
         st.sampled_from((0.0, 0.1, 5.0, 5.0, 5.0, 30.0, 3600.0, 40_000.0)),
-        st.builds(Sample, MEASURED, MEASURED, felt=st.booleans(), judged=st.booleans()),
+        st.builds(DemandSample, MEASURED, MEASURED, felt=st.booleans(), judged=st.booleans()),
     ),
     max_size=40,
 )
@@ -49,7 +49,7 @@ HORIZON = st.floats(1, 1805)
 
 
 @holds(samples=SAMPLES, horizon=HORIZON)
-def test_a_forecast_is_a_demand(samples: list[tuple[float, Sample]], horizon: float) -> None:
+def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horizon: float) -> None:
     known, now = Forecaster(), 1e9
     for passed, sample in samples:
         now += passed
@@ -75,24 +75,24 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, Sample]], horizon: fl
 def test_steady_demand_is_forecast_as_it_is(rate: float, ticks: int, horizon: float) -> None:
     known = Forecaster()
     for tick in range(ticks):
-        sample = Sample(rate, rate, felt=False, judged=True)
+        sample = DemandSample(rate, rate, felt=False, judged=True)
         known = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
     assert forecast.middle(known, horizon) == pytest.approx(rate, rel=1e-6)
 
 
-MISSES = st.lists(st.builds(Miss, MEASURED, st.floats(-1e15, 1e15)), max_size=60)
+MISSES = st.lists(st.builds(ForecastError, MEASURED, st.floats(-1e15, 1e15)), max_size=60)
 
 
 @holds(
     misses=MISSES, expected=MEASURED, level=MEASURED, at=st.tuples(st.floats(0, 1), st.floats(0, 1))
 )
 def test_misses_have_quantiles_that_rise(
-    misses: list[Miss], expected: float, level: float, at: tuple[float, float]
+    misses: list[ForecastError], expected: float, level: float, at: tuple[float, float]
 ) -> None:
-    known = Misses()
+    known = ForecastErrors()
     for one in misses:
         known = known.heard(one)
-    assert known == Misses.of(misses)
+    assert known == ForecastErrors.of(misses)
     assert len(known.latest) <= KEPT_MISSES
     found = likely_misses(known, expected, level)
     assert list(found) == sorted(found)
@@ -104,8 +104,10 @@ def test_misses_have_quantiles_that_rise(
 
 
 def test_misses_beyond_those_kept_are_forgotten_oldest_first() -> None:
-    known = Misses.of(Miss(float(one % 7), float(one)) for one in range(KEPT_MISSES))
-    known = known.heard(Miss(1.0, -1.0))
+    known = ForecastErrors.of(
+        ForecastError(float(one % 7), float(one)) for one in range(KEPT_MISSES)
+    )
+    known = known.heard(ForecastError(1.0, -1.0))
     assert len(known.latest) == len(known.alike) == KEPT_MISSES
     assert known.latest[0].by == 1.0
 
@@ -129,7 +131,7 @@ def window_of(
     for at, (received, seconds) in enumerate(zip(accumulate(rows), accumulate(busy), strict=False)):
         counters = {**dict.fromkeys(names, received), "cost_units": seconds, "seconds": seconds}
         points.append(
-            Point(1000.0 + 5 * at, waiting, None, None, 0, counters, Histogram(), waiting)
+            Point(1000.0 + 5 * at, waiting, None, None, 0, counters, LatencyCounts(), waiting)
         )
     return tuple(points)
 

@@ -10,11 +10,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency import marko
 from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table import RHOS, TABLE
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
     SKEWED,
-    Traffic,
+    TrafficShape,
     late_share,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import best_count
-from penstock_operator.decide.scaling.law import CurveSeen, Decision, Outlook
+from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
 from tests.unit.operator.decide.scaling.properties.values import NOTHING_SEEN, law_settings
@@ -65,12 +65,12 @@ def test_the_chain_rises_with_utilisation(intercept: float, dispersion: float, r
     assert 0 < found[0] <= found[1]
 
 
-TRAFFIC = st.builds(Traffic, INTERCEPT, DISPERSION, UNEVENNESS)
+TRAFFIC = st.builds(TrafficShape, INTERCEPT, DISPERSION, UNEVENNESS)
 
 
 @holds(traffic=TRAFFIC, limit=LIMIT, rhos=st.tuples(RHO, RHO))
 def test_lateness_is_a_share_and_rises_with_utilisation(
-    traffic: Traffic, limit: float, rhos: tuple[float, float]
+    traffic: TrafficShape, limit: float, rhos: tuple[float, float]
 ) -> None:
     low, high = (late_share(traffic, limit).at(rho) for rho in sorted(rhos))
     assert 0 <= low <= high + 1e-12
@@ -79,7 +79,7 @@ def test_lateness_is_a_share_and_rises_with_utilisation(
 
 @holds(traffic=TRAFFIC, limits=st.tuples(LIMIT, LIMIT), rho=RHO)
 def test_lateness_falls_with_a_longer_limit(
-    traffic: Traffic, limits: tuple[float, float], rho: float
+    traffic: TrafficShape, limits: tuple[float, float], rho: float
 ) -> None:
     strict, lax = (late_share(traffic, limit).at(rho) for limit in sorted(limits))
     assert lax <= strict + 1e-12
@@ -96,10 +96,10 @@ def test_lateness_rises_with_unevenness_where_even_traffic_would_meet_the_limit(
     unevenness: tuple[float, float],
     rho: float,
 ) -> None:
-    assume(late_share(Traffic(intercept, dispersion, 0.0), limit).at(rho) <= 0.05)
+    assume(late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(rho) <= 0.05)
     less, more = sorted(unevenness)
     low, high = (
-        late_share(Traffic(intercept, dispersion, one), limit).at(rho) for one in (less, more)
+        late_share(TrafficShape(intercept, dispersion, one), limit).at(rho) for one in (less, more)
     )
     allowed = 1e-9 if less > 1.02 * SKEWED else QUADRATURE
     assert low <= high + allowed
@@ -111,12 +111,12 @@ def test_lateness_rises_with_unevenness_where_even_traffic_would_meet_the_limit(
 def test_lateness_of_traffic_on_one_of_many_pods_is_nearly_all(
     intercept: float, dispersion: float, limit: float, rho: float
 ) -> None:
-    assert late_share(Traffic(intercept, dispersion, 1e7), limit).at(rho) > 0.99
+    assert late_share(TrafficShape(intercept, dispersion, 1e7), limit).at(rho) > 0.99
 
 
 @holds(traffic=TRAFFIC, limits=st.tuples(LIMIT, LIMIT))
 def test_the_largest_utilisation_is_one_and_rises_with_the_limit(
-    traffic: Traffic, limits: tuple[float, float]
+    traffic: TrafficShape, limits: tuple[float, float]
 ) -> None:
     low, high = (predict.largest_rho(traffic, limit) for limit in sorted(limits))
     assert 0 <= low <= high < 1
@@ -130,12 +130,14 @@ def test_the_largest_utilisation_is_one_and_rises_with_the_limit(
     price=st.floats(12, 80),
 )
 def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
-    traffic: Traffic, limit: float, demands: list[float], least: float, price: float
+    traffic: TrafficShape, limit: float, demands: list[float], least: float, price: float
 ) -> None:
     likely = [(1 / len(demands), one) for one in demands]
 
     def late(pods: float) -> predict.LateShares:
-        skew = Traffic(traffic.intercept, traffic.dispersion, min(traffic.unevenness, 2.0) * pods)
+        skew = TrafficShape(
+            traffic.intercept, traffic.dispersion, min(traffic.unevenness, 2.0) * pods
+        )
         return late_share(skew, limit)
 
     count = best_count(likely, least, price, late)
@@ -151,9 +153,9 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
 
 @holds(
     outlook=st.builds(
-        Outlook,
+        DemandOutlook,
         demand=MEASURED,
-        curve=st.builds(CurveSeen, MEASURED, MEASURED, st.none(), MEASURED, st.none()),
+        curve=st.builds(CurveInUse, MEASURED, MEASURED, st.none(), MEASURED, st.none()),
         p99_ratio=st.floats(1, 3),
         dispersion=st.one_of(st.none(), MEASURED),
         unevenness=UNEVENNESS,
@@ -164,7 +166,7 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
     objective=OBJECTIVES,
 )
 def test_alternatives_are_judged_whatever_the_outlook(
-    outlook: Outlook, replicas: int, cap: int, objective: int | None
+    outlook: DemandOutlook, replicas: int, cap: int, objective: int | None
 ) -> None:
     decision = Decision(
         cap, replicas, "", "", "", NOTHING_SEEN, metrics_available=True, outlook=outlook

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective import batch_cap
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan, PlanInput
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import Model
-from penstock_operator.decide.scaling.capacity_at_objective.demand.load import Load
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import CapacityModel
+from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
@@ -19,7 +19,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     noted,
     utilization,
 )
-from penstock_operator.decide.scaling.signals.aggregates import Demand, Service
+from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand, MeasuredService
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     CapInput,
@@ -48,7 +48,7 @@ COUNT_INPUT = st.builds(
     ready=COUNTS,
     unmeasured=COUNTS,
     waiting=MEASURED,
-    load=st.builds(Load, MAYBE, MAYBE, MAYBE, MEASURED, MAYBE, MAYBE, MAYBE),
+    load=st.builds(PoolDemand, MAYBE, MAYBE, MAYBE, MEASURED, MAYBE, MAYBE, MAYBE),
     imbalance=st.floats(1, 10_000),
     forecast=MEASURED,
     capacity_each=POSITIVE,
@@ -101,7 +101,7 @@ LINES = st.lists(st.builds(ServiceCurve, MEASURED, POSITIVE, MEASURED, MEASURED)
     tuple
 )
 MODELS = st.builds(
-    Model,
+    CapacityModel,
     lines=LINES,
     sums=BATCH_SUMS,
     p99_ratio=st.floats(1, 3),
@@ -157,7 +157,7 @@ def test_a_longer_objective_never_asks_for_a_smaller_cap(
 
 
 SERVICE = st.builds(
-    Service,
+    MeasuredService,
     duty=st.one_of(st.none(), st.floats(0, 1)),
     duty_source=st.none(),
     sums=st.one_of(st.none(), ALL_SUMS.filter(lambda one: one.batches > 0)),
@@ -174,7 +174,11 @@ SERVICE = st.builds(
     service=SERVICE,
 )
 def test_one_step_of_the_cap_stays_inside_its_range(
-    settings: LawSettings, cap: int, bound: int | None, waiting: float | None, service: Service
+    settings: LawSettings,
+    cap: int,
+    bound: int | None,
+    waiting: float | None,
+    service: MeasuredService,
 ) -> None:
     held = clamp_cap(cap, settings)
     seen = CapInput(settings, held, bound, waiting, service)
@@ -187,7 +191,7 @@ def test_one_step_of_the_cap_stays_inside_its_range(
         assert (predicted_seconds(seen, move.cap) or inf) <= target
 
 
-DEMAND = st.builds(Demand, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
+DEMAND = st.builds(MeasuredDemand, COUNTS, COUNTS, COUNTS, MAYBE, MAYBE, MAYBE, MAYBE)
 
 
 REPLICAS_INPUT = st.builds(

@@ -4,13 +4,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import Steps
-from penstock_operator.decide.scaling.law import Seen
-from penstock_operator.decide.scaling.signals.counters import SUMS, Sums
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import StepSums
+from penstock_operator.decide.scaling.law import LawObservations
+from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.decide.spec.law_settings import Guards, LawSettings
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES
 
-NOTHING_SEEN = Seen(None, None, None, None, None, None, None, None)
+NOTHING_SEEN = LawObservations(None, None, None, None, None, None, None, None)
 
 
 def law_settings(**changes: Any) -> LawSettings:
@@ -60,16 +60,16 @@ SETTINGS = st.builds(
         st.one_of(st.none(), st.integers(0, 3600)),
     ),
 )
-ODD_SUMS = st.builds(Sums, st.integers(0, 3), *(MEASURED for _ in SUMS))
+ODD_SUMS = st.builds(CurveSumsTuple, st.integers(0, 3), *(MEASURED for _ in SUMS))
 """Six numbers that need not go together."""
 
 
-def _of_batches(batches: list[tuple[float, float]]) -> Sums:
+def _of_batches(batches: list[tuple[float, float]]) -> CurveSumsTuple:
     n, b, bb, t, bt, tt = (0.0,) * 6
     for rows, seconds in batches:
         n, b, bb = n + 1, b + rows, bb + rows * rows
         t, bt, tt = t + seconds, bt + rows * seconds, tt + seconds * seconds
-    return Sums(0, n, b, bb, t, bt, tt)
+    return CurveSumsTuple(0, n, b, bb, t, bt, tt)
 
 
 BATCH_SUMS = st.builds(
@@ -80,16 +80,16 @@ BATCH_SUMS = st.builds(
 )
 """Of real batches: rising, falling, flat curves and chance."""
 ALL_SUMS = st.one_of(ODD_SUMS, BATCH_SUMS)
-ODD_STEPS = st.builds(Steps, *(MEASURED for _ in Steps._fields))
+ODD_STEPS = st.builds(StepSums, *(MEASURED for _ in StepSums._fields))
 
 
-def _of_steps(steps: list[tuple[float, ...]]) -> Steps:
-    total = [0.0] * len(Steps._fields)
+def _of_steps(steps: list[tuple[float, ...]]) -> StepSums:
+    total = [0.0] * len(StepSums._fields)
     for p, d, k, t in steps:
         x = (1.0, p, d, k, t)
         products = [x[i] * x[j] for i in range(5) for j in range(i, 5)]
         total = [old + new for old, new in zip(total, products, strict=True)]
-    return Steps(*total)
+    return StepSums(*total)
 
 
 REAL_STEPS = st.builds(

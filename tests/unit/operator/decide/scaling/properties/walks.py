@@ -13,11 +13,11 @@ from penstock_operator.decide.scaling.law import Decision, Law, LawInput, LawPod
 from penstock_operator.decide.scaling.signals.counters import SUMS
 from penstock_operator.decide.spec.law_settings import LawSettings
 from penstock_operator.observed import (
-    DutySource,
     GenerationSample,
     PodSample,
     PoolSignals,
     SignalSource,
+    UtilizationSource,
 )
 from tests.unit.operator.decide.scaling.properties.values import SETTINGS
 
@@ -103,7 +103,7 @@ class WalkingPod:
             self.uid, now, self.waiting, min(self.waiting, 8.0), self.rows, self.rows,
             CurveSums(**sums),
             batch_duration_buckets=((0.1, self.sums[0] / 2), (inf, self.sums[0])),
-            out_of_memory_splits=0.0, gpu_utilization=0.5, duty_source=DutySource.NVML,
+            out_of_memory_splits=0.0, gpu_utilization=0.5, duty_source=UtilizationSource.NVML,
             requests_settled=self.sums[1],
             request_duration_buckets=((0.5, self.sums[1] / 2), (inf, self.sums[1])),
             generation=told if walk.generates else None,

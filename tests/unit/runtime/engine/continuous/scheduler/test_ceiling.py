@@ -6,7 +6,7 @@ import pytest
 
 from penstock_api.limits import Discipline
 from penstock_runtime.engine.continuous.limits import Preemption
-from penstock_runtime.engine.continuous.scheduler.rank_bound import Ceiling
+from penstock_runtime.engine.continuous.scheduler.rank_bound import RankBound
 from tests.unit.runtime.engine.continuous.scheduler.device import (
     RECOMPUTE,
     Machine,
@@ -16,14 +16,14 @@ from tests.unit.runtime.engine.continuous.scheduler.device import (
 )
 
 
-class Looking(Ceiling):
+class Looking(RankBound):
     """Knows no bound: everybody is looked at, each time."""
 
     def beats(self, *_: object) -> bool:
         return True
 
 
-def lived(discipline: Discipline, seed: int, ceiling: Ceiling) -> tuple[list[list[int]], int]:
+def lived(discipline: Discipline, seed: int, ceiling: RankBound) -> tuple[list[list[int]], int]:
     """Return who had a row in each step of a random life, and how many were preempted."""
     chance, plans = random.Random(seed), []  # noqa: S311 - no secret
     obey = limits(cap=3, tokens=24, discipline=discipline, preemption=Preemption.LOWER_PRIORITY)
@@ -54,7 +54,7 @@ def lived(discipline: Discipline, seed: int, ceiling: Ceiling) -> tuple[list[lis
 def test_who_runs_is_the_same_with_the_bound_as_without(discipline: Discipline) -> None:
     preempted = 0
     for seed in range(2):
-        plans, preemptions = lived(discipline, seed, Ceiling())
+        plans, preemptions = lived(discipline, seed, RankBound())
         assert plans == lived(discipline, seed, Looking())[0]
         preempted += preemptions
     assert preempted > 0 or discipline is Discipline.FIRST_IN_FIRST_OUT
