@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
 import pytest
 import torch
 
@@ -179,10 +180,7 @@ def test_what_it_does_not_compute_is_refused_at_load(tmp_path: Path) -> None:
 def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "penstock_runtime.models.decoders.openvino.backend.ov.Core.get_property",
-        lambda *_: ["FP32", "INT8"],
-    )
+    monkeypatch.setattr(ov.Core, "get_property", lambda *_: ["FP32", "INT8"])
     rounded = replace(OPTIONS, dtype=DType.BFLOAT16)
     with pytest.raises(
         ModelLoadFailed, match="has none: unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
@@ -190,10 +188,8 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
         open_step(save("llama", tmp_path), rounded, "tiny")
 
 
-def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    for name in [name for name in sys.modules if "decoders.openvino" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "openvino", None)
+@pytest.mark.usefixtures("without_openvino")
+def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ModelLoadFailed,
         match=r"PENSTOCK_STEP=OpenVINO finds no OpenVINO .* unset it, or use an image",

@@ -1,7 +1,6 @@
 """The backend and the type that a model computes in on a CPU: measured at load where no setting names them."""
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -178,17 +177,17 @@ def test_one_layer_of_every_known_family_is_measured(family: str) -> None:
     assert set(times) == {ON_TORCH} | ({ON_OPENVINO} if family != "gemma2" else set())
 
 
-def test_a_candidate_that_does_not_run_here_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_candidate_whose_type_its_backend_lacks_is_left_out(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     candidates = (BackendCandidate(Compute.OPENVINO, FLOAT16), ON_TORCH)
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, candidates)) == {ON_TORCH}
     assert "OpenVINO in float16 was not measured" in caplog.text
 
-    for name in [name for name in sys.modules if "decoders.openvino" in name]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "openvino", None)
+
+@pytest.mark.usefixtures("without_openvino")
+def test_a_candidate_that_is_not_installed_is_left_out() -> None:
     assert set(measure_steps(CONFIGS["llama"], OPTIONS, (ON_OPENVINO, ON_TORCH))) == {ON_TORCH}
 
 
