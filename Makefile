@@ -16,7 +16,7 @@ SHORT := -m "not long"
 WORKERS := $(shell expr $$(nproc) + 1)
 PARALLEL := --numprocesses $(WORKERS) --max-worker-restart 0
 WITHOUT_CLUSTER := tests/integration/runtime tests/integration/signals
-# one run tells all: a part that fails keeps no other from running, and an interruption ends them all
+# a failing part does not keep the others from running; an interruption ends them all
 BEGIN := trap 'exit 130' INT; status=0
 RUNS ?= 10
 BUSY ?= 0
@@ -71,13 +71,13 @@ test-unit: setup tools ## The tests that need no cluster
 	$(PYTEST) $(SHORT) --numprocesses auto --max-worker-restart 0 tests/unit
 
 .PHONY: test-repeat
-test-repeat: setup tools ## The same RUNS times in random orders beside BUSY busy processes: RUNS=10 BUSY=6
+test-repeat: setup tools ## The same RUNS times in random orders next to BUSY busy processes: RUNS=10 BUSY=6
 	@for _ in $$(seq $(BUSY)); do (while kill -0 $$$$; do :; done) 2>/dev/null & done; \
 	$(BEGIN); \
 	for _ in $$(seq $(RUNS)); do \
 	  $(PYTEST) $(SHORT) $(PARALLEL) tests/unit $(WITHOUT_CLUSTER) || status=$$((status + 1)); \
 	done; \
-	echo "$$status of $(RUNS) runs failed beside $(BUSY) busy processes"; exit $$status
+	echo "$$status of $(RUNS) runs failed next to $(BUSY) busy processes"; exit $$status
 
 .PHONY: test-long
 test-long: setup cluster tools images ## The tests that take minutes each
@@ -151,7 +151,7 @@ bench-decide: setup ## Time the operator's decide step with 10, 1,000 and 5,000 
 	@$(BIN)/python -m tests.bench.decide $(OPTIONS)
 
 .PHONY: bench-edits
-bench-edits: setup cluster tools images ## Time policy edits until 20 pods obey them, on the test cluster
+bench-edits: setup cluster tools images ## Time policy edits until 20 pods acknowledge them, on the test cluster
 	@$(BIN)/python -m tests.bench.edits $(OPTIONS)
 
 .PHONY: fault-table
@@ -163,7 +163,7 @@ bench-scale: setup cluster ## Start-up, ticks, memory and writes of the operator
 	@unshare --net $(BIN)/python -m tests.bench.scale $(OPTIONS)
 
 .PHONY: bench-http
-bench-http: setup ## Our server beside its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
+bench-http: setup ## Compare the server with its peers over HTTP, ratios of medians: OPTIONS=--quick takes 5 minutes
 	@$(BIN)/python -m tests.bench.http $(OPTIONS)
 
 .PHONY: bench-stalls
@@ -179,7 +179,7 @@ bench-generation-peers: setup ## Install the foreign peers of bench-generation, 
 	@$(BIN)/python -m tests.bench.generation.environments
 
 .PHONY: bench-generation
-bench-generation: setup ## Measure generation beside its peers: make bench-generation OPTIONS=--quick
+bench-generation: setup ## Compare generation with its peers: make bench-generation OPTIONS=--quick
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.generation $(OPTIONS)
 
 .PHONY: bench-generation-device
