@@ -17,7 +17,7 @@ from tests.support.kube.install import Images
 from tests.support.kube.operator import Operator
 from tests.support.kube.pods import restarts
 from tests.support.kube.pools import Pool, until
-from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.net.certificates import Authority
 
 pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
 

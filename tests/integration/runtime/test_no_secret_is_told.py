@@ -18,7 +18,7 @@ import pytest
 from penstock_api.certificates import CERTIFICATE_FILE, KEY_FILE
 from penstock_api.names import ENV_TLS_FOLDER
 from tests.integration.runtime.conftest import QUICK, START_SECONDS
-from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.net.certificates import Authority
 
 KEY = "mark-of-a-good-api-key"
 WRONG_KEY = "mark-of-a-wrong-api-key"

@@ -32,7 +32,7 @@ from tests.unit.operator.observe.signals.exporter import (
     pod_object,
     serving,
 )
-from tests.unit.operator.observe.signals.test_access import Objects, encoded
+from tests.unit.operator.observe.signals.test_credentials import Objects, encoded
 
 pytestmark = pytest.mark.integration
 

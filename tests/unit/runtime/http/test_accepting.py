@@ -14,7 +14,7 @@ from penstock_api.certificates import ServerCertificate
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 from penstock_runtime.http.listener import ACCEPTS_PER_ROUND, Listener
 from penstock_runtime.http.runner import ClientsRunner
-from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.net.certificates import Authority
 
 CLIENTS = 40
 MOST = 4

@@ -13,7 +13,7 @@ from cryptography import x509
 
 from penstock_api.certificates import KEY_FILE, ServerCertificate
 from penstock_runtime.http.tls import watch_certificate
-from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.net.certificates import Authority
 
 NAME = "chat.team-a.svc"
 

@@ -14,7 +14,7 @@ from penstock_operator.observe.cluster import convert
 from penstock_operator.observe.cluster.crd_skew import field_paths, known_paths, skew_of
 from penstock_operator.observed import AS_BUILT, SchemaSkew
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 EARLIER = ROOT / "tests" / "integration" / "api" / "earlier"
 
 

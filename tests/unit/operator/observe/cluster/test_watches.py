@@ -13,7 +13,7 @@ from penstock_operator.kube.scope import Scope, namespaces_scope
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.relist import Resync
 from penstock_operator.observe.cluster.watches import Watches
-from tests.unit.operator.edge.api_server import ApiServer, Json
+from tests.unit.operator.observe.cluster.api_server import ApiServer, Json
 
 TWO = namespaces_scope(("team-a", "team-b"), "system", policies_readable=True)
 

@@ -32,7 +32,7 @@ from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import PoolSignals, SignalSource
 from tests.bench.decide.rounds import told_of_one_pod
 from tests.unit.operator.observe.signals.exporter import pod_object, serving
-from tests.unit.operator.observe.signals.test_prometheus_answers import ASKED, clock, series
+from tests.unit.operator.observe.signals.test_prometheus import ASKED, clock, series
 
 POOLS = 300
 KINDS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock_operator.telemetry.pool_metrics import PoolRow, PoolTable
-from tests.unit.operator.edge.test_telling import FIGURES
+from tests.unit.operator.test_reporter import FIGURES
 
 Values = dict[tuple[str, str, str], float]
 

@@ -18,7 +18,7 @@ from penstock_api.certificates import (
 from penstock_operator.errors import OperatorConfigError
 from penstock_operator.net.http import CallFailed, HttpCall, call, new_session, pod_url
 from penstock_operator.net.tls import PodTrust
-from tests.unit.operator.edge.certificates import Authority
+from tests.unit.operator.net.certificates import Authority
 from tests.unit.operator.observe.signals.exporter import free_address
 
 NAME = "chat.team-a.svc"
