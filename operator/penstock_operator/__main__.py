@@ -107,8 +107,8 @@ async def run(config: OperatorConfig) -> None:
         trust, certificate = _trusted(config)
         operation, writer = await _operation(stack, config, cluster, (leadership, scope), trust)
         store = operation.observer.store
-        resync = Resync(cluster, store, operation.wake, scope)
-        watches = Watches(scope, store, resync, operation.wake, config.pod_name)
+        resync = Resync(cluster, store, operation.enqueue, scope)
+        watches = Watches(scope, store, resync, operation.enqueue, config.pod_name)
         runner = await health.serve(
             operation, config.port, certificate.context if certificate is not None else None
         )

@@ -201,7 +201,7 @@ class PoolSignals:
     """In any order; a pod may have several, of different times."""
     problem: str = ""
     """Why a better source was not used, in words; empty when it was."""
-    asked: float | None = None
+    queried_at: float | None = None
     """The store's own clock when it was asked: ages are against it. None: the operator's clock."""
     url: str = ""
     """Of the Prometheus that answered; empty where another source did."""
@@ -250,7 +250,7 @@ class PoolView:
     rejections: tuple[Rejection, ...] = ()
     past: PoolSignals | None = None
     """What a store still has of the last minutes, of a pool just met; samples without what only people read."""
-    kept: str | None = None
+    settings_record: str | None = None
     """What the operator keeps of the pool's settings in its own namespace, as JSON."""
 
 

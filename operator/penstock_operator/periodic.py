@@ -51,7 +51,7 @@ async def keep_synced(operation: Reconciler, resync: Resync) -> None:
             await operation.schemas.refresh()
             log.info("%d pools seen", len(operation.observer.store.pools))
             operation.ready = True
-            operation.wake(None)
+            operation.enqueue(None)
         await asyncio.sleep(TURN_SECONDS)
 
 
@@ -66,16 +66,16 @@ async def keep_keys(operation: Reconciler, writer: Writer, namespace: str) -> No
         now = time.monotonic()
         before, led = led, operation.leadership.led()
         if led - before:
-            operation.take_over(led - before)
+            operation.adopt_namespaces(led - before)
         if not operation.leadership.valid(now):
             operation.keys, read_at = None, None
         elif read_at is None or now - read_at >= KEYS_SECONDS:
             try:
                 keys = await load_keys(writer, namespace, time.time())
                 if read_at is None:
-                    operation.begin_anew()
+                    operation.reset()
                 operation.keys, read_at = keys, now
-                operation.wake(None)
+                operation.enqueue(None)
             except (ClusterError, NotLeading) as error:
                 log.warning("the signing keys could not be read: %s", error)
         await asyncio.sleep(TURN_SECONDS)
@@ -116,4 +116,4 @@ async def keep_compared(operation: Reconciler) -> None:
     while True:
         await asyncio.sleep(SCHEMAS_SECONDS)
         if await operation.schemas.refresh():
-            operation.wake(None)
+            operation.enqueue(None)

@@ -70,13 +70,13 @@ class PoolState:
     figures: PlanFigures | None = None
     """Those last told."""
 
-    def hear_signals(self, signals: PoolSignals, now: float) -> None:
+    def record_signals(self, signals: PoolSignals, now: float) -> None:
         """Take a round of signals.
 
         A pod that reports another generation later than it acknowledged one is believed: it has restarted.
         """
         self.signals, self.signals_at = signals, now
-        behind = 0.0 if signals.asked is None else now - signals.asked
+        behind = 0.0 if signals.queried_at is None else now - signals.queried_at
         for sample in signals.samples:
             if sample.limits_generation is None or sample.uid not in self.acknowledged:
                 continue
@@ -87,7 +87,7 @@ class PoolState:
                 heard = Acknowledgement(generation, bound or held.effective_max)
                 self.acknowledged[sample.uid] = (heard, now)
 
-    def hear_pods(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
+    def record_acks(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
         """Take the answers to pushes; return whether any says something new.
 
         How far a load has come is none: it changes by the second, and the next tick tells it.
@@ -107,12 +107,12 @@ class PoolState:
         """Children that the API server refuses at present."""
         return tuple(one.rejection for one in self.refused.values())
 
-    def may_try(self, write: ChildWrite, now: float) -> bool:
+    def should_retry(self, write: ChildWrite, now: float) -> bool:
         """Return whether a write is worth sending: new, changed, or refused long enough ago."""
         refusal = self.refused.get(child_key(write))
         return refusal is None or now >= refusal.until or refusal.manifest != write.manifest
 
-    def hear_writes(
+    def record_write_results(
         self, wanted: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
     ) -> bool:
         """Take what became of a plan's writes; return whether refusals came, changed or went.
@@ -127,7 +127,7 @@ class PoolState:
                 attempts = held.attempts + 1 if held else 1
                 until = now + min(LAST_REFUSAL_SECONDS, 2 * back_off(attempts))
                 after[key] = RejectedWrite(rejected[key], write.manifest, attempts, until)
-            elif held is not None and not self.may_try(write, now):
+            elif held is not None and not self.should_retry(write, now):
                 after[key] = held
         was = self.rejections
         self.refused = after

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 ELSEWHERE_SECONDS = 5.0
 """Until a pool is looked at again in whose namespace another installation leads."""
 COMPLAINT_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 1.0
 """The loop turns at least this often, also to show that it lives."""
 
 
@@ -70,13 +70,13 @@ class Reconciler:
     _next_pass: float = 0.0
     _complain_at: float = 0.0
 
-    def wake(self, pools: frozenset[str] | None) -> None:
+    def enqueue(self, pools: frozenset[str] | None) -> None:
         """Make pools due: those named, or every pool (None). Before the store is full nothing is due."""
         if not self.ready:
             return
         now, store = time.monotonic(), self.observer.store
         for uid in [*store.pools, *store.unreadable] if pools is None else pools:
-            self.due.notify(uid, now)
+            self.due.add(uid, now)
         self._woken.set()
 
     async def run(self) -> None:
@@ -86,15 +86,15 @@ class Reconciler:
             leading = self.leadership.valid(now)
             metrics.LEADER.set(leading)
             if self.ready and self.keys is not None and leading:
-                if now >= self._next_pass and (batch := self.due.take(now, self._busy)):
+                if now >= self._next_pass and (batch := self.due.pop(now, self._busy)):
                     self._tell_late(now)
                     self._start(batch, now)
                 await self._wait(max(self.due.next_at(self._busy), self._next_pass) - now)
             else:
-                self._stand_by()
-                await self._wait(LONGEST_WAIT_SECONDS)
+                self._standby()
+                await self._wait(MAX_WAIT_SECONDS)
 
-    def _stand_by(self) -> None:
+    def _standby(self) -> None:
         """Decide on nothing for now, and tell of no pool: another process may decide on it."""
         self.due.rest()
         reporter.forget_all()
@@ -102,7 +102,7 @@ class Reconciler:
     async def _wait(self, seconds: float) -> None:
         """Wait for the next pool to come due, or for news, which may make one due sooner."""
         self._woken.clear()
-        pause = min(max(seconds, 0.001), LONGEST_WAIT_SECONDS)
+        pause = min(max(seconds, 0.001), MAX_WAIT_SECONDS)
         try:
             # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the news.
             async with asyncio.timeout(pause):
@@ -143,12 +143,12 @@ class Reconciler:
         finally:
             for uid in batch.copy():
                 self._done(uid, batch)
-                self._put_off(uid)
+                self._requeue(uid)
 
     async def _pass(self, batch: set[str]) -> None:
         now = self.clock()
-        pools = await self._staying(batch)
-        views = {view.pool.uid: view for view in await self.observer.look(pools, now)}
+        pools = await self._filter_actionable(batch)
+        views = {view.pool.uid: view for view in await self.observer.observe(pools, now)}
         async with (
             self._deciding
         ):  # one a turn of the loop: health and the Lease's state are told in between
@@ -158,7 +158,7 @@ class Reconciler:
             for one in plan.pools:
                 group.create_task(self._act(one, views[one.uid], now, batch))
 
-    async def _staying(self, batch: set[str]) -> list[PoolObject]:
+    async def _filter_actionable(self, batch: set[str]) -> list[PoolObject]:
         """Return the pools of a batch that are to stay; the others are told off or forgotten."""
         store = self.observer.store
         for uid in batch.copy():
@@ -168,13 +168,13 @@ class Reconciler:
                 if not self.leadership.valid_in(met.namespace):
                     reporter.forget_pool(self.observer.memory.of(uid))
                 self._done(uid, batch)
-                self.due.put_off(uid, time.monotonic() + ELSEWHERE_SECONDS)
+                self.due.requeue_after(uid, time.monotonic() + ELSEWHERE_SECONDS)
                 continue
             if pool is not None and not is_going(store, pool):
                 continue
             self._done(uid, batch)
             if uid in store.unreadable:
-                await reporter.tell_unreadable(self.acts.statuses, store.unreadable[uid])
+                await reporter.report_unreadable(self.acts.statuses, store.unreadable[uid])
             elif pool is None:
                 self._forget(uid)
         return [store.pools[uid] for uid in batch]
@@ -188,18 +188,18 @@ class Reconciler:
         namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
         return frozenset(one for one in namespaces if self.leadership.valid_in(one))
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget what was decided and told before this process began to lead: others may have decided since."""
         self.observer.memory.clear()
         reporter.forget_all()
 
-    def take_over(self, namespaces: frozenset[str]) -> None:
+    def adopt_namespaces(self, namespaces: frozenset[str]) -> None:
         """Begin to act in namespaces whose Lease was just won: what another decided there is not known here."""
         for uid, pool in self.observer.store.pools.items():
             if pool.namespace in namespaces:
                 reporter.forget_pool(self.observer.memory.of(uid))
                 self.observer.memory.forget(uid)
-        self.wake(None)
+        self.enqueue(None)
 
     def _plan(self, views: Sequence[PoolView], now: float) -> Plan:
         store, memory = self.observer.store, self.observer.memory
@@ -223,9 +223,9 @@ class Reconciler:
         self.due.decided(len(views), self._decide_seconds)
         metrics.DECIDE_SECONDS.observe(self._decide_seconds)
         memory.ledger = plan.ledger
-        policy_metrics.tell_plan(plan)
+        policy_metrics.record_plan(plan)
         if plan.disturbed:
-            self.wake(plan.disturbed)
+            self.enqueue(plan.disturbed)
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"
             log.error("%s could not be planned", name, exc_info=failure.error)
@@ -235,7 +235,7 @@ class Reconciler:
     async def _act(self, plan: PoolPlan, view: PoolView, now: float, batch: set[str]) -> None:
         memory = self.observer.memory.of(plan.uid)
         memory.law_state = plan.law_state
-        reporter.tell_decision(plan, view, memory)
+        reporter.report_decision(plan, view, memory)
         try:
             if self.keys is None:
                 return
@@ -243,7 +243,7 @@ class Reconciler:
             signer = self.keys.signer(now)
             control = PodControl(self.observer.pods_session, signer, self.clock, leading)
             acted = await self.acts.act(
-                plan, view, control, lambda write: memory.may_try(write, now), now
+                plan, view, control, lambda write: memory.should_retry(write, now), now
             )
             self._done(plan.uid, batch)
             self._settle(plan, acted)
@@ -256,18 +256,18 @@ class Reconciler:
     def _settle(self, plan: PoolPlan, acted: ActResults) -> None:
         """Remember what came of a plan, and when the pool is to be visited next."""
         memory, wall = self.observer.memory.of(plan.uid), self.clock()
-        news = memory.hear_pods(acted.acknowledgements, wall)
-        news |= memory.hear_writes(plan.writes, acted.rejected, wall)
+        news = memory.record_acks(acted.acknowledgements, wall)
+        news |= memory.record_write_results(plan.writes, acted.rejected, wall)
         if acted.failure is not None:
             log.info("%s/%s again soon: %s", plan.namespace, plan.name, acted.failure)
             self.observer.confirmations.forget(plan.uid)
-            self._put_off(plan.uid)
+            self._requeue(plan.uid)
             return
         memory.failures, now = 0, time.monotonic()
         if news:
-            self.due.notify(plan.uid, now)
+            self.due.add(plan.uid, now)
         hindered = bool(memory.refused) or self.observer.confirmations.holds(plan.uid)
-        self.due.next_tick(plan.uid, now, active=plan.active or hindered)
+        self.due.schedule_resync(plan.uid, now, active=plan.active or hindered)
 
     async def _policies(self, plan: Plan, now: float) -> None:
         """Say on policies what they do; not where only some of the pools under them are seen."""
@@ -281,10 +281,10 @@ class Reconciler:
             except Exception:
                 log.exception("the status of policy %s was not written", one.name)
 
-    def _put_off(self, uid: str) -> None:
+    def _requeue(self, uid: str) -> None:
         memory = self.observer.memory.of(uid)
         memory.failures += 1
-        self.due.put_off(uid, time.monotonic() + back_off(memory.failures))
+        self.due.requeue_after(uid, time.monotonic() + back_off(memory.failures))
 
     def _done(self, uid: str, batch: set[str]) -> None:
         batch.discard(uid)

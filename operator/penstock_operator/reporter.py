@@ -20,7 +20,7 @@ from penstock_operator.telemetry.pool_metrics import PoolRow
 log = logging.getLogger("penstock_operator.decisions")
 
 
-def tell_decision(plan: PoolPlan, view: PoolView, memory: PoolState) -> None:
+def report_decision(plan: PoolPlan, view: PoolView, memory: PoolState) -> None:
     """Log a decision that differs from the pool's last (`telemetry/decision_log.py`), and set the pool's metrics."""
     decision = plan.status.last_decision
     name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
@@ -90,7 +90,7 @@ def forget_all() -> None:
     policy_metrics.forget_all()
 
 
-async def tell_unreadable(statuses: Statuses, pool: Unreadable) -> None:
+async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
     """Say on a pool that its spec is of a newer schema than this operator; once a generation."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = condition(

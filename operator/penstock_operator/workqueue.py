@@ -14,7 +14,7 @@ DEBOUNCE_SECONDS = 0.05
 """A change arrives as a burst of events: one visit serves them all."""
 SPACING_SECONDS = 0.25
 """Least time between two visits of a pool, whatever happens to it."""
-BATCH, LEAST_BATCH = 500, 50
+MAX_BATCH, MIN_BATCH = 500, 50
 """Pools of one pass, at most and at least."""
 HOLD_SECONDS = 0.5
 """How long deciding on a batch may keep the event loop, and with it the health probe, waiting: the first pass over pools just
@@ -26,16 +26,16 @@ def batch_size(before: int, pools: int, seconds: float) -> int:
 
     Few pools say nothing of many: what a pass costs whatever its size would weigh too much.
     """
-    if pools < LEAST_BATCH:
+    if pools < MIN_BATCH:
         return before
-    return max(LEAST_BATCH, min(BATCH, int(HOLD_SECONDS * pools / max(seconds, 1e-9))))
+    return max(MIN_BATCH, min(MAX_BATCH, int(HOLD_SECONDS * pools / max(seconds, 1e-9))))
 
 
 @dataclass(slots=True)
 class WorkQueue:
     """When each pool is due."""
 
-    batch: int = LEAST_BATCH
+    batch: int = MIN_BATCH
     """How many are taken at once."""
     _at: dict[str, float] = field(default_factory=dict)
     late: tuple[float, ...] = ()
@@ -43,7 +43,7 @@ class WorkQueue:
     _visited: dict[str, float] = field(default_factory=dict)
     _pace: dict[str, float] = field(default_factory=dict)
 
-    def notify(self, uid: str, now: float) -> None:
+    def add(self, uid: str, now: float) -> None:
         """Something happened to a pool: it is due almost at once."""
         soonest = self._visited.get(uid, -inf) + SPACING_SECONDS
         self.schedule(uid, max(now + DEBOUNCE_SECONDS, soonest))
@@ -52,17 +52,17 @@ class WorkQueue:
         """Make a pool due at `at`, unless it is due sooner."""
         self._at[uid] = min(at, self._at.get(uid, inf))
 
-    def put_off(self, uid: str, at: float) -> None:
+    def requeue_after(self, uid: str, at: float) -> None:
         """Make a pool due at `at` for another reason than its pace."""
         self._pace.pop(uid, None)
         self.schedule(uid, at)
 
-    def next_tick(self, uid: str, now: float, *, active: bool) -> None:
+    def schedule_resync(self, uid: str, now: float, *, active: bool) -> None:
         """Make a pool due at the next point of the grid of its pace."""
         every = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
         self.schedule(uid, (floor(now / every) + 1) * every)
 
-    def take(self, now: float, busy: Collection[str]) -> list[str]:
+    def pop(self, now: float, busy: Collection[str]) -> list[str]:
         """Return the pools that are due and not being visited, and take them off the queue."""
         due = [uid for uid, at in self._at.items() if at <= now and uid not in busy]
         due = due[: self.batch]

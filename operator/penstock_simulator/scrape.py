@@ -38,7 +38,7 @@ class Scraper:
         if self._loss.share > 0:
             lost = self._random.random(len(due)) < self._loss.share
             kept = tuple(sample for sample, gone in zip(due, lost, strict=True) if not gone)
-        return PoolSignals(SignalSource.PROMETHEUS, kept, asked=EPOCH + now)
+        return PoolSignals(SignalSource.PROMETHEUS, kept, queried_at=EPOCH + now)
 
     def _sample(self, pod: SimulatedPod, now: float) -> PodSample:
         busy = pod.engine.busy_seconds(now)

@@ -87,11 +87,11 @@ class Children:
         try:
             await self.writer.write(kind, "delete", ApiRequest("DELETE", path, body), Urgency.CHILD)
         except ObjectNotFound:
-            self.store.forget(kind, metadata["uid"])
+            self.store.remove(kind, metadata["uid"])
 
     async def _send(self, kind: ResourceKind, verb: str, request: ApiRequest) -> Json:
         answer = await self.writer.write(kind, verb, request, Urgency.CHILD)
-        self.store.see(kind, answer)
+        self.store.upsert(kind, answer)
         return answer
 
 

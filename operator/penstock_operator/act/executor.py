@@ -44,7 +44,7 @@ class PoolActs:
         plan: PoolPlan,
         view: PoolView,
         control: PodControl,
-        may_try: Callable[[ChildWrite], bool],
+        should_retry: Callable[[ChildWrite], bool],
         now: float,
     ) -> ActResults:
         """Carry out a plan made from `view`.
@@ -55,7 +55,7 @@ class PoolActs:
         acted = ActResults()
         _, _, acted.acknowledgements, _ = await asyncio.gather(
             self._status(plan, acted, now),
-            self._children(plan, view, acted, may_try),
+            self._children(plan, view, acted, should_retry),
             control.push(plan.pushes),
             self._record(plan, acted),
         )
@@ -96,11 +96,11 @@ class PoolActs:
         plan: PoolPlan,
         view: PoolView,
         acted: ActResults,
-        may_try: Callable[[ChildWrite], bool],
+        should_retry: Callable[[ChildWrite], bool],
     ) -> None:
         for write in plan.writes:
             key = child_key(write)
-            if not may_try(write):
+            if not should_retry(write):
                 continue
             try:
                 await self.children.write(view, write)

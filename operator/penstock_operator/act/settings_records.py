@@ -65,11 +65,11 @@ class Records:
         path = kinds.CONFIG_MAP.path(namespace, name)
         request = ApiRequest("PATCH", path, manifest, query, APPLY)
         answer = await self.writer.write(kinds.CONFIG_MAP, "apply", request, Urgency.CHILD)
-        self.store.see(kinds.CONFIG_MAP, answer)
+        self.store.upsert(kinds.CONFIG_MAP, answer)
 
     async def _delete(self, held: ChildObject) -> None:
         path = kinds.CONFIG_MAP.path(held.namespace, held.name)
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": held.uid}}
         request = ApiRequest("DELETE", path, body)
         await self.writer.write(kinds.CONFIG_MAP, "delete", request, Urgency.CHILD)
-        self.store.forget(kinds.CONFIG_MAP, held.uid)
+        self.store.remove(kinds.CONFIG_MAP, held.uid)

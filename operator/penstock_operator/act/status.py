@@ -214,7 +214,7 @@ class Statuses:
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         request = ApiRequest("PATCH", path, manifest, query, APPLY)
         answer = await self.writer.write(kind, "status", request, Urgency.CONDITION)
-        self.store.see(kind, answer)
+        self.store.upsert(kind, answer)
 
 
 def leave_out(value: object, path: Sequence[str]) -> None:

@@ -71,7 +71,7 @@ def draft(view: PoolView, state: object | None, moment: PassContext) -> PoolDraf
     before = published(told.value, memory.limits)
     seen = RollbackInput(memory.attainment, before is not None and all_obey(view, before), now)
     held = (memory.watch, memory.record)
-    ruling = rule(words.value.effective, policies, view.kept, held, seen)
+    ruling = rule(words.value.effective, policies, view.settings_record, held, seen)
     spec = ruling.effective
     proposal = propose(spec, view, before, memory.scaling, now)
     wishes = claims(proposal, template.value.template, policies, now)

@@ -41,7 +41,7 @@ class Observer:
     """For calls to pods: it trusts their authority."""
     rounds: SharedQueries = field(default_factory=SharedQueries)
 
-    async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
+    async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the views of those pools that could be looked at; nothing is decided blindly."""
         await self._read_signals(pools, now)
         past = await self._read_past(pools)
@@ -57,7 +57,7 @@ class Observer:
         heard = await observe_signals(self.session, asked, now, self.rounds, self.pods_session)
         for pool in asked:
             signals = heard[pool.uid]
-            self.memory.of(pool.uid).hear_signals(signals, now)
+            self.memory.of(pool.uid).record_signals(signals, now)
             wanted = pool.server is not None or signals.source is SignalSource.NONE
             if signals.problem and wanted and pool.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()

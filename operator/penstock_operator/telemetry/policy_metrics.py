@@ -30,7 +30,7 @@ _TRIED: dict[tuple[str, str], str] = {}
 """The policy whose candidate a pool has series of, by (namespace, pool)."""
 
 
-def tell_plan(plan: Plan) -> None:
+def record_plan(plan: Plan) -> None:
     """Set the gauges of everything that a pass planned; budgets that it does not tell of have none."""
     budgets = {
         (policy.name, each.resource_name): each

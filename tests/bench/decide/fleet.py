@@ -136,7 +136,7 @@ def signals(number: int, world: World, now: float) -> PoolSignals:
         for one in world.pods
         for age in reversed(range(SCRAPES))
     )
-    return PoolSignals(SignalSource.PROMETHEUS, samples, asked=now)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=now)
 
 
 def _sample(uid: str, number: int, time: float) -> PodSample:

@@ -60,7 +60,7 @@ class Edges:
         """Drop a pool."""
         self.memory.forget(uid)
 
-    async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
+    async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the pools as they are now."""
         await asyncio.sleep(0)
         began, found = time.thread_time(), []
@@ -160,7 +160,7 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
         CONFIG, every, every, leads, CLUSTER, schemas, keys,
         ready=True, clock=lambda: time.time() + ahead,
     )  # fmt: skip
-    made.wake(None)
+    made.enqueue(None)
     waits = Waits()
     thread = threading.Thread(target=waits.renew, daemon=True)
     tasks = [asyncio.create_task(one) for one in (made.run(), waits.watch())]

@@ -17,7 +17,7 @@ from penstock_operator.observe.signals.samples import DURATIONS, WANTED
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.observe.signals.sources import PoolPods, observe_signals
 from penstock_operator.observed import SignalSource
-from penstock_operator.workqueue import BATCH
+from penstock_operator.workqueue import MAX_BATCH
 from penstock_runtime.request import RequestOutcome
 from penstock_runtime.serving.histogram import SECONDS
 from tests.bench.decide.fleet import PODS
@@ -71,8 +71,8 @@ async def questions_of_a_tick(pools: int) -> dict[str, float]:
     ):
         url, rounds = f"http://{ip}:{PORT}", SharedQueries()
         batches = [
-            [_pool(one, url) for one in range(first, min(first + BATCH, pools))]
-            for first in range(0, pools, BATCH)
+            [_pool(one, url) for one in range(first, min(first + MAX_BATCH, pools))]
+            for first in range(0, pools, MAX_BATCH)
         ]
         began, worked = time.perf_counter(), time.process_time()
         heard = await asyncio.gather(

@@ -42,7 +42,7 @@ def manifests(objects: Iterable[Json], now: float) -> dict[tuple[str, str], Json
         held[one["kind"], one["metadata"]["name"]] = one
         if one["kind"] in known:
             meta = {**one["metadata"], "resourceVersion": "1"}
-            store.see(known[one["kind"]], {**one, "metadata": meta})
+            store.upsert(known[one["kind"]], {**one, "metadata": meta})
     pool = next(iter(store.pools.values()))
     view = pool_view(store, pool, ObservedExtras({}, NO_SIGNALS, {}))
     observed = Observed((view,), (), policies_readable=True, lease_transitions={}, control_keys={})

@@ -96,7 +96,7 @@ async def test_samples_come_with_their_own_times_and_raw_counters(
             return (await read_prometheus(session, url, {"pool": ("team", [pod])}))["pool"]
 
         def fresh(one: PoolSignals) -> bool:
-            age = (one.asked or 0.0) - one.samples[-1].time if len(one.samples) >= 3 else 3.0
+            age = (one.queried_at or 0.0) - one.samples[-1].time if len(one.samples) >= 3 else 3.0
             return 0 <= age < 3
 
         found = await until(ask, fresh)
@@ -123,7 +123,7 @@ async def test_samples_come_with_their_own_times_and_raw_counters(
 async def test_a_large_fleet_is_told_a_part_at_a_time(
     tmp_path: Path, session: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(promql, "PODS_A_QUESTION", 1)
+    monkeypatch.setattr(promql, "PODS_PER_QUERY", 1)
     async with AsyncExitStack() as stack:
         pods = [
             pod_object(uid, await stack.enter_async_context(serving(metrics_route(Figures(uid)))))
@@ -220,10 +220,10 @@ async def test_the_last_minutes_are_there_for_who_comes_later(
             )
 
         found = await until(ask, lambda one: len(one.samples) >= 20)
-        assert found.asked is not None
+        assert found.queried_at is not None
         times = [one.time for one in found.samples]
         assert times == sorted(times)
-        assert found.asked - times[0] > 15, "more than a tick's round tells"
+        assert found.queried_at - times[0] > 15, "more than a tick's round tells"
         rows = [one.rows_received or 0.0 for one in found.samples]
         assert rows == sorted(rows)
         assert rows[-1] > rows[0] + 100

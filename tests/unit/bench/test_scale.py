@@ -138,7 +138,7 @@ def test_a_copy_is_a_pool_of_its_own_whose_pods_are_its_own(original: Original) 
     store, known = ObjectStore(), {one.kind: one for one in kinds.WATCHED}
     for one in (*objects_of(original.stored), *objects_of(made.stored)):
         one["metadata"]["resourceVersion"] = "1"
-        store.see(known[one["kind"]], one)
+        store.upsert(known[one["kind"]], one)
     copied = next(one for one in store.pools.values() if one.name == "pool-7")
     pods = [(pod.uid, pod.ip) for pod in owned_pods(store, copied.uid)]
     assert pods == [(made.pod_uid, "10.128.0.8")]

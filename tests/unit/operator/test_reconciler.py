@@ -37,7 +37,7 @@ class Blind:
     memory: ReconcileState = field(default_factory=ReconcileState)
     confirmations: Forgets = field(default_factory=Forgets)
 
-    async def look(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
+    async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         del pools, now
         return []
 
@@ -108,7 +108,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_no_turn_of_the_loop_holds_more_than_one_decide_step(steps: list[int]) -> None:
     made = operation(pools=12)
     made.due.batch = 2
-    made.wake(None)
+    made.enqueue(None)
     turns = asyncio.run(each_turn(made, steps, wanted=6))
     assert sum(turns) == len(steps) == 6
     assert max(turns) == 1
@@ -156,8 +156,8 @@ def decided(leads: Leads) -> Reconciler:
     )
     made.observer.store.pools = {world.pool.uid: world.pool}
     plan = world.whole_plan()
-    policy_metrics.tell_plan(plan)
-    reporter.tell_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
+    policy_metrics.record_plan(plan)
+    reporter.report_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
     assert series() == {"pool", "policy"}
     return made
 
@@ -185,7 +185,7 @@ def test_a_process_that_lost_the_lease_tells_of_no_pool_and_no_policy() -> None:
 @pytest.mark.usefixtures("_nothing_told")
 def test_who_begins_to_lead_anew_tells_of_no_pool_that_went_meanwhile() -> None:
     made = decided(Leads())
-    made.begin_anew()
+    made.reset()
     made.observer.store.pools.clear()
     made._forget("uid-chat")
     assert series() == set()
@@ -194,12 +194,12 @@ def test_who_begins_to_lead_anew_tells_of_no_pool_that_went_meanwhile() -> None:
 @pytest.mark.usefixtures("_nothing_told")
 def test_of_pools_in_a_namespace_that_another_leads_nothing_is_told() -> None:
     made = decided(Leads(within=False))
-    assert asyncio.run(made._staying({"uid-chat"})) == []
+    assert asyncio.run(made._filter_actionable({"uid-chat"})) == []
     assert series() == {"policy"}
 
 
 @pytest.mark.usefixtures("_nothing_told")
 def test_of_pools_in_a_namespace_just_won_nothing_is_told_that_was_told_before() -> None:
     made = decided(Leads())
-    made.take_over(frozenset({"team-a"}))
+    made.adopt_namespaces(frozenset({"team-a"}))
     assert series() == {"policy"}

@@ -38,7 +38,7 @@ def memory() -> Iterator[PoolState]:
 
 def tell(plan: PoolPlan, memory: PoolState, **changes: object) -> None:
     figures = replace(FIGURES, **changes)  # type: ignore[arg-type]
-    reporter.tell_decision(replace(plan, figures=figures), World().view(), memory)
+    reporter.report_decision(replace(plan, figures=figures), World().view(), memory)
 
 
 def test_gauges_say_what_was_decided(plan: PoolPlan, memory: PoolState) -> None:
@@ -58,11 +58,11 @@ def test_pods_that_serve_and_do_not_obey_are_counted_and_loading_ones_are_not(
     world.pods = (*world.pods, pod("loading", ip="10.0.0.9", ready=False))
     plan = world.run()
     assert [push.pod_uid for push in plan.pushes] == ["uid-loading"]
-    reporter.tell_decision(plan, world.view(), memory)
+    reporter.report_decision(plan, world.view(), memory)
     assert value("unacknowledged_pods") == 0
     world.acknowledgements.clear()
     world.pods = (*world.pods, pod("leaving", ip="10.0.0.8", terminating=True))
-    reporter.tell_decision(plan, world.view(), memory)
+    reporter.report_decision(plan, world.view(), memory)
     assert value("unacknowledged_pods") == 1
 
 

@@ -21,8 +21,8 @@ Json = Mapping[str, Any]
 Name = tuple[str, str, str]
 """(kind, namespace, name)."""
 
-REMEMBERED_GONE = 10_000
-EVERY_POOL = None
+MAX_TOMBSTONES = 10_000
+ALL_POOLS = None
 """What `see` answers when every pool may be touched."""
 
 
@@ -70,7 +70,7 @@ class ObjectStore:
     _uid_by_name: dict[Name, str] = field(default_factory=dict)
     _uids_by_pool: dict[str, set[str]] = field(default_factory=dict)
 
-    def see(self, kind: ResourceKind, raw: Json) -> frozenset[str] | None:
+    def upsert(self, kind: ResourceKind, raw: Json) -> frozenset[str] | None:
         """Take an object as it is now; return the UIDs of the pools it may matter to.
 
         Old news (a lower resourceVersion) and no news (the same digest) matter to no pool.
@@ -90,13 +90,13 @@ class ObjectStore:
             return frozenset()
         return self._touched(kind, name, pools | (before.pools if before else frozenset()))
 
-    def forget(self, kind: ResourceKind, uid: str, version: int = 0) -> frozenset[str] | None:
+    def remove(self, kind: ResourceKind, uid: str, version: int = 0) -> frozenset[str] | None:
         """Drop an object that is gone, or lost its label; return the UIDs of the pools it may matter to.
 
         `version` is the resourceVersion it went at: a late answer to an older write does not bring it back.
         """
         self._gone[uid] = version
-        if len(self._gone) > REMEMBERED_GONE:
+        if len(self._gone) > MAX_TOMBSTONES:
             del self._gone[next(iter(self._gone))]
         seen = self._seen.get(kind.kind, {}).pop(uid, None)
         if seen is None:
@@ -198,7 +198,7 @@ class ObjectStore:
     ) -> frozenset[str] | None:
         if kind is kinds.NAMESPACE:
             return frozenset(one.uid for one in self.pools.values() if one.namespace == name[2])
-        return EVERY_POOL if kind is kinds.POLICY else pools
+        return ALL_POOLS if kind is kinds.POLICY else pools
 
 
 def _pools_of(kind: ResourceKind, meta: Json) -> frozenset[str]:

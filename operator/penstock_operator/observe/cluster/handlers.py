@@ -22,7 +22,7 @@ from kopf._cogs.structs.dicts import FieldSpec  # likewise
 from penstock_operator.kube.kinds import WATCHED
 from penstock_operator.kube.scope import WatchScope
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.relist import Resync, Wake, Watched
+from penstock_operator.observe.cluster.relist import Enqueue, Resync, Watched
 
 CHUNK = 500
 REQUEST_SECONDS = 30.0
@@ -42,18 +42,22 @@ class EndlessBackoff:
 
 
 def registry(
-    store: ObjectStore, resync: Resync, wake: Wake, place: WatchScope
+    store: ObjectStore, resync: Resync, enqueue: Enqueue, place: WatchScope
 ) -> kopf.OperatorRegistry:
     """Return kopf's registry with a handler for every kind that is watched in a place."""
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made)(log_in)
     for kind in place.kinds:
-        _watch(made, (place, kind), store, resync, wake)
+        _watch(made, (place, kind), store, resync, enqueue)
     return made
 
 
 def _watch(
-    made: kopf.OperatorRegistry, watched: Watched, store: ObjectStore, resync: Resync, wake: Wake
+    made: kopf.OperatorRegistry,
+    watched: Watched,
+    store: ObjectStore,
+    resync: Resync,
+    enqueue: Enqueue,
 ) -> None:
     kind = watched[1]
 
@@ -63,9 +67,9 @@ def _watch(
         if event["type"] is None:
             resync.relisted(watched, time.monotonic())
         if event["type"] == "DELETED":
-            wake(store.forget(kind, meta["uid"], int(meta["resourceVersion"])))
+            enqueue(store.remove(kind, meta["uid"], int(meta["resourceVersion"])))
         else:
-            wake(store.see(kind, event["object"]))
+            enqueue(store.upsert(kind, event["object"]))
 
 
 def log_in(**more: Any) -> kopf.ConnectionInfo | None:

@@ -22,17 +22,17 @@ NAMESPACE_SECONDS = 15.0
 AFTER_RELIST_SECONDS = 2.0
 """A re-list arrives as many events: wait for the burst to be over."""
 
-Wake = Callable[[frozenset[str] | None], None]
+Enqueue = Callable[[frozenset[str] | None], None]
 Watched = tuple[WatchScope, ResourceKind]
 
 
 @dataclass(slots=True)
 class Resync:
-    """Keeps the store honest; `wake` is told the pools that a ghost mattered to."""
+    """Keeps the store honest; `enqueue` is told the pools that a ghost mattered to."""
 
     cluster: ApiClient
     store: ObjectStore
-    wake: Wake
+    enqueue: Enqueue
     scope: Scope = CLUSTER
     _due: dict[Watched, float] = field(default_factory=dict)
     _complete: set[Watched] = field(default_factory=set)
@@ -82,13 +82,13 @@ class Resync:
                     log.info("%s can be read", place)
                     self._lost.discard(place)
                     self.store.partial.discard(place.namespace or "")
-                    self.wake(None)
+                    self.enqueue(None)
 
     async def _place(self, place: WatchScope, now: float) -> None:
         if self.scope.may_lose(place) and now >= self._due.get((place, NAMESPACE), 0.0):
             self._due[place, NAMESPACE] = now + NAMESPACE_SECONDS
             path = NAMESPACE.path(None, place.namespace)
-            self.wake(self.store.see(NAMESPACE, await self.cluster.get(path)))
+            self.enqueue(self.store.upsert(NAMESPACE, await self.cluster.get(path)))
         for kind in place.kinds:
             watched = (place, kind)
             due = now >= self._due.get(watched, 0.0)
@@ -117,7 +117,7 @@ class Resync:
         for uid in before.keys() - listed.keys():
             # Seen before the list began and not in it: gone, or its label is.
             log.info("%s %s was gone unseen", kind.kind, uid)
-            self.wake(self.store.forget(kind, uid, before[uid]))
+            self.enqueue(self.store.remove(kind, uid, before[uid]))
         missing = listed.keys() - self.store.known(kind, place.namespace).keys()
         if not missing:
             self._complete.add(watched)

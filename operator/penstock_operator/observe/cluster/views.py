@@ -46,7 +46,7 @@ def pool_view(store: ObjectStore, pool: PoolObject, heard: ObservedExtras) -> Po
         acknowledgements={uid: one for uid, one in heard.acknowledgements.items() if uid in live},
         rejections=heard.rejections,
         past=heard.past,
-        kept=None if (record := record_of(store, pool.uid)) is None else _kept(record),
+        settings_record=None if (record := record_of(store, pool.uid)) is None else _kept(record),
     )
 
 

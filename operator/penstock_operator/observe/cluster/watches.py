@@ -18,7 +18,7 @@ from kopf._core.engines.peering import Identity  # likewise
 from penstock_operator.kube.scope import Scope, WatchScope
 from penstock_operator.observe.cluster import handlers
 from penstock_operator.observe.cluster.cache import ObjectStore
-from penstock_operator.observe.cluster.relist import Resync, Wake
+from penstock_operator.observe.cluster.relist import Enqueue, Resync
 
 WATCHER = "watcher for "
 """What kopf calls its tasks that watch one kind in one place."""
@@ -34,7 +34,7 @@ class Watches:
     scope: Scope
     store: ObjectStore
     resync: Resync
-    wake: Wake
+    enqueue: Enqueue
     identity: str
     """Said where kopf would ask the password file for a user: the image's 65532 has no entry there."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +75,7 @@ class Watches:
     async def _watch_once(self, place: WatchScope) -> None:
         within = [place.namespace] if place.namespace is not None else []
         tasks = await kopf.spawn_tasks(
-            registry=handlers.registry(self.store, self.resync, self.wake, place),
+            registry=handlers.registry(self.store, self.resync, self.enqueue, place),
             settings=handlers.settings(),
             clusterwide=not within,
             namespaces=within,

@@ -40,7 +40,7 @@ async def _read(
     rounds: SharedQueries,
 ) -> Mapping[str, PoolSignals]:
     try:
-        told = await rounds.ask_past(session, server)
+        told = await rounds.query_past(session, server)
     except CallFailed as error:
         log.info("the last minutes are not known, only checkpoints: %s", error)
         return {}

@@ -8,7 +8,7 @@ import aiohttp
 
 from penstock_api.names import CLUSTER_PORT, PATH_METRICS
 from penstock_operator.net.http import CONNECTIONS, CallFailed, HttpCall, call, pod_url
-from penstock_operator.observe.signals.samples import BadExposition, parse, pod_sample, told_uid
+from penstock_operator.observe.signals.samples import BadExposition, parse, pod_sample, reported_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource
 
 LIMIT_BYTES = 1024 * 1024
@@ -66,6 +66,6 @@ async def _read(
         return f"{PATH_METRICS} {error}"
     except UnicodeDecodeError:
         return f"{PATH_METRICS} answered something that is not text"
-    if told_uid(readings) != pod.uid:
+    if reported_uid(readings) != pod.uid:
         return f"{PATH_METRICS} was answered by another pod"
     return pod_sample(readings, pod.uid, asyncio.get_running_loop().time())

@@ -22,7 +22,7 @@ from penstock_operator.observe.signals.credentials import Credentials
 from penstock_operator.observe.signals.dcgm import QUERY as QUERY_DEVICES
 from penstock_operator.observe.signals.dcgm import Devices
 from penstock_operator.observe.signals.pod_scrape import reachable
-from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, told_uid
+from penstock_operator.observe.signals.samples import LABELS, Reading, pod_sample, reported_uid
 from penstock_operator.observed import PodObject, PodSample, PoolSignals, SignalSource, measured
 
 LEAST_SCRAPES = 2
@@ -45,7 +45,7 @@ Targets = dict[tuple[str, str], dict[str, Scrapes]]
 class QueryRound:
     """Everything that one server knows of all pools' pods, by one round of questions."""
 
-    asked: float
+    queried_at: float
     """The server's own clock."""
     url: str
     """Of the server."""
@@ -67,10 +67,12 @@ class QueryRound:
                 _samples(self.targets.get((namespace, _instance(ip)), {}), pod),
             )
         )
-        return PoolSignals(SignalSource.PROMETHEUS, samples, asked=self.asked, url=self.url)
+        return PoolSignals(
+            SignalSource.PROMETHEUS, samples, queried_at=self.queried_at, url=self.url
+        )
 
 
-async def ask(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
+async def query(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
     """Return a round of one server. Raises `CallFailed`.
 
     A large fleet is asked about a part at a time, one after the other, so that no answer is too large and only one is
@@ -80,7 +82,7 @@ async def ask(session: aiohttp.ClientSession, access: Credentials) -> QueryRound
     told = QueryRound(asked, access.url, {})
     for query in promql.of_now(pods):
         await _add(session, access, told, query, LIMIT_BYTES)
-    form = {"query": QUERY_DEVICES, "time": f"{told.asked:.3f}"}
+    form = {"query": QUERY_DEVICES, "time": f"{told.queried_at:.3f}"}
     devices = await _query(session, access, form, LIMIT_BYTES)
     await asyncio.to_thread(told.devices.add, _result(devices))
     return told
@@ -105,12 +107,12 @@ async def _add(
     session: aiohttp.ClientSession, access: Credentials, to: QueryRound, query: str, limit: int
 ) -> None:
     """Add the answer to a question, as of the round's time, of at most `limit` bytes."""
-    form = {"query": query, "time": f"{to.asked:.3f}"}
+    form = {"query": query, "time": f"{to.queried_at:.3f}"}
     answer = await _query(session, access, form, limit)
     await asyncio.to_thread(_sort, answer, to.targets)
 
 
-async def ask_past(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
+async def query_past(session: aiohttp.ClientSession, access: Credentials) -> QueryRound:
     """Return what one server has of the last minutes, empty where that is too much for one answer. Raises `CallFailed`."""
     asked, series = await _clock(session, access, promql.QUERY_PAST_SERIES)
     told, query = QueryRound(asked, access.url, {}), promql.of_past(series)
@@ -128,7 +130,7 @@ async def read_prometheus(
 
     Raises `CallFailed`.
     """
-    found = await ask(session, Credentials(url))
+    found = await query(session, Credentials(url))
     return {uid: found.signals(*asked) for uid, asked in pods_by_pool.items()}
 
 
@@ -137,7 +139,7 @@ def missing(signals: PoolSignals, pods: Iterable[PodObject], now: float) -> list
 
     A pod Ready for less than `GRACE_SECONDS` is not missed yet.
     """
-    asked = now if signals.asked is None else signals.asked
+    asked = now if signals.queried_at is None else signals.queried_at
     times: dict[str, list[float]] = defaultdict(list)
     for sample in signals.samples:
         times[sample.uid].append(sample.time)
@@ -223,7 +225,7 @@ def _samples(jobs: Mapping[str, Scrapes], pod: PodObject) -> list[PodSample]:
         [
             pod_sample(readings, pod.uid, time)
             for time, readings in sorted(at.items())
-            if told_uid(readings) == pod.uid
+            if reported_uid(readings) == pod.uid
         ]
         for at in jobs.values()
     )

@@ -8,7 +8,7 @@ from penstock_operator.observe.signals.samples import DURATIONS, HISTORY, WANTED
 
 RANGE_SECONDS = 15
 """Three scrapes of 5 s."""
-PODS_A_QUESTION = 500
+PODS_PER_QUERY = 500
 """An answer of about 16 MB, where all pods have every series there is: 93 histogram buckets, or 86 others. A quarter of what is read."""
 LAST_DIGITS = ("0a", "1b", "2c", "3d", "4e", "5f", "6", "7", "8", "9")
 """Of addresses, IPv6 among them: each ends in one of these, and as many in one as in another, or twice as many."""
@@ -70,9 +70,9 @@ def past_seconds(series: int) -> float:
 
 def _parts(pods: int) -> tuple[str, ...]:
     """Return matchers of which every instance fits exactly one; a single empty one where all fit one answer."""
-    if pods <= PODS_A_QUESTION:
+    if pods <= PODS_PER_QUERY:
         return ("",)
-    digits_per_part = max(int(PODS_A_QUESTION / (MAX_SHARE * pods)), 1)
+    digits_per_part = max(int(PODS_PER_QUERY / (MAX_SHARE * pods)), 1)
     number = ceil(len(LAST_DIGITS) / digits_per_part)
     digits = ("".join(LAST_DIGITS[part::number]) for part in range(number))
     return tuple(f',instance=~".*[{each}][]]?:{CLUSTER_PORT}"' for each in digits)

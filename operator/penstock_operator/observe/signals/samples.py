@@ -85,7 +85,7 @@ def parse(text: str) -> tuple[Reading, ...]:
         raise BadExposition("did not answer in Prometheus' text format") from error
 
 
-def told_uid(readings: Iterable[Reading]) -> str | None:
+def reported_uid(readings: Iterable[Reading]) -> str | None:
     """Return the pod UID that the readings say they are of."""
     found = {one.labels.get("uid") for one in readings if one.name == names.METRIC_POD_INFO}
     return found.pop() if len(found) == 1 else None

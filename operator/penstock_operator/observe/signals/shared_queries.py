@@ -14,7 +14,7 @@ import aiohttp
 
 from penstock_operator.decide.spec.prometheus import MetricsServer
 from penstock_operator.observe.signals.credentials import Credentials, plain
-from penstock_operator.observe.signals.prometheus import QueryRound, ask, ask_past
+from penstock_operator.observe.signals.prometheus import QueryRound, query, query_past
 from penstock_operator.telemetry import metrics
 
 SHARED_SECONDS = 4.0
@@ -34,21 +34,21 @@ class SharedQueries:
     _last: Asked = field(default_factory=dict)
     _past: Asked = field(default_factory=dict)
 
-    async def ask(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
+    async def query(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
         """Return this tick's round of a server. Raises `CallFailed`, once a tick like everything else."""
         _expire(self._last, SHARED_SECONDS)
         _expire(self._past, PAST_SHARED_SECONDS)
 
         async def asked() -> QueryRound:
-            return await ask(session, await self.access(server))
+            return await query(session, await self.access(server))
 
         return await _shared(self._last, server, asked)
 
-    async def ask_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
+    async def query_past(self, session: aiohttp.ClientSession, server: MetricsServer) -> QueryRound:
         """Return what a server has of the last minutes, asked once for all pools. Raises `CallFailed`."""
 
         async def asked() -> QueryRound:
-            return await ask_past(session, await self.access(server))
+            return await query_past(session, await self.access(server))
 
         return await _shared(self._past, server, asked)
 

@@ -48,7 +48,7 @@ async def observe_signals(
         *(
             _read_directly(direct, dict.fromkeys(each, NOT_CONFIGURED), now)
             if server is None
-            else _read_server(rounds.ask(session, server), each, now, direct)
+            else _read_server(rounds.query(session, server), each, now, direct)
             for server, each in by_server.items()
         )
     )

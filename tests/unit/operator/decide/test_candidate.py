@@ -104,11 +104,11 @@ def test_hours_alone_are_no_reason_for_a_write_a_tick() -> None:
 
 def test_metrics_show_the_candidate_until_it_is_tried_no_more() -> None:
     world = auto(trying(defaults={"scaling": {"minReplicas": 3}}))
-    policy_metrics.tell_plan(world.whole_plan())
+    policy_metrics.record_plan(world.whole_plan())
     series = (
         'penstock_operator_candidate_replicas{namespace="team-a",policy="prod",pool="chat"} 3.0'
     )
     assert series in exposition().decode()
     world.policies = ()
-    policy_metrics.tell_plan(world.whole_plan())
+    policy_metrics.record_plan(world.whole_plan())
     assert "candidate_replicas{" not in exposition().decode()

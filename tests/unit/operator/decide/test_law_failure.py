@@ -199,7 +199,7 @@ def test_each_failure_is_counted_and_each_defect_logged_once_with_what_reproduce
     before = counted()
     with caplog.at_level(logging.ERROR):
         for plan in ticks(world, 5):
-            reporter.tell_decision(plan, world.view(), memory)
+            reporter.report_decision(plan, world.view(), memory)
     assert counted() - before == 5
     (line,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "team-a/chat: the control law failed" in line.message
@@ -236,7 +236,7 @@ def on_one_pod(world: World) -> PoolSignals:
         else PodSample(one.uid, one.time, 0.0, 0.0, 0.0, 0.0)
         for one in whole.samples
     )
-    return PoolSignals(SignalSource.PROMETHEUS, samples, asked=world.now)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=world.now)
 
 
 def test_a_pool_of_which_one_pod_has_all_the_traffic_is_decided_on() -> None:

@@ -17,7 +17,7 @@ def lived(world: World, seconds: float) -> PoolSignals:
     """What a store has of the last seconds of `working`'s load, in the order of nobody's choosing."""
     rounds = [signals(0, world, world.now - back) for back in range(0, int(seconds), int(TICK))]
     samples = {(one.uid, one.time): one for each in rounds for one in each.samples}
-    return PoolSignals(SignalSource.PROMETHEUS, tuple(samples.values()), asked=world.now)
+    return PoolSignals(SignalSource.PROMETHEUS, tuple(samples.values()), queried_at=world.now)
 
 
 def restarted(world: World, past: PoolSignals | None) -> None:
@@ -78,7 +78,7 @@ def test_an_odd_past_is_borne(algorithm: str) -> None:
         for time in (*odd, world.now - 30, world.now + 30)
         for value in odd
     )
-    restarted(world, PoolSignals(SignalSource.PROMETHEUS, samples, asked=world.now))
+    restarted(world, PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=world.now))
     assert known(world.run().status.desired_replicas) >= 1
 
 

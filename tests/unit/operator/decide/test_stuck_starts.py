@@ -16,7 +16,7 @@ def little(world: World) -> PoolSignals:
     """The curves of `signals`, and a request a second on each Ready pod."""
     whole = signals(0, world, world.now)
     samples = tuple(_calm(one) for one in _of_ready(world, whole))
-    return PoolSignals(SignalSource.PROMETHEUS, samples, asked=world.now)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=world.now)
 
 
 def _of_ready(world: World, told: PoolSignals) -> tuple[PodSample, ...]:

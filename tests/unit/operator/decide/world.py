@@ -153,7 +153,7 @@ class World:
             signals=self.signals,
             past=self.past,
             acknowledgements=dict(self.acknowledgements),
-            kept=self.kept,
+            settings_record=self.kept,
         )
 
     def observed(self) -> Observed:

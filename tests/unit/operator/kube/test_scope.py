@@ -79,7 +79,7 @@ def cluster() -> FakeCluster:
 def begun(cluster: FakeCluster) -> Resync:
     store = ObjectStore(own_namespace="system")
     for one in ("team-a", "team-b"):
-        store.see(kinds.POOL, pool(f"chat-{one}", one))
+        store.upsert(kinds.POOL, pool(f"chat-{one}", one))
     return Resync(cast("ApiClient", cluster), store, lambda _: None, SCOPE)
 
 
@@ -108,13 +108,13 @@ async def test_a_namespace_that_comes_back_is_served_once_all_of_it_was_seen(
 ) -> None:
     held = cluster.pools.pop("team-a")
     resync = begun(cluster)
-    resync.store.forget(kinds.POOL, "uid-chat-team-a")
+    resync.store.remove(kinds.POOL, "uid-chat-team-a")
     await resync.round(100.0)
     assert resync.complete
     cluster.pools["team-a"] = held
     await resync.round(100.0 + NAMESPACE_SECONDS)
     assert resync.store.partial == {"team-a"}  # the watch has not shown its pool yet
-    resync.store.see(kinds.POOL, pool("chat-team-a", "team-a"))
+    resync.store.upsert(kinds.POOL, pool("chat-team-a", "team-a"))
     await resync.round(100.0 + 2 * NAMESPACE_SECONDS)
     assert resync.store.partial == set()
 
@@ -139,7 +139,7 @@ async def test_a_first_listing_is_compared_again_when_it_has_come_to_rest(
     assert not resync.complete
     cluster.asked.clear()
     for turn, one in enumerate(("team-a", "team-b")):
-        resync.store.see(kinds.POOL, pool(f"chat-{one}", one))
+        resync.store.upsert(kinds.POOL, pool(f"chat-{one}", one))
         await resync.round(100.5 + turn)
         assert not [path for path in cluster.asked if one in path]
     await resync.round(102.5)

@@ -32,7 +32,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
 
 
 def tell(plan: PoolPlan, world: World, memory: PoolState) -> None:
-    reporter.tell_decision(plan, world.view(), memory)
+    reporter.report_decision(plan, world.view(), memory)
 
 
 def test_an_edit_is_one_line_and_what_follows_from_nothing_is_none(

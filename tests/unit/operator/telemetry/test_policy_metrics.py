@@ -25,7 +25,7 @@ def spent(name: str, *resources: str) -> PolicyPlan:
 
 
 def tell(*policies: PolicyPlan) -> None:
-    policy_metrics.tell_plan(Plan((), policies))
+    policy_metrics.record_plan(Plan((), policies))
 
 
 def labels(name: str, label: str) -> set[str]:
@@ -66,13 +66,13 @@ def trying(name: str) -> World:
 
 def test_a_pool_on_which_another_policys_candidate_is_tried_tells_of_that_alone() -> None:
     for name in ("first", "second"):
-        policy_metrics.tell_plan(trying(name).whole_plan())
+        policy_metrics.record_plan(trying(name).whole_plan())
         for gauge in ("replicas", "batch_cap", "replica_hours", "actual_replica_hours"):
             assert labels(f"candidate_{gauge}", "policy") == {name}
 
 
 def test_a_process_that_plans_nothing_has_no_series_of_policies() -> None:
-    policy_metrics.tell_plan(trying("first").whole_plan())
+    policy_metrics.record_plan(trying("first").whole_plan())
     tell(spent("prod", GPU))
     policy_metrics.forget_all()
     assert budgets("policy") == set()

@@ -52,7 +52,7 @@ def rebuilt(
     before = 0
     for at in (asked - STEP_SECONDS * step for step in range(steps, -1, -1)):
         upto = bisect_right(times, at)
-        part = PoolSignals(past.source, tuple(samples[before:upto]), asked=at)
+        part = PoolSignals(past.source, tuple(samples[before:upto]), queried_at=at)
         state, before = _lived(state, part, pods, now - (asked - at)), upto
     return replace(state, count=Count(begun=now))
 

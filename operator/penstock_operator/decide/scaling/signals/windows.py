@@ -105,7 +105,7 @@ def news(before: Windows, after: Windows) -> bool:
 
 def clock(signals: PoolSignals, now: float) -> float:
     """Return the time by the clock that dated the samples."""
-    return now if signals.asked is None else signals.asked
+    return now if signals.queried_at is None else signals.queried_at
 
 
 def age(window: Window, asked: float) -> float | None:

@@ -36,7 +36,9 @@ def fed(
     """Return the windows after one round for each sample, each asked when it was taken."""
     windows = windows or Windows()
     for one in samples:
-        windows = advance(windows, PoolSignals(source, (one,), asked=one.time), (pod,), one.time)
+        windows = advance(
+            windows, PoolSignals(source, (one,), queried_at=one.time), (pod,), one.time
+        )
     return windows
 
 
@@ -103,7 +105,7 @@ def test_the_same_sample_again_moves_nothing() -> None:
 def test_samples_out_of_order_are_put_in_order_and_late_ones_are_left_out() -> None:
     both = (sample(1005, 10), sample(1000, 0))
     windows = advance(
-        Windows(), PoolSignals(SignalSource.PROMETHEUS, both, asked=1005), (OLD,), 1005
+        Windows(), PoolSignals(SignalSource.PROMETHEUS, both, queried_at=1005), (OLD,), 1005
     )
     assert [one.time for one in windows.pods["a"]] == [1000, 1005]
     assert fed(sample(1002, 5), windows=windows).pods == windows.pods
@@ -111,7 +113,7 @@ def test_samples_out_of_order_are_put_in_order_and_late_ones_are_left_out() -> N
 
 def test_ages_are_by_the_stores_clock() -> None:
     """The operator's clock is an hour off: it does not matter."""
-    signals = PoolSignals(SignalSource.PROMETHEUS, (sample(5000, 1),), asked=5004)
+    signals = PoolSignals(SignalSource.PROMETHEUS, (sample(5000, 1),), queried_at=5004)
     windows = advance(Windows(), signals, (OLD,), 1400.0)
     assert age(windows.pods["a"], 5004) == 4
     assert age(windows.pods["a"], 5010.5) is None

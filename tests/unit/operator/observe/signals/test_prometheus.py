@@ -80,7 +80,7 @@ async def read(*result: dict[str, Any], pods: Any = None) -> PoolSignals:
 
 async def test_every_scrape_in_range_is_a_sample_by_the_stores_clock() -> None:
     found = await read(*pod_series())
-    assert found.asked == ASKED
+    assert found.queried_at == ASKED
     assert found.url.endswith(":19090/prefix/")
     assert [(one.uid, one.time, one.waiting) for one in found.samples] == [
         ("uid-1", ASKED - 11, 3.0),
@@ -264,7 +264,7 @@ async def test_a_name_that_does_not_resolve_is_told_so() -> None:
 def signals_of(*times: float) -> PoolSignals:
 
     samples = tuple(PodSample("uid-1", time, waiting=0.0) for time in times)
-    return PoolSignals(SignalSource.PROMETHEUS, samples, asked=ASKED)
+    return PoolSignals(SignalSource.PROMETHEUS, samples, queried_at=ASKED)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from penstock_operator.observe.signals.samples import (
     Reading,
     parse,
     pod_sample,
-    told_uid,
+    reported_uid,
 )
 from penstock_operator.observed import PodSample, UtilizationSource
 from penstock_runtime.telemetry.gpu import DutySource as RuntimeDutySource
@@ -89,10 +89,10 @@ def test_a_series_told_twice_is_absent() -> None:
 
 
 def test_the_pod_says_who_it_is() -> None:
-    assert told_uid(parse(Figures(uid="abc").text())) == "abc"
-    assert told_uid(()) is None
+    assert reported_uid(parse(Figures(uid="abc").text())) == "abc"
+    assert reported_uid(()) is None
     both = (*parse(Figures(uid="abc").text()), *parse(Figures(uid="def").text()))
-    assert told_uid(both) is None
+    assert reported_uid(both) is None
 
 
 def test_a_broken_text_is_told_as_such() -> None:

@@ -139,7 +139,7 @@ async def test_a_large_fleet_is_asked_about_a_part_at_a_time_within_the_bounds_o
     monkeypatch.setattr(prometheus, "LIMIT_BYTES", 80_000)
     async with serving(Server().route(), port=PORT) as ip, new_session() as session:
         with pytest.raises(CallFailed, match="answered more than 80000 bytes"):
-            await prometheus.ask(session, Credentials(f"http://{ip}:{PORT}"))
+            await prometheus.query(session, Credentials(f"http://{ip}:{PORT}"))
     server = Server(says=1_500)
     found = await in_three_passes(server, SharedQueries())
     assert server.asked == {"time": 1, "samples": 5, "durations": 5, "devices": 1}

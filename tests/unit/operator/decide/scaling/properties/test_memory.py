@@ -167,8 +167,8 @@ def test_what_is_kept_of_a_memory_is_the_same_when_it_is_kept_again(walk: Walk) 
 
 @holds(samples=st.lists(SAMPLES, max_size=20), asked=st.floats(900, 1400))
 def test_any_past_can_be_replayed(samples: list[PodSample], asked: float) -> None:
-    past = PoolSignals(SignalSource.PROMETHEUS, tuple(samples), asked=asked)
-    present = PoolSignals(SignalSource.PROMETHEUS, (), asked=asked)
+    past = PoolSignals(SignalSource.PROMETHEUS, tuple(samples), queried_at=asked)
+    present = PoolSignals(SignalSource.PROMETHEUS, (), queried_at=asked)
     law = CapacityAtObjective()
     known = rebuilt(law.initial(1e9), earlier(past, present), PODS, asked, 1e9)
     is_sound(known, 1e9)
