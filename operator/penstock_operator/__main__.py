@@ -1,7 +1,4 @@
-"""Wiring: settings, connections, leadership, the watch and the pass; all of it ends together.
-
-How often Python looks for reference cycles: seldom, in a process whose state is thousands of small frozen values.
-"""
+"""Entry point of the operator: reads the settings, connects, and runs the watches, the reconciler and its tasks."""
 
 import asyncio
 import gc
@@ -11,7 +8,10 @@ import sys
 import threading
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
+
+from aiohttp import ClientSession
 
 from penstock_api.certificates import CertificateUnusable, ServerCertificate
 from penstock_api.types.container import ImagePullPolicy
@@ -20,7 +20,7 @@ from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.executor import PoolActs
 from penstock_operator.act.rate_limit import TokenBucket, WriteBudget
-from penstock_operator.act.settings_records import Records
+from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.act.writer import Writer
 from penstock_operator.config import OperatorConfig, metrics_server
@@ -41,20 +41,26 @@ from penstock_operator.observe.observer import Observer
 from penstock_operator.observe.signals.credentials import CredentialsCache
 from penstock_operator.observe.signals.shared_queries import SharedQueries
 from penstock_operator.periodic import (
-    keep_compared,
-    keep_keys,
-    keep_swept,
-    keep_synced,
-    keep_trusted,
+    compare_schemas,
+    refresh_keys,
+    reload_certificates,
+    sweep_records,
+    sync_store,
 )
 from penstock_operator.reconcile_state import ReconcileState
-from penstock_operator.reconciler import Reconciler
+from penstock_operator.reconciler.leader_state import LeaderState
+from penstock_operator.reconciler.loop import Reconciler
+from penstock_operator.reconciler.passes import PassRunner
 from penstock_operator.telemetry import logs
 
 log = logging.getLogger("penstock_operator")
 
-ENDING_SECONDS = 10.0
-"""For tasks to end in, after everything that is ours has."""
+EXIT_SECONDS = 10.0
+"""Time for the remaining tasks to end after the operator's own have ended."""
+GC_THRESHOLDS = (50_000, 20, 100)
+"""Allocations before a collection of each generation. Every tick builds each pool's state again as thousands of small
+frozen values; at Python's default of 700 the collector costs as much CPU as the decisions. Reference counts free nearly
+all of it: cycles are few."""
 
 
 def main() -> None:
@@ -63,29 +69,29 @@ def main() -> None:
         config = OperatorConfig.from_env(os.environ)
     except OperatorConfigError as error:
         sys.exit(f"penstock-operator: {error}")
-    settle()
+    gc.set_threshold(*GC_THRESHOLDS)
     logs.set_up(config.log_format, config.log_level)
     with asyncio.Runner() as runner:
-        said = _ended(runner, config)
-        _must_end(code=1 if said else 0)
-    sys.exit(said)
+        status = _run_until_end(runner, config)
+        _force_exit(code=1 if status else 0)
+    sys.exit(status)
 
 
-def _ended(runner: asyncio.Runner, config: OperatorConfig) -> str | int | None:
-    """Return what is said at the end; None where a signal ended it."""
+def _run_until_end(runner: asyncio.Runner, config: OperatorConfig) -> str | int | None:
+    """Run the operator; return the exit status or message, None after a signal."""
     try:
         runner.run(run(config))
     except OperatorConfigError as error:
         return f"penstock-operator: {error}"
     except Exception:
-        log.exception("the operator ends")
+        log.exception("the operator exits because of an error")
         return 1
     return None
 
 
-def _must_end(code: int) -> None:
-    """End the process even if a task that is told to end does not: kopf's may wait for ever (seen with 5,000 pools)."""
-    watchdog = threading.Timer(ENDING_SECONDS, os._exit, (code,))
+def _force_exit(code: int) -> None:
+    """End the process after `EXIT_SECONDS` even if a cancelled task does not end: kopf's tasks may wait forever."""
+    watchdog = threading.Timer(EXIT_SECONDS, os._exit, (code,))
     watchdog.daemon = True
     watchdog.start()
 
@@ -94,40 +100,44 @@ async def run(config: OperatorConfig) -> None:
     """Run everything; return after SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: there is no way to the API server.
-        Exception: whatever ended a part that must not end, for one a 403 on a watched kind.
+        OperatorConfigError: the API server cannot be reached, or a watched kind cannot be listed.
+        Exception: the error that ended a task.
     """
     async with AsyncExitStack() as stack:
         configuration = await connect()
         cluster = ApiClient(configuration)
         stack.push_async_callback(cluster.close)
         scope = await scope_of(config, cluster)
-        own, served = config.namespace, scope.namespaces or ()
-        leadership = Leases.of(configuration, own, config.pod_name, served)
-        trust, certificate = _trusted(config)
-        operation, writer = await _operation(stack, config, cluster, (leadership, scope), trust)
-        store = operation.observer.store
-        resync = Resync(cluster, store, operation.enqueue, scope)
-        watches = Watches(scope, store, resync, operation.enqueue, config.pod_name)
+        leases = Leases.of(configuration, config.namespace, config.pod_name, scope.namespaces or ())
+        trust, certificate = _certificates(config)
+        sessions = http.new_session(), http.new_session(trust.context)
+        for session in sessions:
+            stack.push_async_callback(session.close)
+        parts = _build(config, cluster, sessions, leases, scope)
+        reconciler, store = parts.reconciler, parts.store
+        resync = Resync(cluster, store, reconciler.enqueue, scope)
+        watches = Watches(scope, store, resync, reconciler.enqueue, config.pod_name)
         runner = await health.serve(
-            operation, config.port, certificate.context if certificate is not None else None
+            reconciler, config.port, certificate.context if certificate is not None else None
         )
         stack.push_async_callback(runner.cleanup)
-        stack.callback(leadership.stop)
-        leadership.start()
+        stack.callback(leases.stop)
+        leases.start()
         log.info("watching", extra=logs.fields(namespace=config.namespace))
-        parts = [
-            asyncio.create_task(operation.run(), name="pass"),
-            asyncio.create_task(keep_synced(operation, resync), name="resync"),
-            asyncio.create_task(keep_keys(operation, writer, config.namespace), name="keys"),
-            asyncio.create_task(keep_swept(operation), name="sweep"),
-            asyncio.create_task(keep_compared(operation), name="schemas"),
-            asyncio.create_task(keep_trusted(trust, certificate), name="certificates"),
+        tasks = [
+            asyncio.create_task(reconciler.run(), name="reconciler"),
+            asyncio.create_task(sync_store(reconciler, resync, parts.schemas), name="resync"),
+            asyncio.create_task(
+                refresh_keys(reconciler, parts.writer, config.namespace), name="keys"
+            ),
+            asyncio.create_task(sweep_records(reconciler, parts.records), name="sweep"),
+            asyncio.create_task(compare_schemas(reconciler, parts.schemas), name="schemas"),
+            asyncio.create_task(reload_certificates(trust, certificate), name="certificates"),
         ]
-        await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), parts)
+        await _until_any_ends(asyncio.create_task(watches.run(), name="watch"), tasks)
 
 
-def _trusted(config: OperatorConfig) -> tuple[PodTrust, ServerCertificate | None]:
+def _certificates(config: OperatorConfig) -> tuple[PodTrust, ServerCertificate | None]:
     trust = PodTrust(Path(config.pod_ca_file) if config.pod_ca_file else None)
     try:
         return trust, ServerCertificate(Path(config.tls_folder)) if config.tls_folder else None
@@ -135,35 +145,43 @@ def _trusted(config: OperatorConfig) -> tuple[PodTrust, ServerCertificate | None
         raise OperatorConfigError(f"PENSTOCK_TLS_FOLDER: {error}") from error
 
 
-async def _until_any_ends(watch: asyncio.Task[None], parts: list[asyncio.Task[None]]) -> None:
-    done, _ = await asyncio.wait([watch, *parts], return_when=asyncio.FIRST_COMPLETED)
-    for part in parts:
-        part.cancel()
-    await asyncio.gather(*parts, return_exceptions=True)
+async def _until_any_ends(watch: asyncio.Task[None], tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for the first task to end, cancel the others, the watch last, and raise what ended it."""
+    done, _ = await asyncio.wait([watch, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     if not watch.done():
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
-    for one in done:
-        if not one.cancelled():
-            one.result()
+    for task in done:
+        if not task.cancelled():
+            task.result()
 
 
-async def _operation(
-    stack: AsyncExitStack,
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The reconciler, and what the periodic tasks share with it."""
+
+    reconciler: Reconciler
+    store: ObjectStore
+    writer: Writer
+    records: SettingsRecords
+    schemas: ServedSchemas
+
+
+def _build(
     config: OperatorConfig,
     cluster: ApiClient,
-    reach: tuple[Leases, Scope],
-    trust: PodTrust,
-) -> tuple[Reconciler, Writer]:
-    leadership, scope = reach
-    session, to_pods = http.new_session(), http.new_session(trust.context)
-    stack.push_async_callback(session.close)
-    stack.push_async_callback(to_pods.close)
+    sessions: tuple[ClientSession, ClientSession],
+    leases: Leases,
+    scope: Scope,
+) -> _Parts:
+    """Return the reconciler and its parts; `sessions` are for Prometheus and for pods."""
     store = ObjectStore(own_namespace=config.namespace)
     budget = WriteBudget(TokenBucket(updated=time.monotonic()), time.monotonic)
-    writer = Writer(cluster, budget, leadership.valid_in)
-    records = Records(writer, store)
-    schemas = ServedSchemas(cluster)
+    writer = Writer(cluster, budget, leases.valid_in)
+    records, schemas = SettingsRecords(writer, store), ServedSchemas(cluster)
     statuses = Statuses(writer, store, schemas)
     acts = PoolActs(Children(writer, store), statuses, Events(writer), records)
     decide = DecideConfig(
@@ -174,22 +192,17 @@ async def _operation(
         peers=config.pool_network_policy,
     )
     named = kinds.NAMED_CHILDREN if decide.peers is None else kinds.GUARDED_CHILDREN
-    confirmations = Confirmations(cluster, store, named)
-    rounds = SharedQueries(CredentialsCache(cluster, config.namespace).of)
-    server = metrics_server(config)
-    observer = Observer(store, confirmations, session, ReconcileState(), server, to_pods, rounds)
-    return Reconciler(decide, observer, acts, leadership, scope, schemas), writer
-
-
-YOUNG, MIDDLE, OLD = 50_000, 20, 100
-"""Every tick makes each pool's state anew. At Python's own 700 allocations a look, the looking costs up to as much as the
-decisions do (measured with 600 pools: 2.7 to 4.6 ms a pool, and 1.6 to 2.3 with these); what is dropped is freed by its
-count all the same, cycles are few."""
-
-
-def settle() -> None:
-    """Set the thresholds of the collector for the life of the process."""
-    gc.set_threshold(YOUNG, MIDDLE, OLD)
+    observer = Observer(
+        store,
+        Confirmations(cluster, store, named),
+        sessions[0],
+        ReconcileState(),
+        metrics_server(config),
+        sessions[1],
+        SharedQueries(CredentialsCache(cluster, config.namespace).of),
+    )
+    runner = PassRunner(decide, observer, acts, LeaderState(leases), scope, schemas)
+    return _Parts(Reconciler(runner), store, writer, records, schemas)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the pass remembers from visit to visit: one owner, by pool UID, nothing of pools that are gone.
+"""Reconcile state: what the operator remembers of each pool between visits, by pool UID.
 
-All of it can be lost (a restart, a change of leader): limits generations live in the cluster, law states
-are rebuilt from the past that Prometheus has and from checkpoints, and pods are asked again.
+All of it can be lost, by a restart or a change of leader: limits generations are stored in the cluster, law states are
+rebuilt from Prometheus and from checkpoints, and pods answer again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,18 +17,18 @@ from penstock_operator.telemetry.decision_log import DecisionKey
 
 NO_SIGNALS = PoolSignals(SignalSource.NONE, problem="nothing has been read yet")
 FRESH_SECONDS = 4.0
-"""Signals younger than this serve a visit that an event caused: they came with the last tick."""
+"""Age below which signals are used again: a visit that an event caused reads nothing new."""
 LAG_SECONDS = 2.0
-"""A sample this much younger than an acknowledgement contradicts it: the pod has restarted."""
+"""A sample this much newer than an acknowledgement contradicts it: the pod has restarted."""
 FIRST_BACK_OFF_SECONDS = 1.0
-LAST_BACK_OFF_SECONDS = 60.0
-LAST_REFUSAL_SECONDS = 30.0
-"""What the API server refuses is asked again at least this often: quotas grow, webhooks come back."""
+MAX_BACK_OFF_SECONDS = 60.0
+MAX_REJECTION_SECONDS = 30.0
+"""Longest pause before a rejected write is sent again unchanged: quotas grow, and webhooks come back."""
 
 
 def back_off(failures: int) -> float:
     """Return the pause after so many failures in a row: 1, 2, 4 .. 60 s."""
-    return min(LAST_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
+    return min(MAX_BACK_OFF_SECONDS, FIRST_BACK_OFF_SECONDS * 2.0 ** min(max(failures, 1) - 1, 10))
 
 
 ChildKey = tuple[str, str]
@@ -36,13 +36,13 @@ ChildKey = tuple[str, str]
 
 
 def child_key(write: ChildWrite) -> ChildKey:
-    """Return which child a write is about."""
+    """Return the kind and name of the child that a write is for."""
     return write.kind, str(write.manifest["metadata"]["name"])
 
 
 @dataclass(slots=True)
 class RejectedWrite:
-    """A write that the API server refused, and when it is worth asking again unchanged."""
+    """A write that the API server rejected, and when to send it again unchanged."""
 
     rejection: Rejection
     manifest: Mapping[str, Any]
@@ -52,109 +52,110 @@ class RejectedWrite:
 
 @dataclass(slots=True)
 class PoolState:
-    """What is remembered of one pool. Times are Unix seconds."""
+    """State of one pool. Times are Unix seconds."""
 
     law_state: object | None = None
     signals: PoolSignals = NO_SIGNALS
     signals_at: float = 0.0
     metrics_server: MetricsServer | None = None
     acknowledged: dict[str, tuple[Acknowledgement, float]] = field(default_factory=dict)
+    """The last acknowledgement of each pod and its time, by pod UID."""
     refused: dict[ChildKey, RejectedWrite] = field(default_factory=dict)
     failures: int = 0
-    audited: DecisionKey | None = None
-    """The last decision that was logged."""
-    law_failure: str | None = None
-    """The last failure of the control law that was logged."""
+    """Failed visits in a row."""
+    logged_decision: DecisionKey | None = None
+    logged_law_failure: str | None = None
+    """Where the control law last failed."""
     labels: dict[str, str] | None = None
-    """Of the pool's metrics."""
+    """Labels of the pool's metrics; None before the first decision."""
     figures: PlanFigures | None = None
-    """Those last told."""
+    """Figures of the last decision."""
 
     def record_signals(self, signals: PoolSignals, now: float) -> None:
-        """Take a round of signals.
+        """Store a round of signals.
 
-        A pod that reports another generation later than it acknowledged one is believed: it has restarted.
+        A sample with another generation than a pod acknowledged earlier replaces the acknowledgement: the pod restarted.
         """
         self.signals, self.signals_at = signals, now
         behind = 0.0 if signals.queried_at is None else now - signals.queried_at
         for sample in signals.samples:
             if sample.limits_generation is None or sample.uid not in self.acknowledged:
                 continue
-            held, at = self.acknowledged[sample.uid]
+            last, at = self.acknowledged[sample.uid]
             generation = int(sample.limits_generation)
-            if generation != held.generation and sample.time + behind > at + LAG_SECONDS:
+            if generation != last.generation and sample.time + behind > at + LAG_SECONDS:
                 bound = None if sample.batch_cap_bound is None else int(sample.batch_cap_bound)
-                heard = Acknowledgement(generation, bound or held.effective_max)
-                self.acknowledged[sample.uid] = (heard, now)
+                corrected = Acknowledgement(generation, bound or last.effective_max)
+                self.acknowledged[sample.uid] = (corrected, now)
 
-    def record_acks(self, answers: Mapping[str, Acknowledgement], now: float) -> bool:
-        """Take the answers to pushes; return whether any says something new.
+    def record_acks(self, acks: Mapping[str, Acknowledgement], now: float) -> bool:
+        """Store pods' answers to pushes, by pod UID; return whether any differs from the last one.
 
-        How far a load has come is none: it changes by the second, and the next tick tells it.
+        The progress of a load is not compared: it changes by the second, and the next tick reads it.
         """
-        held = {uid: replace(one, loading=None) for uid, one in self.acknowledgements.items()}
-        news = any(held.get(uid) != replace(one, loading=None) for uid, one in answers.items())
-        self.acknowledged |= {uid: (one, now) for uid, one in answers.items()}
-        return news
+        before = {uid: replace(ack, loading=None) for uid, ack in self.acknowledgements.items()}
+        changed = any(before.get(uid) != replace(ack, loading=None) for uid, ack in acks.items())
+        self.acknowledged |= {uid: (ack, now) for uid, ack in acks.items()}
+        return changed
 
     @property
     def acknowledgements(self) -> dict[str, Acknowledgement]:
-        """The last answer of every pod."""
-        return {uid: one for uid, (one, _) in self.acknowledged.items()}
+        """The last acknowledgement of each pod, by pod UID."""
+        return {uid: ack for uid, (ack, _) in self.acknowledged.items()}
 
     @property
     def rejections(self) -> tuple[Rejection, ...]:
-        """Children that the API server refuses at present."""
-        return tuple(one.rejection for one in self.refused.values())
+        """The current rejections of child writes."""
+        return tuple(write.rejection for write in self.refused.values())
 
     def should_retry(self, write: ChildWrite, now: float) -> bool:
-        """Return whether a write is worth sending: new, changed, or refused long enough ago."""
+        """Return whether to send a write: it is new, it changed, or its back-off is over."""
         refusal = self.refused.get(child_key(write))
         return refusal is None or now >= refusal.until or refusal.manifest != write.manifest
 
     def record_write_results(
-        self, wanted: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
+        self, planned: Iterable[ChildWrite], rejected: Mapping[ChildKey, Rejection], now: float
     ) -> bool:
-        """Take what became of a plan's writes; return whether refusals came, changed or went.
+        """Store the results of a plan's child writes; return whether the rejections changed.
 
-        What is not wanted any more is not refused any more; what was not sent stays refused.
+        A rejection ends when its write is no longer planned or succeeds; a write in back-off stays rejected.
         """
         before, after = self.refused, dict[ChildKey, RejectedWrite]()
-        for write in wanted:
+        for write in planned:
             key = child_key(write)
-            held = before.get(key)
+            last = before.get(key)
             if key in rejected:
-                attempts = held.attempts + 1 if held else 1
-                until = now + min(LAST_REFUSAL_SECONDS, 2 * back_off(attempts))
+                attempts = last.attempts + 1 if last else 1
+                until = now + min(MAX_REJECTION_SECONDS, 2 * back_off(attempts))
                 after[key] = RejectedWrite(rejected[key], write.manifest, attempts, until)
-            elif held is not None and not self.should_retry(write, now):
-                after[key] = held
-        was = self.rejections
+            elif last is not None and not self.should_retry(write, now):
+                after[key] = last
+        rejections = self.rejections
         self.refused = after
-        return was != self.rejections
+        return rejections != self.rejections
 
     def keep_pods(self, live: Collection[str]) -> None:
-        """Drop the answers of pods that are gone."""
-        self.acknowledged = {uid: one for uid, one in self.acknowledged.items() if uid in live}
+        """Drop the acknowledgements of deleted pods; `live` are the UIDs of the others."""
+        self.acknowledged = {uid: ack for uid, ack in self.acknowledged.items() if uid in live}
 
 
 @dataclass(slots=True)
 class ReconcileState:
-    """All pools' memories."""
+    """State of all pools, and the ledger of budgets."""
 
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
     """Claims to devices, and what was granted."""
     _pools: dict[str, PoolState] = field(default_factory=dict)
 
     def of(self, uid: str) -> PoolState:
-        """Return the memory of a pool, empty at first."""
+        """Return the state of a pool, initially empty."""
         return self._pools.setdefault(uid, PoolState())
 
     def forget(self, uid: str) -> None:
-        """Drop a pool that is gone."""
+        """Drop the state of a pool."""
         self._pools.pop(uid, None)
 
     def clear(self) -> None:
-        """Drop everything: another leader may have decided since."""
+        """Drop the state of all pools and the ledger."""
         self.ledger = QuotaLedger()
         self._pools.clear()

@@ -1,4 +1,4 @@
-"""What the pass tells people: a log line and metrics for each decision, a condition where it cannot read."""
+"""Reports of the reconciler: a log line and metrics for each decision, and a condition on an unreadable pool."""
 
 import logging
 import time
@@ -20,39 +20,39 @@ from penstock_operator.telemetry.pool_metrics import PoolRow
 log = logging.getLogger("penstock_operator.decisions")
 
 
-def report_decision(plan: PoolPlan, view: PoolView, memory: PoolState) -> None:
-    """Log a decision that differs from the pool's last (`telemetry/decision_log.py`), and set the pool's metrics."""
+def report_decision(plan: PoolPlan, view: PoolView, state: PoolState) -> None:
+    """Set the pool's metrics, and log the decision if it differs from the last one (`telemetry/decision_log.py`)."""
     decision = plan.status.last_decision
-    name = memory.labels = {"namespace": plan.namespace, "pool": plan.name}
-    row = _row(plan, memory.figures)
+    name = state.labels = {"namespace": plan.namespace, "pool": plan.name}
+    row = _row(plan, state.figures)
     row.last_decision, row.figures = time.time(), plan.figures
     row.ready = sum(pod.ready for pod in view.pods)
     row.unacknowledged = 0 if plan.limits is None else len(behind(view, plan.limits))
-    memory.figures = plan.figures
-    _tell_law_failure(plan, memory)
-    now, held = decision_log.mark(plan), memory.audited
-    if now == held:
+    state.figures = plan.figures
+    _report_law_failure(plan, state)
+    key, before = decision_log.key(plan), state.logged_decision
+    if key == before:
         return
-    memory.audited = now
-    if decision is not None and (held is None or held.decided != now.decided):
+    state.logged_decision = key
+    if decision is not None and (before is None or before.decided != key.decided):
         metrics.DECISIONS.labels(decision.acted, decision.cap_term, decision.replicas_term).inc()
-        what = decision.message
+        summary = decision.message
     else:
-        what = f"{now.replicas} replicas, cap {now.cap}, generation {now.generation}"
-    log.info("decided: %s", what, extra=fields(**name, **decision_log.record(plan, view)))
+        summary = f"{key.replicas} replicas, cap {key.cap}, generation {key.generation}"
+    log.info("decided: %s", summary, extra=fields(**name, **decision_log.record(plan, view)))
 
 
-def _tell_law_failure(plan: PoolPlan, memory: PoolState) -> None:
-    """Count a failed step of the control law; log an error once, with what reproduces it, until another takes its place."""
+def _report_law_failure(plan: PoolPlan, state: PoolState) -> None:
+    """Count a failed step of the control law, and log each new place of failure once, with the inputs to reproduce it."""
     failure = plan.law_failure
     if failure is None:
         return
     metrics.POOL_FAILURES.labels("LawFailed").inc()
-    if memory.law_failure == failure.place:
+    if state.logged_law_failure == failure.place:
         return
-    memory.law_failure = failure.place
+    state.logged_law_failure = failure.place
     log.error(
-        "%s/%s: the control law failed; the replica count and the batch cap stay",
+        "%s/%s: the control law failed; the replica count and the batch cap stay unchanged",
         plan.namespace,
         plan.name,
         exc_info=failure.error,
@@ -61,7 +61,7 @@ def _tell_law_failure(plan: PoolPlan, memory: PoolState) -> None:
 
 
 def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
-    """Return the pool's row, and count in it what grew since the figures `before`; None: the pool was just met."""
+    """Return the pool's row with its counters raised by the growth since `before`; None on the first visit."""
     now, key = plan.figures, (plan.namespace, plan.name)
     row = metrics.POOLS.rows.setdefault(key, PoolRow(0.0, 0, 0, now))
     if before is None:
@@ -76,32 +76,34 @@ def _row(plan: PoolPlan, before: PlanFigures | None) -> PoolRow:
     return row
 
 
-def forget_pool(memory: PoolState) -> None:
-    """Drop the series of a pool that is gone, or on which another installation decides now."""
-    if memory.labels:
-        namespace, pool = memory.labels["namespace"], memory.labels["pool"]
+def forget_pool(state: PoolState) -> None:
+    """Drop the series of a deleted pool, or of one that another installation now decides on."""
+    if state.labels:
+        namespace, pool = state.labels["namespace"], state.labels["pool"]
         metrics.POOLS.forget(namespace, pool)
         policy_metrics.forget_pool(namespace, pool)
 
 
 def forget_all() -> None:
-    """Drop the series of every pool and policy: what was told last is not true of them for ever."""
+    """Drop the series of every pool and policy, so that stale values are not scraped."""
     metrics.POOLS.rows.clear()
     policy_metrics.forget_all()
 
 
 async def report_unreadable(statuses: Statuses, pool: Unreadable) -> None:
-    """Say on a pool that its spec is of a newer schema than this operator; once a generation."""
+    """Set Ready=False/SpecNotUnderstood on a pool whose spec has a newer schema; once for each generation."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = condition(
+    ready = condition(
         "Ready",
         status=False,
         reason="SpecNotUnderstood",
         message=f"{pool.message}: upgrade the operator",
     )
-    status = PoolStatus(conditions=merge((), (said,), pool.generation, now))
+    status = PoolStatus(conditions=merge((), (ready,), pool.generation, now))
     try:
         await statuses.write_unreadable(pool, status)
     except ClusterError as error:
-        log.warning("%s/%s cannot be read (%s), nor told so: %s", pool.namespace, pool.name,
-                    pool.message, error)  # fmt: skip
+        log.warning(
+            "%s/%s: the spec is unreadable (%s), and its status could not be written: %s",
+            pool.namespace, pool.name, pool.message, error,
+        )  # fmt: skip

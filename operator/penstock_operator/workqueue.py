@@ -1,10 +1,10 @@
-"""Which pools are to be visited, and when. Pure: monotonic seconds come in as `now`.
+"""Work queue of the reconciler: which pools are due, and when. Times are monotonic seconds that come in as `now`.
 
-Visits that the tick causes fall on a common grid, so that one round of questions to Prometheus serves all
-pools; an event only makes a pool due sooner (docs/design/design.md#layers).
+Periodic visits fall on a common grid, so that one round of Prometheus queries serves all pools; an event only brings
+a visit forward (docs/design/design.md#layers).
 """
 
-from collections.abc import Collection
+import asyncio
 from dataclasses import dataclass, field
 from math import floor, inf
 
@@ -13,18 +13,19 @@ IDLE_SECONDS = 30.0
 DEBOUNCE_SECONDS = 0.05
 """A change arrives as a burst of events: one visit serves them all."""
 SPACING_SECONDS = 0.25
-"""Least time between two visits of a pool, whatever happens to it."""
+"""Least time between the starts of two visits of a pool."""
+MIN_WAIT_SECONDS = 0.001
 MAX_BATCH, MIN_BATCH = 500, 50
-"""Pools of one pass, at most and at least."""
+"""Pools in one pass."""
 HOLD_SECONDS = 0.5
-"""How long deciding on a batch may keep the event loop, and with it the health probe, waiting: the first pass over pools just
-met takes three times as long as others, and a process that shares its core with many takes ten times as long."""
+"""Target duration of one decide step, during which the event loop answers no health probe. The first pass over new pools
+takes three times as long as later ones, and on a shared core a step can take ten times as long."""
 
 
 def batch_size(before: int, pools: int, seconds: float) -> int:
-    """Return how many pools to decide on at once, where `pools` took `seconds` and `before` was the size until then.
+    """Return how many pools to decide in one pass, given that deciding `pools` took `seconds`.
 
-    Few pools say nothing of many: what a pass costs whatever its size would weigh too much.
+    After a pass of fewer than `MIN_BATCH` pools the size stays `before`: its fixed cost would dominate the estimate.
     """
     if pools < MIN_BATCH:
         return before
@@ -33,60 +34,82 @@ def batch_size(before: int, pools: int, seconds: float) -> int:
 
 @dataclass(slots=True)
 class WorkQueue:
-    """When each pool is due."""
+    """When each pool is due, and which pools are being visited."""
 
     batch: int = MIN_BATCH
-    """How many are taken at once."""
-    _at: dict[str, float] = field(default_factory=dict)
-    late: tuple[float, ...] = ()
-    """By how many seconds each pool of the last batch that had a pace was behind it; event-caused visits are not."""
-    _visited: dict[str, float] = field(default_factory=dict)
+    """Most pools that one `pop` returns."""
+    lateness: tuple[float, ...] = ()
+    """Seconds by which each periodic visit of the last batch was late; visits caused by an event are left out."""
+    _due_at: dict[str, float] = field(default_factory=dict)
+    _visited_at: dict[str, float] = field(default_factory=dict)
     _pace: dict[str, float] = field(default_factory=dict)
+    _processing: set[str] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, uid: str, now: float) -> None:
-        """Something happened to a pool: it is due almost at once."""
-        soonest = self._visited.get(uid, -inf) + SPACING_SECONDS
+        """Make a pool due after the debounce time, because of an event."""
+        soonest = self._visited_at.get(uid, -inf) + SPACING_SECONDS
         self.schedule(uid, max(now + DEBOUNCE_SECONDS, soonest))
 
     def schedule(self, uid: str, at: float) -> None:
         """Make a pool due at `at`, unless it is due sooner."""
-        self._at[uid] = min(at, self._at.get(uid, inf))
+        self._due_at[uid] = min(at, self._due_at.get(uid, inf))
+        self._changed.set()
 
     def requeue_after(self, uid: str, at: float) -> None:
-        """Make a pool due at `at` for another reason than its pace."""
+        """Make a pool due at `at` without a periodic pace, such as after a failure."""
         self._pace.pop(uid, None)
         self.schedule(uid, at)
 
     def schedule_resync(self, uid: str, now: float, *, active: bool) -> None:
         """Make a pool due at the next point of the grid of its pace."""
-        every = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
-        self.schedule(uid, (floor(now / every) + 1) * every)
+        pace = self._pace[uid] = ACTIVE_SECONDS if active else IDLE_SECONDS
+        self.schedule(uid, (floor(now / pace) + 1) * pace)
 
-    def pop(self, now: float, busy: Collection[str]) -> list[str]:
-        """Return the pools that are due and not being visited, and take them off the queue."""
-        due = [uid for uid, at in self._at.items() if at <= now and uid not in busy]
+    def pop(self, now: float) -> list[str]:
+        """Return at most `batch` pools that are due; they are not due again before `done`."""
+        due = [uid for uid, at in self._due_at.items() if at <= now and uid not in self._processing]
         due = due[: self.batch]
-        paced = [uid for uid in due if uid in self._pace and uid in self._visited]
-        self.late = tuple(max(now - self._visited[uid] - self._pace[uid], 0.0) for uid in paced)
+        paced = [uid for uid in due if uid in self._pace and uid in self._visited_at]
+        self.lateness = tuple(
+            max(now - self._visited_at[uid] - self._pace[uid], 0.0) for uid in paced
+        )
         for uid in due:
-            del self._at[uid]
-            self._visited[uid] = now
+            del self._due_at[uid]
+            self._visited_at[uid] = now
+        self._processing.update(due)
         return due
 
-    def next_at(self, busy: Collection[str]) -> float:
-        """Return when the next pool that is not being visited is due; infinity if none is."""
-        return min((at for uid, at in self._at.items() if uid not in busy), default=inf)
+    def done(self, uid: str) -> None:
+        """End the visit of a pool."""
+        self._processing.discard(uid)
+        self._changed.set()
 
-    def decided(self, pools: int, seconds: float) -> None:
-        """Take note of how long deciding on so many pools took."""
+    def next_at(self) -> float:
+        """Return when the next pool is due that is not being visited; infinity if none is."""
+        waiting = (at for uid, at in self._due_at.items() if uid not in self._processing)
+        return min(waiting, default=inf)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, or return early when a pool was scheduled or done."""
+        self._changed.clear()
+        try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that coincides with the event.
+            async with asyncio.timeout(max(seconds, MIN_WAIT_SECONDS)):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def record_decide_time(self, pools: int, seconds: float) -> None:
+        """Adapt the batch size to the time that deciding on this many pools took."""
         self.batch = batch_size(self.batch, pools, seconds)
 
     def forget(self, uid: str) -> None:
-        """Drop a pool that is gone."""
-        self._at.pop(uid, None)
-        self._visited.pop(uid, None)
+        """Drop a deleted pool."""
+        self._due_at.pop(uid, None)
+        self._visited_at.pop(uid, None)
         self._pace.pop(uid, None)
 
-    def rest(self) -> None:
-        """Nobody is visited for a while: who is behind then is behind by no fault of the loop's."""
+    def clear_paces(self) -> None:
+        """Drop all paces when visits pause, so that the pause does not count as lateness."""
         self._pace.clear()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from penstock_operator.act.children import Children
 from penstock_operator.act.events import Events
 from penstock_operator.act.pod_limits import PodControl
-from penstock_operator.act.settings_records import Records
+from penstock_operator.act.settings_records import SettingsRecords
 from penstock_operator.act.status import Statuses
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.plan import PoolPlan
@@ -37,7 +37,7 @@ class PoolActs:
     children: Children
     statuses: Statuses
     events: Events
-    records: Records
+    records: SettingsRecords
 
     async def act(
         self,

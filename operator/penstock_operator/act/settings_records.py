@@ -1,6 +1,6 @@
-"""What is kept of pools' settings: one ConfigMap a pool, in the operator's own namespace. Nobody else's objects."""
+"""Settings records: one ConfigMap a pool in the operator's own namespace, with the last accepted settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock_api import names
 from penstock_operator.act.rate_limit import Urgency
@@ -11,42 +11,55 @@ from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observe.cluster.views import record_of
 from penstock_operator.observed import ChildObject
 
+SWEEP_SECONDS = 300.0
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Writes a record where it differs from the one that is held; deletes those of pools that are gone."""
+
+@dataclass(slots=True)
+class SettingsRecords:
+    """Writes a record where it differs from the stored one; deletes those of deleted pools."""
 
     writer: Writer
     store: ObjectStore
+    _sweep_at: float = field(default=0.0)
+    """When the next sweep is due, in monotonic seconds."""
 
     async def keep(self, pool_uid: str, text: str | None) -> None:
-        """Make the pool's record say `text`, or be gone for None.
+        """Make the pool's record contain `text`, or delete it for None.
 
         Raises:
             ClusterError, NotLeading: as `Writer.write`.
         """
-        held = record_of(self.store, pool_uid)
+        record = record_of(self.store, pool_uid)
         if text is None:
-            if held is not None:
-                await self._delete(held)
-        elif held is None or (held.manifest.get("data") or {}).get(names.RECORD_FILE) != text:
+            if record is not None:
+                await self._delete(record)
+        elif record is None or (record.manifest.get("data") or {}).get(names.RECORD_FILE) != text:
             await self._apply(pool_uid, text)
 
-    async def sweep(self) -> None:
-        """Delete the records of pools that are no more, also of those that went while nobody led.
+    def request_sweep(self) -> None:
+        """Make the next sweep due at once: a pool was deleted."""
+        self._sweep_at = 0.0
+
+    def sweep_due(self, now: float) -> bool:
+        """Return whether to sweep at `now`; never while a namespace cannot be read, because its pools seem deleted."""
+        return now >= self._sweep_at and not self.store.partial
+
+    async def sweep(self, now: float) -> None:
+        """Delete the records of deleted pools, also of those deleted while no process led.
 
         Raises:
             ClusterError, NotLeading: as `Writer.write`.
         """
+        self._sweep_at = now + SWEEP_SECONDS
         store = self.store
-        for held in [one for one in store.children.values() if self._is_record(one)]:
-            uid = held.name.removeprefix(names.RECORD_PREFIX)
+        for record in [child for child in store.children.values() if self._is_record(child)]:
+            uid = record.name.removeprefix(names.RECORD_PREFIX)
             if uid not in store.pools and uid not in store.unreadable:
-                await self._delete(held)
+                await self._delete(record)
 
-    def _is_record(self, one: ChildObject) -> bool:
-        mine = one.kind == kinds.CONFIG_MAP.kind and one.namespace == self.store.own_namespace
-        return mine and one.name.startswith(names.RECORD_PREFIX)
+    def _is_record(self, child: ChildObject) -> bool:
+        own = child.kind == kinds.CONFIG_MAP.kind and child.namespace == self.store.own_namespace
+        return own and child.name.startswith(names.RECORD_PREFIX)
 
     async def _apply(self, pool_uid: str, text: str) -> None:
         name, namespace = names.RECORD_PREFIX + pool_uid, self.store.own_namespace
@@ -67,9 +80,9 @@ class Records:
         answer = await self.writer.write(kinds.CONFIG_MAP, "apply", request, Urgency.CHILD)
         self.store.upsert(kinds.CONFIG_MAP, answer)
 
-    async def _delete(self, held: ChildObject) -> None:
-        path = kinds.CONFIG_MAP.path(held.namespace, held.name)
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": held.uid}}
+    async def _delete(self, record: ChildObject) -> None:
+        path = kinds.CONFIG_MAP.path(record.namespace, record.name)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": record.uid}}
         request = ApiRequest("DELETE", path, body)
         await self.writer.write(kinds.CONFIG_MAP, "delete", request, Urgency.CHILD)
-        self.store.remove(kinds.CONFIG_MAP, held.uid)
+        self.store.remove(kinds.CONFIG_MAP, record.uid)

@@ -1,4 +1,4 @@
-"""One look at the pools of a pass: their signals, their names, their children and pods -> views."""
+"""Observe step of a pass: builds the view of each pool from its signals, children, pods and acknowledgements."""
 
 import asyncio
 import logging
@@ -29,76 +29,78 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks; changes nothing but the pass's memory of what was heard."""
+    """Observes pools; changes nothing but the signals in the reconcile state."""
 
     store: ObjectStore
     confirmations: Confirmations
     session: aiohttp.ClientSession
-    memory: ReconcileState
+    state: ReconcileState
     metrics_server: MetricsServer | None
-    """Where signals come from unless a policy says otherwise."""
+    """The installation's Prometheus; a policy may name another. None: the pods are read."""
     pods_session: aiohttp.ClientSession
-    """For calls to pods: it trusts their authority."""
-    rounds: SharedQueries = field(default_factory=SharedQueries)
+    """Session for calls to pods: it trusts their authority."""
+    queries: SharedQueries = field(default_factory=SharedQueries)
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
-        """Return the views of those pools that could be looked at; nothing is decided blindly."""
+        """Return the views of the pools; a pool whose children cannot be confirmed is left out."""
         await self._read_signals(pools, now)
         past = await self._read_past(pools)
         views = await asyncio.gather(*(self._view(pool, now, past.get(pool.uid)) for pool in pools))
         return [view for view in views if view is not None]
 
     async def _read_signals(self, pools: Sequence[PoolObject], now: float) -> None:
-        """Read what is not fresh, all pools in one round; a visit that an event caused has it already."""
-        stale = [p for p in pools if now - self.memory.of(p.uid).signals_at >= FRESH_SECONDS]
+        """Read the signals that are not fresh, all pools in one round."""
+        stale = [
+            pool for pool in pools if now - self.state.of(pool.uid).signals_at >= FRESH_SECONDS
+        ]
         if not stale:
             return
-        asked = [self._pods_of(pool) for pool in stale]
-        heard = await observe_signals(self.session, asked, now, self.rounds, self.pods_session)
-        for pool in asked:
-            signals = heard[pool.uid]
-            self.memory.of(pool.uid).record_signals(signals, now)
-            wanted = pool.server is not None or signals.source is SignalSource.NONE
-            if signals.problem and wanted and pool.pods:
+        targets = [self._pods_of(pool) for pool in stale]
+        by_pool = await observe_signals(self.session, targets, now, self.queries, self.pods_session)
+        for target in targets:
+            signals = by_pool[target.uid]
+            self.state.of(target.uid).record_signals(signals, now)
+            matters = target.server is not None or signals.source is SignalSource.NONE
+            if signals.problem and matters and target.pods:
                 metrics.OBSERVE_FAILURES.labels(signals.source.value).inc()
 
     async def _read_past(self, pools: Sequence[PoolObject]) -> Mapping[str, PoolSignals]:
-        """Read the last minutes of pools that were just met and whose signals come from a server."""
-        met = []
+        """Read the last minutes of pools that have no law state yet and whose signals come from Prometheus."""
+        new_pools = []
         for pool in pools:
-            memory = self.memory.of(pool.uid)
-            if memory.law_state is not None or memory.signals.source is not SignalSource.PROMETHEUS:
+            state = self.state.of(pool.uid)
+            if state.law_state is not None or state.signals.source is not SignalSource.PROMETHEUS:
                 continue
             pods = tuple(owned_pods(self.store, pool.uid))
-            if any(one.ready for one in pods):
-                met.append(PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server))
-        if not met:
+            if any(pod.ready for pod in pods):
+                new_pools.append(PoolPods(pool.uid, pool.namespace, pods, state.metrics_server))
+        if not new_pools:
             return {}
-        return await observe_past(self.session, met, self.rounds)
+        return await observe_past(self.session, new_pools, self.queries)
 
     def _pods_of(self, pool: PoolObject) -> PoolPods:
-        memory = self.memory.of(pool.uid)
-        memory.metrics_server = metrics_server(
+        state = self.state.of(pool.uid)
+        state.metrics_server = metrics_server(
             pool,
             namespace_labels(self.store, pool.namespace),
             tuple(self.store.policies.values()),
             self.metrics_server,
-            memory.metrics_server,
+            state.metrics_server,
         )
         pods = tuple(owned_pods(self.store, pool.uid))
-        memory.keep_pods({pod.uid for pod in pods})
-        return PoolPods(pool.uid, pool.namespace, pods, memory.metrics_server)
+        state.keep_pods({pod.uid for pod in pods})
+        return PoolPods(pool.uid, pool.namespace, pods, state.metrics_server)
 
     async def _view(
         self, pool: PoolObject, now: float, past: PoolSignals | None
     ) -> PoolView | None:
-        memory = self.memory.of(pool.uid)
+        state = self.state.of(pool.uid)
         try:
             confirmed = await self.confirmations.confirm(pool, now)
         except ClusterError as error:
-            log.warning("%s/%s could not be looked at: %s", pool.namespace, pool.name, error)
+            log.warning("%s/%s could not be observed: %s", pool.namespace, pool.name, error)
             return None
-        heard = ObservedExtras(
-            confirmed, memory.signals, memory.acknowledgements, memory.rejections, past
+        extras = ObservedExtras(
+            confirmed, state.signals, state.acknowledgements, state.rejections, past
         )
-        return pool_view(self.store, pool, heard)
+        return pool_view(self.store, pool, extras)

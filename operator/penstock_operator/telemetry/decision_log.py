@@ -24,7 +24,7 @@ class DecisionKey:
     generation: int | None
 
 
-def mark(plan: PoolPlan) -> DecisionKey:
+def key(plan: PoolPlan) -> DecisionKey:
     """Return the mark of a plan's decision."""
     decision, limits = plan.status.last_decision, plan.limits
     return DecisionKey(
@@ -37,7 +37,7 @@ def mark(plan: PoolPlan) -> DecisionKey:
 
 def record(plan: PoolPlan, view: PoolView) -> dict[str, object]:
     """Return the fields of a decision's log line; what is not known is left out."""
-    decision, figures, now = plan.status.last_decision, plan.figures, mark(plan)
+    decision, figures, now = plan.status.last_decision, plan.figures, key(plan)
     seen = {
         "pods": len(view.pods),
         "readyPods": sum(pod.ready for pod in view.pods),

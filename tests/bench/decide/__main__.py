@@ -31,7 +31,7 @@ WARM_TICKS = 6
 def main() -> None:
     """Measure, print and write."""
     args = _arguments()
-    __main__.settle()  # as the operator does
+    gc.set_threshold(*__main__.GC_THRESHOLDS)
     console = Console()
     if args.loop:
         _loop(args, console)

@@ -16,7 +16,9 @@ from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import AS_BUILT, PoolObject, PoolView, SchemaSkew
 from penstock_operator.reconcile_state import ReconcileState
-from penstock_operator.reconciler import Reconciler
+from penstock_operator.reconciler.leader_state import LeaderState
+from penstock_operator.reconciler.loop import Reconciler
+from penstock_operator.reconciler.passes import PassRunner
 from tests.bench.decide.fleet import Fleet, signals
 from tests.unit.operator.decide.world import CONFIG
 
@@ -33,7 +35,7 @@ class Edges:
 
     fleet: Fleet
     store: ObjectStore
-    memory: ReconcileState = field(default_factory=ReconcileState)
+    state: ReconcileState = field(default_factory=ReconcileState)
     pods_session: Any = None
     visits: int = 0
     pretending_seconds: float = 0.0
@@ -48,17 +50,25 @@ class Edges:
         return self
 
     @property
+    def records(self) -> "Edges":
+        """Settings records of pools: none."""
+        return self
+
+    def request_sweep(self) -> None:
+        """Do nothing: there are no settings records."""
+
+    @property
     def statuses(self) -> "Edges":
         """Where policies are told of."""
         return self
 
-    def holds(self, uid: str) -> bool:
+    def has_foreign(self, uid: str) -> bool:
         """Tell whether anything stands there."""
         return uid not in self.numbers
 
     def forget(self, uid: str) -> None:
         """Drop a pool."""
-        self.memory.forget(uid)
+        self.state.forget(uid)
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         """Return the pools as they are now."""
@@ -152,18 +162,20 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
     store.pools = {world.pool.uid: world.pool for world in fleet.worlds}
     store.policies = {one.uid: one for one in fleet.policies}
     edges = Edges(fleet, store)
-    for uid, state in fleet.states.items():
-        edges.memory.of(uid).law_state = state
     ahead, every = fleet.now - time.time(), cast("Any", edges)
     leads, schemas, keys = cast("Any", Leads()), cast("Any", Schemas()), cast("Any", Signs())
-    made = Reconciler(
-        CONFIG, every, every, leads, CLUSTER, schemas, keys,
-        ready=True, clock=lambda: time.time() + ahead,
+    runner = PassRunner(
+        CONFIG, every, every, LeaderState(leads), CLUSTER, schemas,
+        clock=lambda: time.time() + ahead,
     )  # fmt: skip
-    made.enqueue(None)
+    reconciler = Reconciler(runner)
+    reconciler.lead(keys, time.monotonic())
+    for uid, state in fleet.states.items():
+        edges.state.of(uid).law_state = state
+    reconciler.mark_synced()
     waits = Waits()
     thread = threading.Thread(target=waits.renew, daemon=True)
-    tasks = [asyncio.create_task(one) for one in (made.run(), waits.watch())]
+    tasks = [asyncio.create_task(one) for one in (reconciler.run(), waits.watch())]
     await asyncio.sleep(FIRST_SECONDS)
     thread.start()
     waits.turns.clear()
@@ -175,7 +187,7 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
     waits.over.set()
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, *made._batches, return_exceptions=True)
+    await asyncio.gather(*tasks, *reconciler._passes, return_exceptions=True)
     thread.join()
     return {
         "pools": len(fleet.worlds),

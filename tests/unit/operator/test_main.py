@@ -20,7 +20,7 @@ async def run(config):
     await asyncio.sleep(0)
     {ends}
 
-program.run, program.ENDING_SECONDS = run, 0.5
+program.run, program.EXIT_SECONDS = run, 0.5
 program.main()
 """
 ENVIRON = {"PENSTOCK_NAMESPACE": "system", "PENSTOCK_DEFAULT_RUNTIME_IMAGE": "image:1"}
@@ -34,5 +34,5 @@ def test_a_task_that_will_not_end_keeps_no_process_alive_and_the_reason_is_told(
         env=environ | ENVIRON, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "the operator ends" in done.stderr + done.stdout
+    assert "the operator exits" in done.stderr + done.stdout
     assert "the watch broke" in done.stderr + done.stdout

@@ -1,4 +1,4 @@
-"""The loop under more work than it can do turns on and tells how late it is; where another leads it tells of no pool."""
+"""The reconcile loop: overload, phases, and the metrics of pools that this process does not lead."""
 
 import asyncio
 import logging
@@ -11,31 +11,39 @@ from typing import Any, cast
 
 import pytest
 
-from penstock_operator import reconciler, reporter, workqueue
+from penstock_operator import reporter, workqueue
 from penstock_operator.decide.plan import Plan
 from penstock_operator.kube.scope import CLUSTER
 from penstock_operator.observe.cluster.cache import ObjectStore
 from penstock_operator.observed import PoolObject, PoolView
 from penstock_operator.reconcile_state import ReconcileState
-from penstock_operator.reconciler import Reconciler
+from penstock_operator.reconciler import passes
+from penstock_operator.reconciler.leader_state import KEYS_SECONDS, LeaderState
+from penstock_operator.reconciler.loop import Phase, Reconciler
+from penstock_operator.reconciler.passes import PassRunner
 from penstock_operator.telemetry import metrics, policy_metrics
 from tests.unit.operator.decide.world import CONFIG, policy, pool, settled
 
 DECIDE_SECONDS = 0.05
 
 
-class Forgets:
+class NoMemory:
+    """Stands for parts that drop what they keep of a pool."""
+
     def forget(self, uid: str) -> None:
         del uid
 
+    def request_sweep(self) -> None:
+        """Keep no records."""
+
 
 @dataclass
-class Blind:
-    """An observer that sees nothing, at once."""
+class EmptyObserver:
+    """An observer that returns no view."""
 
     store: ObjectStore
-    memory: ReconcileState = field(default_factory=ReconcileState)
-    confirmations: Forgets = field(default_factory=Forgets)
+    state: ReconcileState = field(default_factory=ReconcileState)
+    confirmations: NoMemory = field(default_factory=NoMemory)
 
     async def observe(self, pools: Sequence[PoolObject], now: float) -> list[PoolView]:
         del pools, now
@@ -43,17 +51,21 @@ class Blind:
 
 
 @dataclass
-class Leads:
+class FakeLeases:
     """Whether the own Lease is held, and that of every namespace."""
 
     own: bool = True
     within: bool = True
+    namespaces: frozenset[str] = frozenset()
 
     def valid(self, now: float) -> bool:
         return self.own and now > 0
 
     def valid_in(self, namespace: str | None) -> bool:
         return self.own and self.within and bool(namespace)
+
+    def led(self) -> frozenset[str]:
+        return self.namespaces if self.own else frozenset()
 
 
 class Schemas:
@@ -66,31 +78,83 @@ class Keys:
         return {}
 
 
-def operation(pools: int, leads: Leads | None = None) -> Reconciler:
+KEYS = cast("Any", Keys())
+
+
+def syncing(pools: int, leases: FakeLeases | None = None) -> Reconciler:
     store = ObjectStore()
-    store.pools = {f"uid-{one}": pool(f"pool-{one}", f"uid-{one}") for one in range(pools)}
-    acts = cast("Any", SimpleNamespace(statuses=Forgets(), events=Forgets()))
-    observer, led = cast("Any", Blind(store)), cast("Any", leads or Leads())
-    schemas, keys = cast("Any", Schemas()), cast("Any", Keys())
-    return Reconciler(CONFIG, observer, acts, led, CLUSTER, schemas, keys, ready=True)
+    store.pools = {f"uid-{index}": pool(f"pool-{index}", f"uid-{index}") for index in range(pools)}
+    acts = cast("Any", SimpleNamespace(statuses=NoMemory(), events=NoMemory(), records=NoMemory()))
+    leader = LeaderState(cast("Any", leases or FakeLeases()))
+    schemas = cast("Any", Schemas())
+    observer = cast("Any", EmptyObserver(store))
+    return Reconciler(PassRunner(CONFIG, observer, acts, leader, CLUSTER, schemas))
 
 
-async def each_turn(made: Reconciler, steps: list[int], wanted: int) -> list[int]:
-    """Run the loop until so many decide steps were taken; return how many each turn took of it."""
-    loop = asyncio.create_task(made.run())
+def leading(pools: int, leases: FakeLeases | None = None) -> Reconciler:
+    reconciler = syncing(pools, leases)
+    reconciler.lead(KEYS, time.monotonic())
+    reconciler.mark_synced()
+    return reconciler
+
+
+def test_a_reconciler_leads_when_it_is_synced_holds_the_lease_and_has_keys() -> None:
+    leases = FakeLeases()
+    reconciler = syncing(1, leases)
+    reconciler.enqueue(None)
+    assert (reconciler.phase(1.0), reconciler.queue.next_at()) == (Phase.SYNCING, float("inf"))
+    reconciler.mark_synced()
+    assert reconciler.phase(1.0) is Phase.STANDBY
+    assert reconciler.queue.next_at() < float("inf")
+    reconciler.lead(KEYS, 1.0)
+    assert reconciler.phase(1.0) is Phase.LEADING
+    leases.own = False
+    assert reconciler.phase(1.0) is Phase.STANDBY
+
+
+def test_keys_are_read_when_a_term_begins_and_once_an_hour() -> None:
+    leases = FakeLeases()
+    leader = syncing(0, leases).leader
+    assert leader.keys_due(1.0)
+    assert leader.set_keys(KEYS, 1.0)
+    assert not leader.keys_due(1.0 + KEYS_SECONDS - 1)
+    assert leader.keys_due(1.0 + KEYS_SECONDS)
+    assert not leader.set_keys(KEYS, 2.0), "the term goes on"
+    leases.own = False
+    leader.refresh(3.0)
+    assert not leader.keys_due(3.0)
+    leases.own = True
+    assert not leader.leads(4.0)
+    assert leader.set_keys(KEYS, 4.0)
+
+
+def test_namespaces_are_adopted_once_when_their_lease_is_won() -> None:
+    leases = FakeLeases(namespaces=frozenset({"team-a"}))
+    leader = syncing(0, leases).leader
+    assert leader.refresh(1.0) == {"team-a"}
+    assert leader.refresh(2.0) == frozenset()
+    leases.own = False
+    assert leader.refresh(3.0) == frozenset()
+    leases.own = True
+    assert leader.refresh(4.0) == {"team-a"}
+
+
+async def steps_per_turn(reconciler: Reconciler, steps: list[int], until: int) -> list[int]:
+    """Run the loop until `until` decide steps were taken; return how many each turn of the event loop took."""
+    loop = asyncio.create_task(reconciler.run())
     taken = [0]
     async with asyncio.timeout(60):
-        while taken[-1] < wanted:
+        while taken[-1] < until:
             await asyncio.sleep(0)
             taken.append(len(steps))
     loop.cancel()
-    await asyncio.gather(loop, *made._batches, return_exceptions=True)
+    await asyncio.gather(loop, *reconciler._passes, return_exceptions=True)
     return [after - before for before, after in pairwise(taken)]
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make deciding slow; hold which steps were taken."""
+    """Make decide steps slow, and return the list that grows with each."""
     taken: list[int] = []
 
     def slow(*_: object) -> Plan:
@@ -98,108 +162,107 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         taken.append(1)
         return Plan((), ())
 
-    monkeypatch.setattr(reconciler, "make_plan", slow)
+    monkeypatch.setattr(passes, "make_plan", slow)
     monkeypatch.setattr(
-        workqueue.WorkQueue, "decided", lambda queue, *_: setattr(queue, "batch", 2)
+        workqueue.WorkQueue, "record_decide_time", lambda queue, *_: setattr(queue, "batch", 2)
     )
     return taken
 
 
-def test_no_turn_of_the_loop_holds_more_than_one_decide_step(steps: list[int]) -> None:
-    made = operation(pools=12)
-    made.due.batch = 2
-    made.enqueue(None)
-    turns = asyncio.run(each_turn(made, steps, wanted=6))
+def test_one_turn_of_the_event_loop_runs_at_most_one_decide_step(steps: list[int]) -> None:
+    reconciler = leading(pools=12)
+    reconciler.queue.batch = 2
+    turns = asyncio.run(steps_per_turn(reconciler, steps, until=6))
     assert sum(turns) == len(steps) == 6
     assert max(turns) == 1
 
 
-def test_passes_begin_no_faster_than_they_are_decided_on() -> None:
-    async def begun() -> float:
-        made = operation(pools=1)
-        made._decide_seconds = 0.4
-        made._start((), 100.0)
-        await asyncio.gather(*made._batches)
-        return made._next_pass
+def test_passes_start_no_faster_than_they_are_decided() -> None:
+    async def next_pass_at() -> float:
+        reconciler = leading(pools=1)
+        reconciler.runner.decide_seconds = 0.4
+        reconciler._start((), 100.0)
+        await asyncio.gather(*reconciler._passes)
+        return reconciler._next_pass_at
 
-    assert asyncio.run(begun()) == 100.4
+    assert asyncio.run(next_pass_at()) == 100.4
 
 
-def test_lateness_is_measured_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    def counted() -> float:
+def test_lateness_is_measured_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    def observations() -> float:
         return metrics.OWN.get_sample_value("penstock_operator_visit_late_seconds_count") or 0.0
 
-    made, before = operation(pools=1), counted()
-    made.due.late = (0.0, 12.0)
+    report, before = leading(pools=1).lateness, observations()
     with caplog.at_level(logging.WARNING):
         for now in (10.0, 30.0, 69.0, 70.0):
-            made._tell_late(now)
-    assert counted() - before == 8
-    assert ["12 s behind" in one.message for one in caplog.records] == [True, True]
+            report.record((0.0, 12.0), now)
+    assert observations() - before == 8
+    assert ["12 s late" in record.message for record in caplog.records] == [True, True]
 
 
 @pytest.fixture
-def _nothing_told() -> Iterator[None]:
+def _no_series() -> Iterator[None]:
     reporter.forget_all()
     yield
     reporter.forget_all()
 
 
-def decided(leads: Leads) -> Reconciler:
-    """An operation that has told of one pool, of its policy's budget and of its candidate."""
-    made = operation(pools=0, leads=leads)
+def reported(leases: FakeLeases) -> Reconciler:
+    """Return a reconciler that has series of one pool, of its policy's budget and of its candidate."""
+    reconciler = leading(pools=0, leases=leases)
     budget = {"resourceName": "nvidia.com/gpu", "count": 8}
-    tried = {"defaults": {"scaling": {"minReplicas": 3}}}
+    candidate = {"defaults": {"scaling": {"minReplicas": 3}}}
     world = settled(
         pool=pool(scaling={"mode": "Auto"}),
-        policies=(policy("prod", gpuBudgets=[budget], candidate=tried),),
+        policies=(policy("prod", gpuBudgets=[budget], candidate=candidate),),
     )
-    made.observer.store.pools = {world.pool.uid: world.pool}
+    observer = reconciler.runner.observer
+    observer.store.pools = {world.pool.uid: world.pool}
     plan = world.whole_plan()
     policy_metrics.record_plan(plan)
-    reporter.report_decision(plan.pools[0], world.view(), made.observer.memory.of(world.pool.uid))
-    assert series() == {"pool", "policy"}
-    return made
+    reporter.report_decision(plan.pools[0], world.view(), observer.state.of(world.pool.uid))
+    assert series_labels() == {"pool", "policy"}
+    return reconciler
 
 
-def series() -> set[str]:
-    """Return of what the exposition tells: of pools, of policies."""
+def series_labels() -> set[str]:
+    """Return which of the labels `pool` and `policy` the exposition contains."""
     text = metrics.exposition().decode()
     return {label for label in ("pool", "policy") if f'{label}="' in text}
 
 
-@pytest.mark.usefixtures("_nothing_told")
-def test_a_process_that_lost_the_lease_tells_of_no_pool_and_no_policy() -> None:
-    made = decided(Leads(own=False))
+@pytest.mark.usefixtures("_no_series")
+def test_a_process_that_lost_the_lease_exports_no_pool_and_no_policy() -> None:
+    reconciler = reported(FakeLeases(own=False))
 
     async def one_turn() -> None:
-        loop = asyncio.create_task(made.run())
+        loop = asyncio.create_task(reconciler.run())
         await asyncio.sleep(0)
         loop.cancel()
         await asyncio.gather(loop, return_exceptions=True)
 
     asyncio.run(one_turn())
-    assert series() == set()
+    assert series_labels() == set()
 
 
-@pytest.mark.usefixtures("_nothing_told")
-def test_who_begins_to_lead_anew_tells_of_no_pool_that_went_meanwhile() -> None:
-    made = decided(Leads())
-    made.reset()
-    made.observer.store.pools.clear()
-    made._forget("uid-chat")
-    assert series() == set()
+@pytest.mark.usefixtures("_no_series")
+def test_a_new_term_exports_no_pool_that_was_deleted_meanwhile() -> None:
+    reconciler = reported(FakeLeases())
+    reconciler.reset()
+    reconciler.runner.observer.store.pools.clear()
+    reconciler.runner.cleanup.forget("uid-chat")
+    assert series_labels() == set()
 
 
-@pytest.mark.usefixtures("_nothing_told")
-def test_of_pools_in_a_namespace_that_another_leads_nothing_is_told() -> None:
-    made = decided(Leads(within=False))
-    assert asyncio.run(made._filter_actionable({"uid-chat"})) == []
-    assert series() == {"policy"}
+@pytest.mark.usefixtures("_no_series")
+def test_pools_in_a_namespace_that_another_installation_leads_are_not_exported() -> None:
+    reconciler = reported(FakeLeases(within=False))
+    assert asyncio.run(reconciler.runner.filter_actionable({"uid-chat"})) == []
+    assert series_labels() == {"policy"}
 
 
-@pytest.mark.usefixtures("_nothing_told")
-def test_of_pools_in_a_namespace_just_won_nothing_is_told_that_was_told_before() -> None:
-    made = decided(Leads())
-    made.adopt_namespaces(frozenset({"team-a"}))
-    assert series() == {"policy"}
+@pytest.mark.usefixtures("_no_series")
+def test_series_of_pools_in_a_namespace_just_won_are_dropped() -> None:
+    reconciler = reported(FakeLeases())
+    reconciler.adopt_namespaces(frozenset({"team-a"}))
+    assert series_labels() == {"policy"}

@@ -60,7 +60,7 @@ class Confirmations:
         self._remember(pool.uid, found)
         return {key: one.child for key, one in found.items()}
 
-    def holds(self, pool_uid: str) -> bool:
+    def has_foreign(self, pool_uid: str) -> bool:
         """Return whether anything was found under a name that the pool's children should have."""
         return pool_uid in self._found
 

@@ -106,7 +106,7 @@ def namespace_labels(store: ObjectStore, namespace: str) -> Mapping[str, str]:
     return record.labels if record else {}
 
 
-def is_going(store: ObjectStore, pool: PoolObject) -> bool:
+def is_terminating(store: ObjectStore, pool: PoolObject) -> bool:
     """Return whether the pool or its namespace is being deleted: nothing is to be made there any more."""
     record = store.namespaces.get(pool.namespace)
     return pool.deleting or (record is not None and record.deleting)
@@ -117,7 +117,7 @@ def all_pools(store: ObjectStore, namespaces: Collection[str]) -> tuple[PoolLabe
     return tuple(
         PoolLabels(pool.uid, pool.namespace, namespace_labels(store, pool.namespace), pool.labels)
         for pool in store.pools.values()
-        if pool.namespace in namespaces and not is_going(store, pool)
+        if pool.namespace in namespaces and not is_terminating(store, pool)
     )
 
 

@@ -2,7 +2,7 @@
 
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ALL_POOLS, ObjectStore
-from penstock_operator.observe.cluster.views import all_pools, is_going, owned_pods
+from penstock_operator.observe.cluster.views import all_pools, is_terminating, owned_pods
 from tests.unit.operator.observe.cluster import raw_objects
 
 NOBODY: frozenset[str] = frozenset()
@@ -144,7 +144,7 @@ def test_nothing_is_to_be_made_in_a_namespace_that_is_going() -> None:
     going = raw_objects.namespace(version=2, deletionTimestamp=raw_objects.CREATED)
     assert store.upsert(kinds.NAMESPACE, going) == POOL
 
-    assert is_going(store, store.pools["pool-1"])
+    assert is_terminating(store, store.pools["pool-1"])
     assert all_pools(store, mine) == ()
 
 

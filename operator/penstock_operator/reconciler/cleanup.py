@@ -1,0 +1,45 @@
+"""Cleanup of what the operator keeps of pools: when a pool is deleted, a namespace is adopted, or a term begins."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock_operator import reporter
+from penstock_operator.act.executor import PoolActs
+from penstock_operator.observe.observer import Observer
+from penstock_operator.workqueue import WorkQueue
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCleanup:
+    """Drops reconcile state, metrics and the write history of pools."""
+
+    observer: Observer
+    acts: PoolActs
+    queue: WorkQueue
+
+    def reset(self) -> None:
+        """Drop the state and metrics of all pools: another leader may have decided since."""
+        self.observer.state.clear()
+        reporter.forget_all()
+
+    def adopt_namespaces(self, namespaces: Iterable[str]) -> None:
+        """Drop the state and metrics of the pools in namespaces whose Lease was just won."""
+        adopted = frozenset(namespaces)
+        for uid, pool in self.observer.store.pools.items():
+            if pool.namespace in adopted:
+                self.drop_metrics(uid)
+                self.observer.state.forget(uid)
+
+    def drop_metrics(self, uid: str) -> None:
+        """Drop a pool's series: it is gone, or another installation decides on it."""
+        reporter.forget_pool(self.observer.state.of(uid))
+
+    def forget(self, uid: str) -> None:
+        """Drop everything about a deleted pool; its settings record is deleted at the next sweep."""
+        self.acts.records.request_sweep()
+        self.queue.forget(uid)
+        self.drop_metrics(uid)
+        self.observer.state.forget(uid)
+        self.observer.confirmations.forget(uid)
+        self.acts.statuses.forget(uid)
+        self.acts.events.forget(uid)

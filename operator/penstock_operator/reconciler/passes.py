@@ -1,0 +1,218 @@
+"""One pass over a batch of pools: observe, decide, act. Level-based, and the only code that writes.
+
+The pools of a batch are observed and decided together; each is acted on by itself, so that a slow pod or a refused
+write of one pool delays no other. A failed pool is logged, counted and requeued with back-off; the others go on.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from penstock_api import names
+from penstock_operator import reporter
+from penstock_operator.act.executor import ActResults, PoolActs
+from penstock_operator.act.pod_limits import PodControl
+from penstock_operator.decide.config import DecideConfig
+from penstock_operator.decide.plan import Plan, PoolPlan
+from penstock_operator.decide.planner import make_plan
+from penstock_operator.errors import NotLeading, ObjectNotFound
+from penstock_operator.kube.scope import Scope
+from penstock_operator.observe.cluster.crd_skew import ServedSchemas
+from penstock_operator.observe.cluster.views import all_pools, is_terminating
+from penstock_operator.observe.observer import Observer
+from penstock_operator.observed import Observed, PoolObject, PoolView
+from penstock_operator.reconcile_state import back_off
+from penstock_operator.reconciler.cleanup import PoolCleanup
+from penstock_operator.reconciler.leader_state import LeaderState
+from penstock_operator.telemetry import metrics, policy_metrics
+from penstock_operator.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE_SECONDS = 5.0
+"""Until a pool is visited again in whose namespace another installation leads."""
+
+
+@dataclass(slots=True)
+class PassRunner:
+    """Runs passes and requeues the pools that they visited."""
+
+    config: DecideConfig
+    observer: Observer
+    acts: PoolActs
+    leader: LeaderState
+    scope: Scope
+    schemas: ServedSchemas
+    queue: WorkQueue = field(default_factory=WorkQueue)
+    clock: Callable[[], float] = time.time
+    """Unix seconds."""
+    cleanup: PoolCleanup = field(init=False)
+    decide_seconds: float = 0.0
+    """Duration of the last decide step."""
+    _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.cleanup = PoolCleanup(self.observer, self.acts, self.queue)
+
+    async def run(self, batch: set[str]) -> None:
+        """Run one pass over the pools of `batch`, by UID; each is removed from it when it is done.
+
+        Raises:
+            NotLeading: the Lease was lost.
+        """
+        now = self.clock()
+        pools = await self.filter_actionable(batch)
+        views = {view.pool.uid: view for view in await self.observer.observe(pools, now)}
+        async with (
+            self._deciding
+        ):  # one decide step a loop turn: health probes are answered between two
+            plan = self._plan(list(views.values()), now)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write_policies(plan, now))
+            for pool_plan in plan.pools:
+                group.create_task(self._act(pool_plan, views[pool_plan.uid], now, batch))
+
+    def requeue_all(self, batch: set[str]) -> None:
+        """Requeue every pool that a pass left in `batch`, with back-off."""
+        for uid in batch.copy():
+            self._done(uid, batch)
+            self._requeue(uid)
+
+    async def filter_actionable(self, batch: set[str]) -> list[PoolObject]:
+        """Return the pools of a batch to act on; the others are requeued, reported unreadable, or forgotten."""
+        store = self.observer.store
+        for uid in batch.copy():
+            pool = store.pools.get(uid)
+            known = pool or store.unreadable.get(uid)
+            if known is not None and not self._may_act(known.namespace):
+                self._done(uid, batch)
+                self._leave(uid, known.namespace)
+            elif pool is None or is_terminating(store, pool):
+                self._done(uid, batch)
+                await self._drop(uid)
+        return [store.pools[uid] for uid in batch]
+
+    def _may_act(self, namespace: str) -> bool:
+        complete = namespace not in self.observer.store.partial
+        return complete and self.leader.leads_in(namespace)
+
+    def _leave(self, uid: str, namespace: str) -> None:
+        """Requeue a pool that another installation leads, or whose namespace cannot be read completely."""
+        if not self.leader.leads_in(namespace):
+            self.cleanup.drop_metrics(uid)
+        self.queue.requeue_after(uid, time.monotonic() + ELSEWHERE_SECONDS)
+
+    async def _drop(self, uid: str) -> None:
+        """Report a pool with an unreadable spec; forget a deleted one; leave a terminating one to Kubernetes."""
+        store = self.observer.store
+        if uid in store.unreadable:
+            await reporter.report_unreadable(self.acts.statuses, store.unreadable[uid])
+        elif uid not in store.pools:
+            self.cleanup.forget(uid)
+
+    def _plan(self, views: Sequence[PoolView], now: float) -> Plan:
+        """Run the decide step and keep what it returns."""
+        state = self.observer.state
+        observed = self._observed(views)
+        law_states = {
+            view.pool.uid: law_state
+            for view in views
+            if (law_state := state.of(view.pool.uid).law_state) is not None
+        }
+        began = time.monotonic()
+        plan = make_plan(observed, law_states, self.config, now, state.ledger)
+        self._record_decide_time(len(views), time.monotonic() - began)
+        state.ledger = plan.ledger
+        policy_metrics.record_plan(plan)
+        for uid in plan.disturbed:
+            self.queue.add(uid, time.monotonic())
+        for failure in plan.failures:
+            name = f"{failure.namespace}/{failure.name}"
+            log.error("%s could not be planned", name, exc_info=failure.error)
+            metrics.POOL_FAILURES.labels("NotPlanned").inc()
+        return plan
+
+    def _observed(self, views: Sequence[PoolView]) -> Observed:
+        store = self.observer.store
+        return Observed(
+            pools=tuple(views),
+            policies=tuple(sorted(store.policies.values(), key=lambda policy: policy.name)),
+            policies_readable=self.scope.policies_readable and not store.unreadable_policies,
+            lease_transitions=self.leader.transitions({view.pool.namespace for view in views}),
+            control_keys=self.leader.public_keys(),
+            all_pools=all_pools(store, self._led_namespaces()),
+            pool_schema=self.schemas.of(names.POOL_KIND),
+        )
+
+    def _led_namespaces(self) -> frozenset[str]:
+        """Return the namespaces with pools where this installation acts: budgets are divided among these alone."""
+        namespaces = {pool.namespace for pool in self.observer.store.pools.values()}
+        return frozenset(filter(self.leader.leads_in, namespaces))
+
+    def _record_decide_time(self, pools: int, seconds: float) -> None:
+        self.decide_seconds = seconds
+        self.queue.record_decide_time(pools, seconds)
+        metrics.DECIDE_SECONDS.observe(seconds)
+
+    async def _act(self, plan: PoolPlan, view: PoolView, now: float, batch: set[str]) -> None:
+        state = self.observer.state.of(plan.uid)
+        state.law_state = plan.law_state
+        reporter.report_decision(plan, view, state)
+        try:
+            signer = self.leader.signer(now)
+            if signer is None:
+                return
+            leading = partial(self.leader.leads_in, plan.namespace)
+            control = PodControl(self.observer.pods_session, signer, self.clock, leading)
+            results = await self.acts.act(
+                plan, view, control, lambda write: state.should_retry(write, now), now
+            )
+            self._done(plan.uid, batch)
+            self._complete(plan, results)
+        except NotLeading:
+            return
+        except Exception:
+            log.exception("%s/%s: the plan could not be carried out", plan.namespace, plan.name)
+            metrics.POOL_FAILURES.labels("NotActed").inc()
+
+    def _complete(self, plan: PoolPlan, results: ActResults) -> None:
+        """Record the results of a plan and schedule the pool's next visit."""
+        state, wall = self.observer.state.of(plan.uid), self.clock()
+        changed = state.record_acks(results.acknowledgements, wall)
+        changed |= state.record_write_results(plan.writes, results.rejected, wall)
+        if results.failure is not None:
+            log.info(
+                "%s/%s: requeued with back-off: %s", plan.namespace, plan.name, results.failure
+            )
+            self.observer.confirmations.forget(plan.uid)
+            self._requeue(plan.uid)
+            return
+        state.failures, now = 0, time.monotonic()
+        if changed:
+            self.queue.add(plan.uid, now)
+        blocked = bool(state.refused) or self.observer.confirmations.has_foreign(plan.uid)
+        self.queue.schedule_resync(plan.uid, now, active=plan.active or blocked)
+
+    async def _write_policies(self, plan: Plan, now: float) -> None:
+        """Write the statuses of policies; none in scope Namespaces, where only some of their pools are visible."""
+        if self.scope.namespaces is not None:
+            return
+        for policy in plan.policies:
+            try:
+                await self.acts.statuses.write_policy(policy, now)
+            except (ObjectNotFound, NotLeading):
+                continue
+            except Exception:
+                log.exception("the status of policy %s could not be written", policy.name)
+
+    def _requeue(self, uid: str) -> None:
+        state = self.observer.state.of(uid)
+        state.failures += 1
+        self.queue.requeue_after(uid, time.monotonic() + back_off(state.failures))
+
+    def _done(self, uid: str, batch: set[str]) -> None:
+        batch.discard(uid)
+        self.queue.done(uid)
