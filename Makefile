@@ -122,7 +122,7 @@ format: setup ## Format and sort what ruff can
 DEMO_SECONDS ?= 90
 .PHONY: demo-model
 demo-model: setup ## Train the tiny model of the project's own text, into build/demo-model
-	@OMP_NUM_THREADS=1 $(BIN)/python -m penstock_runtime.demo_model build/demo-model --seconds $(DEMO_SECONDS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.demo_model build/demo-model --seconds $(DEMO_SECONDS)
 
 .PHONY: crds
 crds: setup ## Generate crds/ and the charts' copies from the types

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from penstock_runtime.demo_model.tokenizer import make_tokenizer
 from penstock_runtime.engine.continuous.grammar import server
 from penstock_runtime.engine.continuous.grammar import service as module
 from penstock_runtime.engine.continuous.grammar.base import Allowed, Broken, Complete, Grammar
@@ -22,6 +21,7 @@ from penstock_runtime.engine.continuous.grammar.spec import (
     GrammarSpec,
 )
 from penstock_runtime.errors import MemoryFull, NotServing
+from tests.support.demo_model.tokenizer import make_tokenizer
 from tests.unit.grammar.hostile import repeated
 
 VOCABULARY = 1024

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
 
-from penstock_runtime.demo_model.text import CHAT_TEMPLATE
-from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
 from penstock_runtime.text.chat_template import ChatTemplate, TemplateRefused
 from penstock_runtime.text.detokenizer import Detokenizer, detokenize
 from penstock_runtime.text.reasoning import ReasoningSplitter
@@ -30,6 +28,8 @@ from penstock_runtime.text.tool_calls import (
     ToolCallParser,
 )
 from penstock_runtime.text.vocabulary import read_vocabulary
+from tests.support.demo_model.text import CHAT_TEMPLATE
+from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
 
 BACKEND = make_tokenizer()
 VOCABULARY = read_vocabulary(BACKEND)

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.config import RuntimeConfig
-from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs

@@ -8,11 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock_runtime.demo_model.tokenizer import make_tokenizer
 from penstock_runtime.text.bounds import max_text_bytes
 from penstock_runtime.text.encoding import MEMORY_PER_BYTE
 from penstock_runtime.text.tokenizer import Tokenizer
 from penstock_runtime.text.vocabulary import read_vocabulary
+from tests.support.demo_model.tokenizer import make_tokenizer
 from tests.unit.runtime.protocols.openai.served import POSITIONS, Served
 
 LONG = "a" * (max_text_bytes(POSITIONS) + 1)

@@ -10,9 +10,9 @@ from typing import Any
 import openai
 import pytest
 
-from penstock_runtime.demo_model.text import CHAT_TEMPLATE, SYSTEM
 from penstock_runtime.protocols.openai.tools import toolbox
 from penstock_runtime.protocols.openai.wire.chat import ChatBody
+from tests.support.demo_model.text import CHAT_TEMPLATE, SYSTEM
 from tests.unit.runtime.protocols.openai.served import Served
 from tests.unit.runtime.protocols.openai.test_client import HELLO, WEATHER
 

@@ -1,7 +1,7 @@
-"""The text that the project ships, and how a conversation is written down for the model."""
+"""The demonstration model's training text (corpus.txt), its chat template and its special tokens."""
 
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 USER: Final = "<|user|>"
@@ -36,13 +36,13 @@ class DialogueTurn:
     answer: str
 
     def written(self) -> str:
-        """Return it as the chat template writes it, with the answer's end."""
+        """Return the turn as the chat template renders it, with the end of the answer."""
         return f"{USER}{self.question}{END}{ASSISTANT}{self.answer}{END}"
 
 
 def exchanges() -> list[DialogueTurn]:
     """Return all questions and answers of the corpus."""
-    lines = files(__package__).joinpath("corpus.txt").read_text(encoding="utf-8").splitlines()
-    questions = [one.removeprefix("Q: ") for one in lines if one.startswith("Q: ")]
-    answers = [one.removeprefix("A: ") for one in lines if one.startswith("A: ")]
+    lines = Path(__file__).with_name("corpus.txt").read_text(encoding="utf-8").splitlines()
+    questions = [line.removeprefix("Q: ") for line in lines if line.startswith("Q: ")]
+    answers = [line.removeprefix("A: ") for line in lines if line.startswith("A: ")]
     return [DialogueTurn(*pair) for pair in zip(questions, answers, strict=True)]

@@ -1,4 +1,4 @@
-"""A small Llama, trained on the corpus until it knows it by heart."""
+"""Training of the demonstration model: a Llama of a million parameters that memorizes the corpus."""
 
 import time
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from penstock_runtime.demo_model.text import END, exchanges
-from penstock_runtime.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from tests.support.demo_model.text import END, exchanges
+from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
 
 POSITIONS: Final = 1024
 ROWS: Final = 12
 LEARNING_RATE: Final = 4e-3
 GOOD_LOSS: Final = 0.04
-"""By heart: more would only take time."""
+"""Loss at which the corpus is memorized and training ends."""
 
 
 def make_model(seed: int = 0) -> LlamaForCausalLM:
-    """Return the model, untrained: a million parameters."""
+    """Return the untrained model."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=1024,
@@ -45,8 +45,8 @@ def train(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[int, float]:
-    """Train for `seconds`, or until the loss is good; return how many steps it took and the last loss."""
-    rows = [tokenizer.encode(one.written()).ids for one in exchanges()]
+    """Train for `seconds`, or until the loss is good; return the number of steps and the last loss."""
+    rows = [tokenizer.encode(turn.written()).ids for turn in exchanges()]
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.01)
     draw = torch.Generator().manual_seed(0)
     began, step, loss = clock(), 0, float("inf")
@@ -55,7 +55,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate
         chosen = torch.randperm(len(rows), generator=draw)[:ROWS].tolist()
-        ids, labels = _padded([rows[one] for one in chosen])
+        ids, labels = _padded([rows[index] for index in chosen])
         output: Any = model(input_ids=ids, labels=labels, attention_mask=(labels != -100).long())
         output.loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -68,7 +68,7 @@ def train(
 
 
 def _padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Return ids and labels of equal length; what is padding has no label."""
+    """Return ids and labels of equal length; padding has no label."""
     longest = max(map(len, rows))
     ids = torch.zeros((len(rows), longest), dtype=torch.long)
     labels = torch.full((len(rows), longest), -100)
@@ -79,7 +79,7 @@ def _padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 
 def make_demo_model(folder: Path, seconds: float) -> tuple[int, float]:
-    """Write a trained model with its tokenizer to `folder`; return steps and loss."""
+    """Write a trained model with its tokenizer to `folder`; return the number of steps and the last loss."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer()
     model = make_model()
