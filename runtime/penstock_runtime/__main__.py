@@ -43,7 +43,7 @@ def main() -> None:
     except ConfigError as error:
         sys.exit(f"penstock-runtime: {error}")
     report_crashes()
-    configure(config.log_format, config.log_level)
+    configure(config.log.format, config.log.level)
     descriptors.raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(config))
@@ -55,7 +55,7 @@ def main() -> None:
 async def run(config: RuntimeConfig) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; return the exit code."""
     stop = _stop_event()
-    first = await asyncio.to_thread(first_limits, config.limits_file)
+    first = await asyncio.to_thread(first_limits, config.files.limits_file)
     pod = make_pod(config, first)
     exposition = Exposition(pod)
     try:
@@ -79,7 +79,7 @@ async def run(config: RuntimeConfig) -> int:
         meter = DutyMeter(pod.busy_seconds, pod.now, Nvml().read if pod.model_on_cuda() else None)
         exposition.collector.meter = meter
         _in_background(stack, meter.run())
-        _in_background(stack, watch_limits(config.limits_file, pod.live))
+        _in_background(stack, watch_limits(config.files.limits_file, pod.live))
         _in_background(stack, pod.callers.watch())
         _in_background(stack, pod.watch_engine())
         return await _serve(pod, clients, stop)
@@ -147,8 +147,8 @@ def _last_words(config: RuntimeConfig, reason: str, message: str) -> None:
     """Tell the operator why: the kubelet copies this file into the container's status."""
     line = " ".join(f"{reason}: {message}".split())
     log.error("%s", line)
-    if config.termination_log.exists():  # the kubelet creates it; a developer has none
-        config.termination_log.write_text(line, encoding="utf-8")
+    if config.files.termination_log.exists():  # the kubelet creates it; a developer has none
+        config.files.termination_log.write_text(line, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def make_pod(config: RuntimeConfig, first: LimitsUpdate) -> Pod:
 
 def engine_link(config: RuntimeConfig, limits: LimitsUpdate) -> EngineLink:
     """Return the engine's link, placed by what this container may use; pins this process where that helps."""
-    taken = seat(this_machine(), config.placement)
+    taken = seat(this_machine(), config.engine.placement)
     load = partial(load_model, config, taken)
     if taken.placement is Placement.THREAD:
         return ThreadLink(load, limits, brief_seconds=BRIEF_SECONDS)
@@ -44,12 +44,12 @@ def load_model(config: RuntimeConfig, taken: EnginePlacement) -> Model:
     Raises:
         ModelLoadFailed: with a one-line reason.
     """
-    configure(config.log_format, config.log_level)
+    configure(config.log.format, config.log.level)
     keep_to(taken.engine_cpus)
     from penstock_runtime.models.load import (  # noqa: PLC0415 - torch takes seconds; 8001 answers meanwhile
         ModelOptions,
         load,
     )
 
-    options = ModelOptions(taken.threads, compile=config.compile)
+    options = ModelOptions(taken.threads, compile=config.engine.compile)
     return load(config.model, config.model_name, config.files_folder, options)

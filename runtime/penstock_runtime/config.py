@@ -1,10 +1,11 @@
-"""The only reader of the environment: one frozen `RuntimeConfig`, read once, unknown names refused.
+"""`RuntimeConfig`: the settings of a pod in groups, read once from the environment; unknown names are errors.
 
-In a pod the operator sets the names of `penstock_api.names`; the others are for developers and tests.
+The operator sets the variables of `penstock_api.names` in a pod; the others are for developers and tests.
 `PENSTOCK_MODEL` alone is enough to run `python -m penstock_runtime` on a laptop.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,84 +29,33 @@ E = TypeVar("E", bound=StrEnum)
 _SERVICE_LINK: Final = re.compile(
     r"^PENSTOCK(_.*)?_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$"
 )
-"""What the kubelet injects for Services whose names begin with `penstock`; not ours to refuse."""
+"""Variables that the kubelet injects for Services whose names begin with `penstock`; ignored."""
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeConfig:
-    """Everything that the environment decides. Durations are seconds, sizes are bytes."""
+class PodConfig:
+    """Identity of the pod."""
 
-    model: ModelSpec
     pool: str = "local"
-    """Whose pod this is; named where clients are told who owns the model."""
+    """Name of the pool; clients see it as the owner of the model."""
     namespace: str = "default"
-    pod_name: str = "local"
-    """Sent back in `X-Penstock-Pod`."""
-    pod_uid: str = ""
-    """What control tokens must be addressed to; empty outside a cluster."""
+    name: str = "local"
+    """Value of the response header `X-Penstock-Pod`."""
+    uid: str = ""
+    """Audience of control tokens; empty outside a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesConfig:
+    """Folders and files of the pod."""
+
     model_folder: Path = field(default_factory=lambda: Path(names.MODEL_FOLDER))
-    """Where a model's volume is mounted: its files, or the cache that they are fetched into."""
+    """Mount point of a model's volume: its files, or the cache of a fetched model."""
     fetched_folder: Path = field(default_factory=lambda: Path("/tmp/penstock-model"))  # noqa: S108 - the pod's own
-    """A link to a fetched model's files; below /tmp, which every pod may write."""
-    placement: Placement | None = None
-    """Where the engine runs; None: by cores and devices (docs/design/runtime.md#topology)."""
-    compile: bool = False
-    """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
+    """Link to a fetched model's files; below /tmp, which every pod may write."""
     settings_folder: Path = field(default_factory=lambda: Path(names.SETTINGS_FOLDER))
-    """Holds the limits and the public keys of the control API; both may be absent."""
-    host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
-    client_port: int = names.CLIENT_PORT
-    cluster_port: int = names.CLUSTER_PORT
-    drain_deadline_seconds: float = 120.0
-    """From SIGTERM to the last answer; the built-in of `spec.drain.deadlineSeconds` (docs/design/design.md#precedence)."""
-    accept_seconds: float = 5.0
-    """How long a pod that was told to stop goes on accepting: the removal of endpoints lags."""
-    max_body_bytes: int = 64 * 2**20
-    """Of one request, after decompression; aiohttp's own default of 1 MiB is too little for tensors."""
-    max_held_bytes: int = 512 * 2**20
-    """Of all requests that are read or wait, as text or tensors: `maxQueueDepth` counts requests, memory does not."""
-    body_seconds: float = 60.0
-    """A client that has not sent its body by then is answered 408 and gives its credit back; one that has not read a large
-    answer by then is cut off."""
-    keep_alive_seconds: float = 75.0
-    stuck_seconds: float = 30.0
-    """An engine is stuck when a step has made no progress for so long and for 20 times its prediction, or when it shows
-    no sign of life, or makes no step, while it idles or requests wait: the pod fails what it holds and exits."""
-    connection_age_seconds: float = 20.0
-    """Mean age at which a client connection is closed, so that new replicas are found (docs/design/control-law.md#connection-balance)."""
-    connection_requests: int = 1000
-    fast_lane: bool = True
-    """Whether plain inference requests take the short way; off, all are aiohttp's, for comparison."""
-    client_metrics: bool = True
-    """Whether port 8000 serves `/metrics` too."""
-    tls_folder: Path | None = None
-    """Holds the `tls.crt` and `tls.key` that both ports are served with, read again when they change; None: plain HTTP."""
-    insecure_control: bool = False
-    """Obey control calls without a token: for local development only."""
-    api_keys_file: Path | None = None
-    """`ApiKeys` of `serving.auth.api_keys` in JSON, from a Secret, read again when it changes; None: no key is asked for."""
-    trusted_proxies: tuple[Network, ...] = ()
-    """Who may name a tenant and a priority in headers where no keys are asked for."""
-    generation: StepOptions = field(default_factory=StepOptions)
-    """How a generative model is loaded."""
-    max_run_seconds: float | None = None
-    """The most device time of one answer; None: as much as its tokens take."""
-    access_log: bool = False
-    log_format: str = "text"
-    """In a pod `json`, unless the environment says otherwise."""
-    log_level: str = "INFO"
+    """Folder of the limits and the public keys of the control API; both may be absent."""
     termination_log: Path = field(default_factory=lambda: Path(names.TERMINATION_LOG))
-
-    @property
-    def model_name(self) -> str:
-        """The name that clients use."""
-        return self.model.name or self.pool
-
-    @property
-    def files_folder(self) -> Path:
-        """Where the model's files are, once they are fetched; a source's path is relative to it."""
-        fetched = self.model.source.fetched is not None
-        return self.fetched_folder if fetched else self.model_folder
 
     @property
     def limits_file(self) -> Path:
@@ -117,9 +67,125 @@ class RuntimeConfig:
         """Public keys by key id, in JSON."""
         return self.settings_folder / names.CONTROL_KEYS_FILE
 
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Settings of the engine of every kind of model."""
+
+    placement: Placement | None = None
+    """Thread or process of the engine; None: by cores and devices (docs/design/runtime.md#topology)."""
+    compile: bool = False
+    """Whether torch.compile is used; it needs a compiler in the image and lengthens the start."""
+    stuck_seconds: float = 30.0
+    """An engine is stuck when a step has made no progress for this time and for 20 times its prediction, or when the
+    engine has no heartbeat, or runs no step while requests wait: the pod fails its requests and exits."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpConfig:
+    """Settings of both HTTP ports and their connections."""
+
+    host: str = "0.0.0.0"  # noqa: S104 - a pod serves its own network namespace
+    client_port: int = names.CLIENT_PORT
+    cluster_port: int = names.CLUSTER_PORT
+    tls_folder: Path | None = None
+    """Folder of the `tls.crt` and `tls.key` of both ports, read again when they change; None: plain HTTP."""
+    max_body_bytes: int = 64 * 2**20
+    """Size limit of one request after decompression; aiohttp's own default of 1 MiB is too small for tensors."""
+    body_timeout_seconds: float = 60.0
+    """Time to send a body, after which the answer is 408; also the time to read a large answer, after which the
+    connection is closed."""
+    keep_alive_seconds: float = 75.0
+    connection_age_seconds: float = 20.0
+    """Mean age at which a client connection is closed, so that clients reach new replicas
+    (docs/design/control-law.md#connection-balance)."""
+    connection_requests: int = 1000
+    """Requests after which a client connection is closed."""
+    fast_lane: bool = True
+    """Whether plain inference requests take the fast path; False: aiohttp serves all, for comparison."""
+    client_metrics: bool = True
+    """Whether port 8000 serves `/metrics` too."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """Settings of the queue that are fixed for the life of the process."""
+
+    max_held_bytes: int = 512 * 2**20
+    """Memory of all requests that are read or wait, as text or tensors; `maxQueueDepth` limits their count only."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainConfig:
+    """Settings of the drain."""
+
+    deadline_seconds: float = 120.0
+    """Time from SIGTERM to the last answer; the built-in of `spec.drain.deadlineSeconds` (docs/design/design.md#precedence)."""
+    accept_seconds: float = 5.0
+    """Time from SIGTERM for which requests are still accepted: the removal of endpoints lags."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthConfig:
+    """Authentication of clients and of control calls."""
+
+    insecure_control: bool = False
+    """Whether control calls need no token: for local development only."""
+    api_keys_file: Path | None = None
+    """`ApiKeys` of `serving.auth.api_keys` in JSON, from a Secret, read again when it changes; None: clients need no
+    key."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Networks whose headers may name a tenant and a priority where clients need no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationConfig:
+    """Settings of generative models."""
+
+    step: StepOptions = field(default_factory=StepOptions)
+    max_run_seconds: float | None = None
+    """Limit of the device time of one answer; None: unlimited."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of the log."""
+
+    format: str = "text"
+    """`json` or `text`; from the environment, `json` is the default in a pod."""
+    level: str = "INFO"
+    access_log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeConfig:
+    """Settings of a pod by group. Durations are seconds, sizes are bytes."""
+
+    model: ModelSpec
+    pod: PodConfig = field(default_factory=PodConfig)
+    files: FilesConfig = field(default_factory=FilesConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
+    queue: QueueConfig = field(default_factory=QueueConfig)
+    drain: DrainConfig = field(default_factory=DrainConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def model_name(self) -> str:
+        """The name that clients use."""
+        return self.model.name or self.pod.pool
+
+    @property
+    def files_folder(self) -> Path:
+        """Folder of the model's files once they are fetched; a source's path is relative to it."""
+        fetched = self.model.source.fetched is not None
+        return self.files.fetched_folder if fetched else self.files.model_folder
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "RuntimeConfig":
-        """Return the configuration that `environ` spells.
+        """Return the settings in `environ`.
 
         Raises:
             ConfigError: an unknown `PENSTOCK_` name, a missing model, or a value that does not parse.
@@ -129,18 +195,16 @@ class RuntimeConfig:
             for name, value in environ.items()
             if name.startswith("PENSTOCK_") and not _is_service_link(name, value)
         }
-        unknown = sorted(ours.keys() - _READERS.keys())
-        if unknown:
-            raise ConfigError(
-                f"environment variable {unknown[0]} is not known to this version: unset it"
-                f" (known: {', '.join(sorted(_READERS))})"
-            )
-        if names.ENV_MODEL not in ours:
-            raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
+        _check_names(ours)
         ours.setdefault("PENSTOCK_LOG_FORMAT", "json" if names.ENV_POD_UID in ours else "text")
-        read = dict(_read(name, value) for name, value in ours.items())
-        options = {name: read.pop(name) for name in _STEP_OPTIONS & read.keys()}
-        return cls(**read, generation=StepOptions(**options))
+        values: dict[str, dict[str, Any]] = defaultdict(dict)
+        for name, value in ours.items():
+            reader = _READERS[_ALIASES.get(name, name)]
+            values[reader.group][reader.field] = _parse(name, value, reader.parse)
+        if step := values.pop("generation.step", None):
+            values["generation"]["step"] = StepOptions(**step)
+        groups = {name: group(**values[name]) for name, group in _GROUPS.items()}
+        return cls(**values[""], **groups)
 
 
 def _is_service_link(name: str, value: str) -> bool:
@@ -148,10 +212,23 @@ def _is_service_link(name: str, value: str) -> bool:
     return link and (name not in _READERS or value.startswith(("tcp://", "udp://", "sctp://")))
 
 
-def _read(name: str, value: str) -> tuple[str, Any]:
-    attribute, parse = _READERS[name]
+def _check_names(ours: Mapping[str, str]) -> None:
+    unknown = sorted(ours.keys() - _READERS.keys() - _ALIASES.keys())
+    if unknown:
+        raise ConfigError(
+            f"environment variable {unknown[0]} is not known to this version: unset it"
+            f" (known: {', '.join(sorted(_READERS))})"
+        )
+    for alias, name in _ALIASES.items():
+        if alias in ours and name in ours:
+            raise ConfigError(f"{alias} is the former name of {name}: unset {alias}")
+    if names.ENV_MODEL not in ours:
+        raise ConfigError(f"{names.ENV_MODEL} is not set: give the model's spec in JSON")
+
+
+def _parse(name: str, value: str, parse: Callable[[str], Any]) -> Any:
     try:
-        return attribute, parse(value)
+        return parse(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -167,21 +244,21 @@ def _boolean(value: str) -> bool:
     return known[value.lower()]
 
 
-def _at_least(least: float) -> Callable[[str], float]:
+def _at_least(minimum: float) -> Callable[[str], float]:
     def parse(value: str) -> float:
         number = float(value)
-        if not least <= number < float("inf"):
-            raise ValueError(f"must be a number of at least {least:g}")
+        if not minimum <= number < float("inf"):
+            raise ValueError(f"must be a number of at least {minimum:g}")
         return number
 
     return parse
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
+def _integer(minimum: int, maximum: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         number = int(value)
-        if not least <= number <= most:
-            raise ValueError(f"must be between {least} and {most}")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"must be between {minimum} and {maximum}")
         return number
 
     return parse
@@ -189,10 +266,10 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
 
 def _one_of(*known: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
-        found = {one.lower(): one for one in known}.get(value.lower())
-        if found is None:
+        match = {name.lower(): name for name in known}.get(value.lower())
+        if match is None:
             raise ValueError(f"must be one of {', '.join(known)}")
-        return found
+        return match
 
     return parse
 
@@ -203,68 +280,92 @@ def _member(kind: type[E]) -> Callable[[str], E]:
 
 
 def _placement(value: str) -> Placement | None:
-    found = _one_of("Auto", *Placement)(value)
-    return None if found == "Auto" else Placement(found)
+    name = _one_of("Auto", *Placement)(value)
+    return None if name == "Auto" else Placement(name)
 
 
 def _networks(value: str) -> tuple[Network, ...]:
-    return tuple(ip_network(one.strip()) for one in value.split(",") if one.strip())
+    return tuple(ip_network(text.strip()) for text in value.split(",") if text.strip())
 
 
-_STEP_OPTIONS: Final = frozenset(
-    {
-        "compute",
-        "dtype",
-        "cache_bytes",
-        "host_cache_bytes",
-        "max_model_len",
-        "max_running",
-        "batch_invariant",
-        "depth",
-    }
-)
-"""Attributes of `StepOptions`; the readers below fill them by their names."""
+_GROUPS: Final[dict[str, Callable[..., Any]]] = {
+    "pod": PodConfig,
+    "files": FilesConfig,
+    "engine": EngineConfig,
+    "http": HttpConfig,
+    "queue": QueueConfig,
+    "drain": DrainConfig,
+    "auth": AuthConfig,
+    "generation": GenerationConfig,
+    "log": LogConfig,
+}
 
-_READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    names.ENV_MODEL: ("model", ModelSpec.model_validate_json),
-    names.ENV_POOL: ("pool", str),
-    names.ENV_NAMESPACE: ("namespace", str),
-    names.ENV_POD_NAME: ("pod_name", str),
-    names.ENV_POD_UID: ("pod_uid", str),
-    names.ENV_DRAIN_DEADLINE_SECONDS: ("drain_deadline_seconds", _at_least(0)),
-    names.ENV_TLS_FOLDER: ("tls_folder", Path),
-    "PENSTOCK_MODEL_FOLDER": ("model_folder", Path),
-    "PENSTOCK_FETCHED_FOLDER": ("fetched_folder", Path),
-    "PENSTOCK_PLACEMENT": ("placement", _placement),
-    "PENSTOCK_COMPILE": ("compile", _boolean),
-    "PENSTOCK_SETTINGS_FOLDER": ("settings_folder", Path),
-    "PENSTOCK_HOST": ("host", str),
-    "PENSTOCK_CLIENT_PORT": ("client_port", _whole(0, 65_535)),
-    "PENSTOCK_CLUSTER_PORT": ("cluster_port", _whole(0, 65_535)),
-    "PENSTOCK_ACCEPT_SECONDS": ("accept_seconds", _at_least(0)),
-    "PENSTOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole(1024, 2**40)),
-    "PENSTOCK_MAX_HELD_BYTES": ("max_held_bytes", _whole(1024, 2**50)),
-    "PENSTOCK_BODY_SECONDS": ("body_seconds", _at_least(0.1)),
-    "PENSTOCK_STUCK_SECONDS": ("stuck_seconds", _at_least(3)),
-    "PENSTOCK_KEEP_ALIVE_SECONDS": ("keep_alive_seconds", _at_least(1)),
-    "PENSTOCK_CONNECTION_AGE_SECONDS": ("connection_age_seconds", _at_least(0.1)),
-    "PENSTOCK_CONNECTION_REQUESTS": ("connection_requests", _whole(1, 2**31)),
-    "PENSTOCK_FAST_LANE": ("fast_lane", _boolean),
-    "PENSTOCK_CLIENT_METRICS": ("client_metrics", _boolean),
-    "PENSTOCK_INSECURE_CONTROL": ("insecure_control", _boolean),
-    names.ENV_API_KEYS_FILE: ("api_keys_file", Path),
-    "PENSTOCK_TRUSTED_PROXIES": ("trusted_proxies", _networks),
-    "PENSTOCK_STEP": ("compute", _member(Compute)),
-    "PENSTOCK_DTYPE": ("dtype", _member(DType)),
-    "PENSTOCK_CACHE_BYTES": ("cache_bytes", _whole(1, 2**50)),
-    "PENSTOCK_HOST_CACHE_BYTES": ("host_cache_bytes", _whole(0, 2**50)),
-    "PENSTOCK_MAX_MODEL_LEN": ("max_model_len", _whole(2, 2**31)),
-    "PENSTOCK_MAX_RUNNING": ("max_running", _whole(1, MAX_BATCH_SIZE)),
-    "PENSTOCK_BATCH_INVARIANT": ("batch_invariant", _boolean),
-    "PENSTOCK_STEP_DEPTH": ("depth", _whole(0, 1)),
-    "PENSTOCK_MAX_RUN_SECONDS": ("max_run_seconds", _at_least(0.001)),
-    "PENSTOCK_ACCESS_LOG": ("access_log", _boolean),
-    "PENSTOCK_LOG_FORMAT": ("log_format", _one_of("json", "text")),
-    "PENSTOCK_LOG_LEVEL": ("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
-    "PENSTOCK_TERMINATION_LOG": ("termination_log", Path),
+_ALIASES: Final = {
+    "PENSTOCK_STEP": "PENSTOCK_COMPUTE_BACKEND",
+    "PENSTOCK_STEP_DEPTH": "PENSTOCK_OVERLAP_SCHEDULING",
+    "PENSTOCK_BODY_SECONDS": "PENSTOCK_BODY_TIMEOUT_SECONDS",
+}
+"""Former names of variables, which are still read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How a variable is read: its attribute of `RuntimeConfig`, with dots between, and its parser."""
+
+    attribute: str
+    parse: Callable[[str], Any]
+
+    @property
+    def group(self) -> str:
+        """The attribute of the group; empty for the top level."""
+        return self.attribute.rpartition(".")[0]
+
+    @property
+    def field(self) -> str:
+        """The attribute within its group."""
+        return self.attribute.rpartition(".")[2]
+
+
+_READERS: Final[dict[str, _Reader]] = {
+    names.ENV_MODEL: _Reader("model", ModelSpec.model_validate_json),
+    names.ENV_POOL: _Reader("pod.pool", str),
+    names.ENV_NAMESPACE: _Reader("pod.namespace", str),
+    names.ENV_POD_NAME: _Reader("pod.name", str),
+    names.ENV_POD_UID: _Reader("pod.uid", str),
+    "PENSTOCK_MODEL_FOLDER": _Reader("files.model_folder", Path),
+    "PENSTOCK_FETCHED_FOLDER": _Reader("files.fetched_folder", Path),
+    "PENSTOCK_SETTINGS_FOLDER": _Reader("files.settings_folder", Path),
+    "PENSTOCK_TERMINATION_LOG": _Reader("files.termination_log", Path),
+    "PENSTOCK_PLACEMENT": _Reader("engine.placement", _placement),
+    "PENSTOCK_COMPILE": _Reader("engine.compile", _boolean),
+    "PENSTOCK_STUCK_SECONDS": _Reader("engine.stuck_seconds", _at_least(3)),
+    "PENSTOCK_HOST": _Reader("http.host", str),
+    "PENSTOCK_CLIENT_PORT": _Reader("http.client_port", _integer(0, 65_535)),
+    "PENSTOCK_CLUSTER_PORT": _Reader("http.cluster_port", _integer(0, 65_535)),
+    names.ENV_TLS_FOLDER: _Reader("http.tls_folder", Path),
+    "PENSTOCK_MAX_BODY_BYTES": _Reader("http.max_body_bytes", _integer(1024, 2**40)),
+    "PENSTOCK_BODY_TIMEOUT_SECONDS": _Reader("http.body_timeout_seconds", _at_least(0.1)),
+    "PENSTOCK_KEEP_ALIVE_SECONDS": _Reader("http.keep_alive_seconds", _at_least(1)),
+    "PENSTOCK_CONNECTION_AGE_SECONDS": _Reader("http.connection_age_seconds", _at_least(0.1)),
+    "PENSTOCK_CONNECTION_REQUESTS": _Reader("http.connection_requests", _integer(1, 2**31)),
+    "PENSTOCK_FAST_LANE": _Reader("http.fast_lane", _boolean),
+    "PENSTOCK_CLIENT_METRICS": _Reader("http.client_metrics", _boolean),
+    "PENSTOCK_MAX_HELD_BYTES": _Reader("queue.max_held_bytes", _integer(1024, 2**50)),
+    names.ENV_DRAIN_DEADLINE_SECONDS: _Reader("drain.deadline_seconds", _at_least(0)),
+    "PENSTOCK_ACCEPT_SECONDS": _Reader("drain.accept_seconds", _at_least(0)),
+    "PENSTOCK_INSECURE_CONTROL": _Reader("auth.insecure_control", _boolean),
+    names.ENV_API_KEYS_FILE: _Reader("auth.api_keys_file", Path),
+    "PENSTOCK_TRUSTED_PROXIES": _Reader("auth.trusted_proxies", _networks),
+    "PENSTOCK_COMPUTE_BACKEND": _Reader("generation.step.compute", _member(Compute)),
+    "PENSTOCK_DTYPE": _Reader("generation.step.dtype", _member(DType)),
+    "PENSTOCK_CACHE_BYTES": _Reader("generation.step.cache_bytes", _integer(1, 2**50)),
+    "PENSTOCK_HOST_CACHE_BYTES": _Reader("generation.step.host_cache_bytes", _integer(0, 2**50)),
+    "PENSTOCK_MAX_MODEL_LEN": _Reader("generation.step.max_model_len", _integer(2, 2**31)),
+    "PENSTOCK_MAX_RUNNING": _Reader("generation.step.max_running", _integer(1, MAX_BATCH_SIZE)),
+    "PENSTOCK_BATCH_INVARIANT": _Reader("generation.step.batch_invariant", _boolean),
+    "PENSTOCK_OVERLAP_SCHEDULING": _Reader("generation.step.depth", _integer(0, 1)),
+    "PENSTOCK_MAX_RUN_SECONDS": _Reader("generation.max_run_seconds", _at_least(0.001)),
+    "PENSTOCK_LOG_FORMAT": _Reader("log.format", _one_of("json", "text")),
+    "PENSTOCK_LOG_LEVEL": _Reader("log.level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+    "PENSTOCK_ACCESS_LOG": _Reader("log.access_log", _boolean),
 }

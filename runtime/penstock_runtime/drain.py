@@ -34,10 +34,10 @@ LOOK_SECONDS = 0.02
 async def drain(pod: Pod, clients: ClientServer) -> None:
     """Return when every request has its answer, at the latest at the drain deadline."""
     config = pod.config
-    deadline = pod.now() + config.drain_deadline_seconds
+    deadline = pod.now() + config.drain.deadline_seconds
     pod.health.stage = Stage.CLOSING
-    log.info("told to stop: still accepting", extra={"seconds": config.accept_seconds})
-    await _until(pod.died.is_set, pod, min(pod.now() + config.accept_seconds, deadline))
+    log.info("told to stop: still accepting", extra={"seconds": config.drain.accept_seconds})
+    await _until(pod.died.is_set, pod, min(pod.now() + config.drain.accept_seconds, deadline))
     if pod.died.is_set():
         return
     pod.health.stage = Stage.DRAINING

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from penstock_api.types.model import ModelSpec
 from penstock_runtime.assembly import make_pod
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import HttpConfig, RuntimeConfig
 from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
@@ -26,7 +26,7 @@ _MODULE: Final = {
     "name": "pod",
     "source": {"type": "Module", "module": {"factory": "tests.stalls.wide:create"}},
 }
-SIZE: Final = RuntimeConfig(ModelSpec.model_validate(_MODULE)).max_body_bytes
+SIZE: Final = HttpConfig().max_body_bytes
 """The largest body of a pod as it comes."""
 ROOT: Final = str(Path(__file__).parents[2])
 Shapes = Callable[[int], Sequence[Shape]]

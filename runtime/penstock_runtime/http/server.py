@@ -59,7 +59,7 @@ class ClientServer:
         self._exposition = exposition
         self._tls = tls
         self._connections = AgingConnections(
-            pod.config.connection_age_seconds, pod.config.connection_requests
+            pod.config.http.connection_age_seconds, pod.config.http.connection_requests
         )
         self._ids = RequestIds()
         self.traffic = AnswersOwed()
@@ -75,7 +75,7 @@ class ClientServer:
         )
         app = web.Application(middlewares=[self._around, *doors])
         app.add_routes(routes_of(self._pod))
-        if self._pod.config.client_metrics:
+        if self._pod.config.http.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
         return app
 
@@ -84,14 +84,16 @@ class ClientServer:
         config = self._pod.config
         settings: dict[str, Any] = {
             "handler_cancellation": True,  # else a client that goes away leaves its request running
-            "keepalive_timeout": config.keep_alive_seconds,  # aiohttp's default is an hour
+            "keepalive_timeout": config.http.keep_alive_seconds,  # aiohttp's default is an hour
             "access_log": None,
             "auto_decompress": False,  # aiohttp serves a gzip body that lacks its trailer: `bodies` decompresses
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
         limit = ConnectionLimit(self._most_connections, self._refuse)
         self._runner = ClientsRunner(self.app(), self._connection_maker(limit), **settings)
-        return await _listen(self._runner, (config.host, config.client_port), limit, self._tls)
+        return await _listen(
+            self._runner, (config.http.host, config.http.client_port), limit, self._tls
+        )
 
     def _most_connections(self) -> int:
         depth = self._pod.live.accepted.max_queue_depth
@@ -100,7 +102,7 @@ class ClientServer:
     def _refuse(self, refusal: RequestRejected) -> bytes:
         """Count and return the answer of a request that found no connection free."""
         self._pod.admission.turn_away(refusal)
-        wire = ResponseWriter(self._pod.config.pod_name)
+        wire = ResponseWriter(self._pod.config.pod.name)
         return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
 
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
@@ -108,11 +110,11 @@ class ClientServer:
         pod, config = self._pod, self._pod.config
         unread = WriteBufferLimits(
             pod.admission.hold_unread,
-            config.max_held_bytes // UNREAD_SHARE,
-            config.body_seconds,
+            config.queue.max_held_bytes // UNREAD_SHARE,
+            config.http.body_timeout_seconds,
             asyncio.get_running_loop().call_later,
         )
-        if not (config.fast_lane and pod.has_plain_lane):
+        if not (config.http.fast_lane and pod.has_plain_lane):
             return partial(WatchedConnection, unread=unread, limit=limit)
         lane = FastPath(pod, self._connections, self.traffic, self._ids, self._rests)
         return partial(FastConnection, lane=lane, unread=unread, limit=limit)
@@ -142,7 +144,7 @@ class ClientServer:
         finally:
             self.traffic.ended()
         reply.headers[HEADER_REQUEST_ID] = request_id
-        reply.headers[names.HEADER_POD] = self._pod.config.pod_name
+        reply.headers[names.HEADER_POD] = self._pod.config.pod.name
         reply.headers[hdrs.SERVER] = "penstock"
         # a stream that has begun has said what becomes of its connection: no client expects another end
         if not reply.prepared and (last or self._pod.health.closing):
@@ -152,7 +154,7 @@ class ClientServer:
         return reply
 
     def _log(self, request: web.Request, began: float, status: int, **more: object) -> None:
-        if not self._pod.config.access_log:
+        if not self._pod.config.log.access_log:
             return
         known = {
             "status": status,
@@ -179,7 +181,7 @@ class ClusterServer:
         """Return the application."""
         config = self._pod.config
         verifier = TokenVerifier(
-            config.control_keys_file, config.pod_uid, insecure=config.insecure_control
+            config.files.control_keys_file, config.pod.uid, insecure=config.auth.insecure_control
         )
         app = web.Application(middlewares=[errors_as_json])
         app.add_routes(Control(self._pod, verifier).routes())
@@ -200,15 +202,17 @@ class ClusterServer:
             self.app(),
             partial(BoundedConnection, limit=limit),
             handler_cancellation=True,
-            keepalive_timeout=config.keep_alive_seconds,
+            keepalive_timeout=config.http.keep_alive_seconds,
             access_log=None,
             auto_decompress=False,  # as for clients
             shutdown_timeout=1.0,
         )
-        return await _listen(self._runner, (config.host, config.cluster_port), limit, self._tls)
+        return await _listen(
+            self._runner, (config.http.host, config.http.cluster_port), limit, self._tls
+        )
 
     def _refuse(self, refusal: RequestRejected) -> bytes:
-        wire = ResponseWriter(self._pod.config.pod_name)
+        wire = ResponseWriter(self._pod.config.pod.name)
         return wire.write(of_refusal(refusal), "", closes=True)
 
     async def stop(self) -> None:

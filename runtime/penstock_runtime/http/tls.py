@@ -20,7 +20,7 @@ def certificate_of(config: RuntimeConfig) -> ServerCertificate | None:
     Raises:
         CertificateUnusable: there is a folder for it, and no certificate in it that can be served with.
     """
-    return ServerCertificate(config.tls_folder) if config.tls_folder is not None else None
+    return ServerCertificate(config.http.tls_folder) if config.http.tls_folder is not None else None
 
 
 def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:

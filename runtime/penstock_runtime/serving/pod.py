@@ -58,10 +58,10 @@ class Pod:
             self.health,
             self.counters,
             now=now,
-            most_bytes=config.max_held_bytes,
+            most_bytes=config.queue.max_held_bytes,
         )
-        ring = ApiKeyRing(config.api_keys_file) if config.api_keys_file else None
-        self.callers = Callers(ring, config.trusted_proxies, now)
+        ring = ApiKeyRing(config.auth.api_keys_file) if config.auth.api_keys_file else None
+        self.callers = Callers(ring, config.auth.trusted_proxies, now)
         self.model: ModelInfo | None = None
         self.texts: TokenizerPool | None = None
         """Of a pool whose model reads texts."""
@@ -115,7 +115,7 @@ class Pod:
 
     async def watch_engine(self) -> None:
         """Look at a loaded engine until it is stuck, then end what it holds and kill it: the process exits."""
-        watch = EngineWatch(self.config.stuck_seconds)
+        watch = EngineWatch(self.config.engine.stuck_seconds)
         while not self.died.is_set():
             delay_seconds = self.live.accepted.max_queue_delay_milliseconds / 1000
             reason = watch.look(

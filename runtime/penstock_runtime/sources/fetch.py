@@ -60,7 +60,7 @@ def fetch_model(config: RuntimeConfig, meter: DownloadProgress) -> None:
         return
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.ERROR)
-    cache = Cache(config.model_folder, _limit(fetched.cache))
+    cache = Cache(config.files.model_folder, _limit(fetched.cache))
     snapshot = _fetcher(config.model.source)(cache, meter)
     _link(config.files_folder, snapshot)
     meter.enter(LoadStage.STARTING)

@@ -120,11 +120,11 @@ class PodCollector(Collector):
         )
 
     def _device(self) -> Iterator[Metric]:
-        if self._pod.config.pod_uid:
+        if self._pod.config.pod.uid:
             info = GaugeMetricFamily(
                 names.METRIC_POD_INFO, "Which pod these samples are of.", labels=["uid"]
             )
-            info.add_metric([self._pod.config.pod_uid], 1)
+            info.add_metric([self._pod.config.pod.uid], 1)
             yield info
         if self.meter is None:
             return

@@ -60,7 +60,7 @@ class Counting(asyncio.Transport):
 async def ours() -> Make:
     """Return what makes connections of a pod that serves the network."""
     config = RuntimeConfig.from_env({**OURS, "PENSTOCK_CLIENT_PORT": "0", "PENSTOCK_CONNECTION_AGE_SECONDS": "86400", "PENSTOCK_CONNECTION_REQUESTS": "1000000000"})  # fmt: skip
-    pod = make_pod(config, first_limits(config.limits_file))
+    pod = make_pod(config, first_limits(config.files.limits_file))
     server = ClientServer(pod, Exposition(pod))
     await server.start()
     await pod.load()

@@ -29,7 +29,7 @@ def generating(launch: Any, folder: Path, placement: str, **more: str) -> Any:
         PENSTOCK_MODEL_FOLDER=str(folder),
         PENSTOCK_CACHE_BYTES=str(1 << 20),
         PENSTOCK_PLACEMENT=placement,
-        PENSTOCK_STEP="Torch",  # two loads may select two backends
+        PENSTOCK_COMPUTE_BACKEND="Torch",  # two loads may select two backends
         PENSTOCK_DTYPE="float32",
         **more,
     )
@@ -50,7 +50,7 @@ async def test_both_placements_say_the_same_and_leave_nothing_behind(
 ) -> None:
     said = []
     for placement, processes in (("Thread", 0), ("Process", 1)):
-        pod = generating(launch, folder, placement, PENSTOCK_STEP_DEPTH=depth)
+        pod = generating(launch, folder, placement, PENSTOCK_OVERLAP_SCHEDULING=depth)
         await asyncio.to_thread(pod.ready)
         assert len(engines(pod.process.pid)) == processes
         started = children(pod.process.pid)

@@ -59,9 +59,9 @@ class FastPath:
         self.ids = ids
         self.ways = ways_of(pod)
         self.heads = HeadParser(self.ways)
-        self.wire = ResponseWriter(pod.config.pod_name)
-        self.most_bytes: Final = pod.config.max_body_bytes
-        self.logs: Final = pod.config.access_log
+        self.wire = ResponseWriter(pod.config.pod.name)
+        self.most_bytes: Final = pod.config.http.max_body_bytes
+        self.logs: Final = pod.config.log.access_log
         self.refusals = CannedRejections(pod.admission, self.wire)
         self.rests = rests
         self.freshness = ArrivalClock(asyncio.get_running_loop().call_later, pod.now)

@@ -103,7 +103,7 @@ class OpenInference:
         return error_reply(
             503,
             "explicit model load / unload is not allowed: the model belongs to InferencePool"
-            f" {config.namespace}/{config.pool}; edit the pool",
+            f" {config.pod.namespace}/{config.pod.pool}; edit the pool",
         )
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
@@ -111,7 +111,7 @@ class OpenInference:
         pod = self._pod
         with pod.admission.receive(lain_seconds(request.transport)) as ticket:
             self._check_model(request)
-            bodies.check_head(request, pod.config.max_body_bytes)
+            bodies.check_head(request, pod.config.http.max_body_bytes)
             pod.admission.check_door(best_class(request))
             model = self._model(request)
             call = await self._read(request, model, ticket)
@@ -128,7 +128,9 @@ class OpenInference:
         """Return the call of a request; of its body nothing is kept but what the call is made of."""
         config, admission = self._pod.config, self._pod.admission
         hold = admission.holding(ticket)
-        body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        body = await bodies.read(
+            request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
+        )
         admission.take_place(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
         call = await in_pieces(len(body), read_call, body, length, model, self._pod.texts)

@@ -46,7 +46,7 @@ class Embeddings:
 
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
         pod = self._pod
-        bodies.check_head(request, pod.config.max_body_bytes)
+        bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.check_door(best_class(request))
         asked = await self._read(request, ticket)
         pod.admission.count_rows(ticket, asked.rows)
@@ -66,7 +66,9 @@ class Embeddings:
     async def _read(self, request: web.Request, ticket: Ticket) -> EmbeddingInput:
         config, admission = self._pod.config, self._pod.admission
         hold = admission.holding(ticket)
-        body = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        body = await bodies.read(
+            request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
+        )
         admission.take_place(ticket, best_class(request))
         call = await in_pieces(len(body), read, body, self._pod)
         del body

@@ -43,7 +43,7 @@ class GenerationHandler:
                 seconds = timeout_seconds(request, body.asked_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
-                terms = Terms(serving, caller, seconds, config.max_run_seconds, held)
+                terms = Terms(serving, caller, seconds, config.generation.max_run_seconds, held)
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except RequestRejected as refusal:
@@ -70,10 +70,12 @@ class GenerationHandler:
 
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
         pod = self._pod
-        bodies.check_head(request, pod.config.max_body_bytes)
+        bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.check_door()
         hold = pod.admission.holding(ticket)
-        raw = await bodies.read(request, pod.config.max_body_bytes, pod.config.body_seconds, hold)
+        raw = await bodies.read(
+            request, pod.config.http.max_body_bytes, pod.config.http.body_timeout_seconds, hold
+        )
         pod.admission.take_place(ticket)
         body = await in_pieces(len(raw), read, kind, raw)
         pod.check_model(body.asked_model)

@@ -61,7 +61,7 @@ async def reply_stream(
         CancelledError: the client is gone, whoever noticed it first: aiohttp or a write.
     """
     closes = request.get(LAST, False) or pod.health.closing
-    stream = EventStream(request, pod.config.pod_name, closes=closes)
+    stream = EventStream(request, pod.config.pod.name, closes=closes)
     try:
         return await _reply(answer, answering, stream)
     except ConnectionError as gone:

@@ -94,8 +94,10 @@ class OpenAI:
     async def _plain_body(self, request: web.Request, kind: type[Plain], hold: Hold) -> Plain:
         """Return the body of a request that does not reach the engine."""
         config = self._pod.config
-        bodies.check_head(request, config.max_body_bytes)
-        raw = await bodies.read(request, config.max_body_bytes, config.body_seconds, hold)
+        bodies.check_head(request, config.http.max_body_bytes)
+        raw = await bodies.read(
+            request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
+        )
         body = await in_pieces(len(raw), read, kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body

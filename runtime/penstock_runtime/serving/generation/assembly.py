@@ -20,7 +20,10 @@ def generation_pod(config: RuntimeConfig, first: LimitsUpdate) -> GenerationPod:
     """Place the engine by what this container may use; pins this process where that helps."""
     folder, limits = _folder(config), generation_limits(first)
     machine = this_machine()
-    taken, depth = seat(machine, config.placement), step_depth(machine, config.generation.depth)
+    taken, depth = (
+        seat(machine, config.engine.placement),
+        step_depth(machine, config.generation.step.depth),
+    )
     load = partial(open_generation, config, folder, taken)
     link: GenerationLink
     if taken.placement is Placement.THREAD:
@@ -42,7 +45,7 @@ def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement)
     Raises:
         ModelLoadFailed: with a one-line reason.
     """
-    configure(config.log_format, config.log_level)
+    configure(config.log.format, config.log.level)
     keep_to(taken.engine_cpus)
     if config.model.source.files is None:
         raise ModelLoadFailed(
@@ -52,4 +55,4 @@ def open_generation(config: RuntimeConfig, folder: Path, taken: EnginePlacement)
     from penstock_runtime.models.device.device import pin_threads  # noqa: PLC0415
 
     pin_threads(taken.threads)
-    return open_step(folder, config.generation, config.model_name)
+    return open_step(folder, config.generation.step, config.model_name)

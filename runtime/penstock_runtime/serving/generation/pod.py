@@ -56,7 +56,7 @@ class GenerationPod(Pod):
             self.counters,
             self.tokens,
             now=now,
-            most_bytes=config.max_held_bytes,
+            most_bytes=config.queue.max_held_bytes,
         )
         self.serving: Serving | None = None
         self.report: GenerationReport | None = None
@@ -78,7 +78,7 @@ class GenerationPod(Pod):
         await super()._load()
         info = self._face.info
         if info is not None:  # it is known once the engine has started
-            hold, max_held_bytes = self.admission.hold_apart, self.config.max_held_bytes
+            hold, max_held_bytes = self.admission.hold_apart, self.config.queue.max_held_bytes
             encoder = TextEncoder(tokenizer, longest(info), hold, max_held_bytes)
             serving = Serving(info, tokenizer, self._grammars, encoder)
             self.serving = serving  # before anything is awaited

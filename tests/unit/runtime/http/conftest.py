@@ -5,7 +5,7 @@ import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -14,7 +14,7 @@ import pytest
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import FilesConfig, HttpConfig, PodConfig, RuntimeConfig
 from penstock_runtime.engine.link.thread import ThreadLink
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.http.fast_path import connection
@@ -23,6 +23,7 @@ from penstock_runtime.request import Tensor
 from penstock_runtime.serving.pod import Pod
 from penstock_runtime.telemetry.gpu import DutyMeter
 from penstock_runtime.telemetry.metrics import Exposition
+from tests.unit.runtime.settings import with_settings
 
 LIMITS = LimitsUpdate(
     generation=1,
@@ -124,18 +125,17 @@ def config(folder: Path, **more: object) -> RuntimeConfig:
     )
     plain = RuntimeConfig(
         model=spec,
-        pool="pool",
-        pod_name="pool-0",
-        pod_uid="uid-0",
-        settings_folder=folder,
-        host="127.0.0.1",
-        client_port=0,
-        cluster_port=0,
-        max_body_bytes=2**20,
-        body_seconds=5.0,
-        termination_log=folder / "termination-log",
+        pod=PodConfig(pool="pool", name="pool-0", uid="uid-0"),
+        files=FilesConfig(settings_folder=folder, termination_log=folder / "termination-log"),
+        http=HttpConfig(
+            host="127.0.0.1",
+            client_port=0,
+            cluster_port=0,
+            max_body_bytes=2**20,
+            body_timeout_seconds=5.0,
+        ),
     )
-    return replace(plain, **more)  # type: ignore[arg-type]
+    return with_settings(plain, **more)
 
 
 @pytest.fixture

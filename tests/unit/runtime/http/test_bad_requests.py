@@ -229,7 +229,7 @@ async def test_a_body_refused_by_its_length_is_never_asked_for(pod: Any) -> None
 
 
 async def test_a_slow_body_gives_its_credit_back(start: Any, until: Any) -> None:
-    pod = await start(body_seconds=0.2)
+    pod = await start(body_timeout_seconds=0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(pod.url.rsplit(":", 1)[1]))
     writer.write(
         b"POST /v2/models/halves/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"

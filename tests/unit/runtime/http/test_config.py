@@ -16,10 +16,10 @@ MODEL = json.dumps({"name": "m", "source": {"type": "Module", "module": {"factor
 def test_a_model_alone_is_enough() -> None:
     config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "HOME": "/root"})
     assert config.model_name == "m"
-    assert (config.client_port, config.cluster_port) == (8000, 8001)
-    assert config.limits_file == Path("/etc/penstock/limits.json")
-    assert not config.insecure_control
-    assert config.log_format == "text"
+    assert (config.http.client_port, config.http.cluster_port) == (8000, 8001)
+    assert config.files.limits_file == Path("/etc/penstock/limits.json")
+    assert not config.auth.insecure_control
+    assert config.log.format == "text"
 
 
 def test_what_the_operator_sets_is_read() -> None:
@@ -33,8 +33,8 @@ def test_what_the_operator_sets_is_read() -> None:
             "PENSTOCK_DRAIN_DEADLINE_SECONDS": "30",
         }
     )
-    assert (config.pool, config.namespace, config.pod_uid) == ("chat", "team-a", "uid")
-    assert (config.drain_deadline_seconds, config.log_format) == (30.0, "json")
+    assert (config.pod.pool, config.pod.namespace, config.pod.uid) == ("chat", "team-a", "uid")
+    assert (config.drain.deadline_seconds, config.log.format) == (30.0, "json")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,11 @@ def test_what_the_operator_sets_is_read() -> None:
         ("PENSTOCK_ACCEPT_SECONDS", "nan", "at least 0"),
         ("PENSTOCK_LOG_LEVEL", "LOUD", "must be one of DEBUG"),
         ("PENSTOCK_PLACEMENT", "Cloud", "must be one of Auto, Thread, Process"),
+        (
+            "PENSTOCK_COMPUTE_BACKEND",
+            "Own",
+            "PENSTOCK_COMPUTE_BACKEND='Own': must be one of Auto, OpenVINO, Torch",
+        ),
         ("PENSTOCK_STEP", "Own", "PENSTOCK_STEP='Own': must be one of Auto, OpenVINO, Torch"),
         ("PENSTOCK_DTYPE", "int8", "must be one of auto, float32"),
         (
@@ -70,7 +75,27 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, says: str) -
 )
 def test_the_placement_can_be_wished_for(value: str, placement: Placement | None) -> None:
     config = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, "PENSTOCK_PLACEMENT": value})
-    assert config.placement is placement
+    assert config.engine.placement is placement
+
+
+@pytest.mark.parametrize(
+    ("former", "name", "value"),
+    [
+        ("PENSTOCK_STEP", "PENSTOCK_COMPUTE_BACKEND", "Torch"),
+        ("PENSTOCK_STEP_DEPTH", "PENSTOCK_OVERLAP_SCHEDULING", "0"),
+        ("PENSTOCK_BODY_SECONDS", "PENSTOCK_BODY_TIMEOUT_SECONDS", "7"),
+    ],
+)
+def test_a_former_name_sets_the_same_field(former: str, name: str, value: str) -> None:
+    plain = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL})
+    by_alias = RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, former: value})
+    assert by_alias == RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, name: value}) != plain
+
+
+def test_a_variable_and_its_former_name_together_are_refused() -> None:
+    both = {"PENSTOCK_BODY_SECONDS": "7", "PENSTOCK_BODY_TIMEOUT_SECONDS": "8"}
+    with pytest.raises(ConfigError, match="unset PENSTOCK_BODY_SECONDS"):
+        RuntimeConfig.from_env({"PENSTOCK_MODEL": MODEL, **both})
 
 
 def test_a_missing_model_is_refused() -> None:
@@ -97,10 +122,10 @@ def test_how_a_generative_model_is_loaded_is_read_into_its_options() -> None:
             "PENSTOCK_MODEL": MODEL,
             "PENSTOCK_DTYPE": "bfloat16",
             "PENSTOCK_CACHE_BYTES": "1048576",
-            "PENSTOCK_STEP_DEPTH": "1",
+            "PENSTOCK_OVERLAP_SCHEDULING": "1",
             "PENSTOCK_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8",
         }
     )
-    assert (config.generation.dtype, config.generation.cache_bytes) == ("bfloat16", 2**20)
-    assert config.generation.depth == 1
-    assert [str(one) for one in config.trusted_proxies] == ["10.0.0.0/8", "fd00::/8"]
+    assert (config.generation.step.dtype, config.generation.step.cache_bytes) == ("bfloat16", 2**20)
+    assert config.generation.step.depth == 1
+    assert [str(network) for network in config.auth.trusted_proxies] == ["10.0.0.0/8", "fd00::/8"]

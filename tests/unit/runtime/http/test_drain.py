@@ -12,7 +12,7 @@ Call = Callable[..., dict[str, Any]]
 async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_waits(
     start: Any, call: Call, until: Any
 ) -> None:
-    pod = await start(accept_seconds=0.2, drain_deadline_seconds=20.0)
+    pod = await start(accept_seconds=0.2, deadline_seconds=20.0)
     async with await pod.infer(call()) as reply:
         assert "Connection" not in reply.headers
     pod.model.gate.clear()
@@ -42,7 +42,7 @@ async def test_a_pod_told_to_stop_accepts_first_then_refuses_and_serves_what_wai
 async def test_what_cannot_finish_by_the_deadline_is_told_to_go_elsewhere(
     start: Any, call: Call, until: Any
 ) -> None:
-    pod = await start(accept_seconds=0.0, drain_deadline_seconds=0.3)
+    pod = await start(accept_seconds=0.0, deadline_seconds=0.3)
     pod.model.gate.clear()
     held = [asyncio.create_task(pod.infer(call(rows=8))) for _ in range(3)]
     await until(lambda: pod.pod.admission.load().waiting == 2)

@@ -69,7 +69,7 @@ async def lanes(tmp_path: Path) -> AsyncIterator[tuple[Texts, Texts]]:
     """A pod with the fast lane, and one without."""
     write(tmp_path / "Embedding")
     found = [
-        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, body_seconds=1.0)
+        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, body_timeout_seconds=1.0)
         for fast in (True, False)
     ]
     yield found[0], found[1]

@@ -117,7 +117,7 @@ async def test_a_sender_without_haste_is_aiohttps_to_time(
 ) -> None:
     monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.02)
     for body_seconds, rest, status in ((60.0, GOOD[-1:], 200), (0.2, b"", 408)):
-        pod = await start(body_seconds=body_seconds)
+        pod = await start(body_timeout_seconds=body_seconds)
         reader, writer = await connected(pod)
         writer.write(GOOD[:-1])
         await until(lambda: by_aiohttp(pod) == 1)  # noqa: B023

@@ -174,7 +174,7 @@ class Wide(Halves):
 async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_long(
     start: Any, until: Any
 ) -> None:
-    pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_seconds=2.0)
+    pod = await start(model=Wide(), max_held_bytes=64 * MIB, body_timeout_seconds=2.0)
     asked = binary(parameters={"binary_data_output": True})
     clients = [await silent(pod, asked) for _ in range(16)]
     await until(lambda: pod.pod.counters.ended[RequestOutcome.COMPLETED] == 16)

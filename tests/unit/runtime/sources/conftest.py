@@ -8,7 +8,7 @@ import huggingface_hub.constants
 import pytest
 
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import RuntimeConfig
+from penstock_runtime.config import FilesConfig, RuntimeConfig
 from penstock_runtime.sources import downloads
 from tests.unit.runtime.sources.hub import Hub, serving
 
@@ -54,8 +54,9 @@ def configured(tmp_path: Path) -> Configure:
         (tmp_path / "cache").mkdir(exist_ok=True)
         return RuntimeConfig(
             model=ModelSpec.model_validate(spec),
-            model_folder=tmp_path / "cache",
-            fetched_folder=tmp_path / "scratch" / "model",
+            files=FilesConfig(
+                model_folder=tmp_path / "cache", fetched_folder=tmp_path / "scratch" / "model"
+            ),
         )
 
     return configure

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -19,6 +18,7 @@ from penstock_runtime.sources.errors import (
 )
 from penstock_runtime.sources.fetch import fetch_model
 from penstock_runtime.sources.progress import DownloadProgress
+from tests.unit.runtime.settings import with_settings
 from tests.unit.runtime.sources.conftest import FILES, LARGE, Configure
 from tests.unit.runtime.sources.hub import Hub, entry
 
@@ -78,7 +78,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(hub: Hub, config: RuntimeCon
 def test_a_pod_that_starts_again_keeps_what_the_one_before_it_fetched(
     hub: Hub, config: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partial = config.model_folder / "models--owner--tiny" / "blobs"
+    partial = config.files.model_folder / "models--owner--tiny" / "blobs"
     partial.mkdir(parents=True)
     blob = entry("model.safetensors", LARGE)["lfs"]["oid"]
     (partial / f"{blob}.partial").write_bytes(LARGE[:700_000])
@@ -121,7 +121,7 @@ def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(
     hub.spoil = True
     with pytest.raises(ModelCorrupt, match="not what its source says"):
         fetched(config)
-    assert not list(config.model_folder.rglob("*.partial"))
+    assert not list(config.files.model_folder.rglob("*.partial"))
     hub.spoil = False
     assert "model.safetensors" in fetched(config)
 
@@ -163,7 +163,7 @@ def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_byte
 ) -> None:
     hub.pause_seconds = 0.2
     meters = [DownloadProgress() for _ in range(3)]
-    pods = [replace(config, fetched_folder=tmp_path / f"pod-{n}") for n in range(3)]
+    pods = [with_settings(config, fetched_folder=tmp_path / f"pod-{n}") for n in range(3)]
     threads = [
         threading.Thread(target=fetch_model, args=pair) for pair in zip(pods, meters, strict=True)
     ]
@@ -179,4 +179,4 @@ def test_pods_that_start_together_fetch_once_and_who_waits_shows_the_others_byte
         one.join()
     assert (LoadStage.WAITING, True, True) in seen
     assert sum(sent for path, _, sent in hub.sent if path == "model.safetensors") == len(LARGE)
-    assert all((pod.fetched_folder / "model.safetensors").is_file() for pod in pods)
+    assert all((pod.files_folder / "model.safetensors").is_file() for pod in pods)

@@ -110,7 +110,7 @@ def test_what_does_not_hash_to_its_etag_is_thrown_away(
     monkeypatch.setattr(s3.S3Folder, "append", spoil)
     with pytest.raises(ModelCorrupt):
         fetched(config)
-    assert not list(config.model_folder.rglob("*.partial"))
+    assert not list(config.files.model_folder.rglob("*.partial"))
 
 
 @pytest.mark.parametrize(

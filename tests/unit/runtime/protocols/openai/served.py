@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,8 +13,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from penstock_api.limits import Discipline, LimitsUpdate
 from penstock_api.types.model import ModelSpec
-from penstock_runtime.config import RuntimeConfig
-from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from penstock_runtime.config import (
+    AuthConfig,
+    FilesConfig,
+    GenerationConfig,
+    HttpConfig,
+    PodConfig,
+    RuntimeConfig,
+)
 from penstock_runtime.engine.continuous.interfaces import StepExecutor
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs
@@ -27,6 +32,8 @@ from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.serving.generation.link_adapter import generation_limits
 from penstock_runtime.serving.generation.pod import GenerationPod
 from penstock_runtime.telemetry.metrics import Exposition
+from tests.support.demo_model.tokenizer import make_tokenizer, save_tokenizer
+from tests.unit.runtime.settings import with_settings
 
 T = TypeVar("T")
 NAME = "tiny"
@@ -103,7 +110,7 @@ class Served:
         self, folder: Path, limits: LimitsUpdate = LIMITS, depth: int = 1, **config: Any
     ) -> None:
         """At depth 1 steps overlap with planning, as where there are two cores."""
-        self.config = replace(a_config(folder), **config)
+        self.config = with_settings(a_config(folder), **config)
         self.step: GatedStep
         self.pod: GenerationPod
         self.clients: ClientServer
@@ -183,7 +190,7 @@ class Served:
         return f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"
 
     def _open(self) -> StepExecutor:
-        self.step = GatedStep(open_step(self._folder, self.config.generation, NAME))
+        self.step = GatedStep(open_step(self._folder, self.config.generation.step, NAME))
         return self.step
 
     async def _stop(self) -> None:
@@ -198,13 +205,11 @@ def a_config(folder: Path) -> RuntimeConfig:
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     return RuntimeConfig(
         model=ModelSpec.model_validate({"name": NAME, "task": "TextGeneration", "source": source}),
-        pool="pool",
-        pod_name="pool-0",
-        host="127.0.0.1",
-        client_port=0,
-        cluster_port=0,
-        model_folder=folder,
-        insecure_control=True,
-        generation=StepOptions(Compute.OPENVINO, DType.FLOAT32, cache_bytes=2**22),
-        termination_log=folder / "termination-log",
+        pod=PodConfig(pool="pool", name="pool-0"),
+        files=FilesConfig(model_folder=folder, termination_log=folder / "termination-log"),
+        http=HttpConfig(host="127.0.0.1", client_port=0, cluster_port=0),
+        auth=AuthConfig(insecure_control=True),
+        generation=GenerationConfig(
+            StepOptions(Compute.OPENVINO, DType.FLOAT32, cache_bytes=2**22)
+        ),
     )

@@ -211,7 +211,7 @@ def test_the_demand_at_the_door_counts_prompts(serve: Serve) -> None:
 def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
     serve: Serve,
 ) -> None:
-    served = serve(drain_deadline_seconds=3.0, accept_seconds=0.1)
+    served = serve(deadline_seconds=3.0, accept_seconds=0.1)
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         with http.stream("POST", PATH, json={**LONG, "stream": True}) as answer:
             lines = answer.iter_lines()
@@ -225,7 +225,7 @@ def test_a_stream_that_meets_the_drain_s_deadline_gets_an_error_event_then_done(
 
 
 def test_a_drain_lets_short_answers_finish(serve: Serve) -> None:
-    served = serve(drain_deadline_seconds=20.0, accept_seconds=0.1)
+    served = serve(deadline_seconds=20.0, accept_seconds=0.1)
     with httpx2.Client(base_url=served.url, timeout=20) as http:
         short = {**LONG, "max_tokens": 40, "stream": True}
         with http.stream("POST", PATH, json=short) as answer:

@@ -12,6 +12,7 @@ from penstock_runtime.engine.placement import MachineProfile
 from penstock_runtime.serving.generation import assembly
 from penstock_runtime.serving.generation.pod import GenerationPod
 from tests.unit.runtime.protocols.openai.served import LIMITS, a_config
+from tests.unit.runtime.settings import with_settings
 
 
 def depth_of(pod: GenerationPod) -> int:
@@ -36,5 +37,5 @@ async def test_its_steps_overlap_where_there_is_a_second_core_or_where_it_is_tol
     machine = MachineProfile(frozenset(range(cores)), online=cores, quota=None, cuda=False)
     monkeypatch.setattr(assembly, "this_machine", lambda: machine)
     config = a_config(model_folder)
-    config = replace(config, generation=replace(config.generation, depth=wish))
+    config = with_settings(config, step=replace(config.generation.step, depth=wish))
     assert depth_of(assembly.generation_pod(config, LIMITS)) == depth
