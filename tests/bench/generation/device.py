@@ -99,7 +99,7 @@ def measure(folder: Path, dtype: str, device: torch.device, size: Size) -> dict[
     ours = Watched(folder, dtype, device)
     lines = [line(ours, batch, size, read, gb_per_second) for batch in BATCHES]
     decoder = ours._step._decoder
-    about = f"{ours.about}, {type(decoder).__name__}, {decoder.recordings} recordings"
+    about = f"{ours.about}, {type(decoder).__name__}, {decoder.captures} captures"
     del ours, decoder
     gc.collect()
     if device.type == "cuda":

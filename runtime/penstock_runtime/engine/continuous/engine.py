@@ -226,7 +226,7 @@ class GenerationEngine:
         prefill = tokens - decode
         self._busy_seconds += result.seconds
         self._step = StepReport(prefill, decode, kv_tokens, result.seconds, idle_seconds)
-        if plan.rows and not (plan.swap_in or plan.swap_out or result.failed or result.recorded):
+        if plan.rows and not (plan.swap_in or plan.swap_out or result.failed or result.captured):
             self._curve.note(prefill, decode, kv_tokens, result.seconds)
 
     # -- out

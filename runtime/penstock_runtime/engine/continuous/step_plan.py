@@ -81,7 +81,7 @@ class StepResult:
     """Device time."""
     began: float = 0.0
     """Of the monotonic clock."""
-    recorded: bool = False
+    captured: bool = False
     """Whether the step was also recorded, so that its time says nothing of the next."""
     scored: dict[int, PromptScores] = field(default_factory=dict)
     """By row, as many as its `scores`; rows without any are left out."""

@@ -13,8 +13,8 @@ from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
 from penstock_runtime.models.decoders.cuda_graph_decoder import MOST_GATHERED, CudaGraphDecoder
+from penstock_runtime.models.decoders.fused_projections import fuse_projections
 from penstock_runtime.models.decoders.graph_shapes import MOST_ROWS, padded_rows
-from penstock_runtime.models.decoders.merged_projections import merge_projections
 from penstock_runtime.models.decoders.self_check import Expected, check
 from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder, heads
 from penstock_runtime.models.device.cuda_graphs import recorder_of
@@ -64,7 +64,7 @@ class TorchBackend:
         longest: int,  # noqa: ARG002
     ) -> Iterator[Decoder]:
         """As `ComputeBackend.decoders`."""
-        merge_projections(model)
+        fuse_projections(model)
         plain = GenericDecoder(model, self._attention, caches)
         if self._recorder is not None:
             vocabulary = model.config.get_text_config().vocab_size
@@ -89,7 +89,7 @@ def backend_for(
         module = importlib.import_module(_OPENVINO)
     except ImportError as error:
         raise ModelLoadFailed(
-            f"PENSTOCK_STEP=OpenVINO finds no OpenVINO of the right version here ({describe(error)}):"
+            f"PENSTOCK_COMPUTE_BACKEND=OpenVINO finds no OpenVINO of the right version here ({describe(error)}):"
             " unset it, or use an image that has the package"
         ) from error
     backend: ComputeBackend = module.OpenVinoBackend(geometry)

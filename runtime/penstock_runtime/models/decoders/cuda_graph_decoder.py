@@ -41,7 +41,7 @@ class CudaGraphDecoder:
         logits: torch.Tensor,
     ) -> None:
         """`scratch` is the block behind the ledger's; all recordings write to `logits` ([most rows, vocabulary])."""
-        self.recordings = 0
+        self.captures = 0
         self._plain = plain
         self._attention = attention
         self._recorder: Recorder | None = recorder
@@ -70,7 +70,7 @@ class CudaGraphDecoder:
 
     def _first(self, recorder: Recorder, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
         """Record `shape`, and compare; the plain decoder runs last, so that the step's keys and values are its own."""
-        self.recordings += 1
+        self.captures += 1
         try:
             replay = recorder.record(self._padded_step, [self._inputs(shape)])
             got = self._replayed(replay, packed, shape)

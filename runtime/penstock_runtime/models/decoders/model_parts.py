@@ -80,7 +80,7 @@ class ModelParts:
     softcap: float | None
 
 
-def take_apart(model: PreTrainedModel, positions: int) -> ModelParts:
+def extract_parts(model: PreTrainedModel, positions: int) -> ModelParts:
     """Return the parts of `model`, with tables for so many positions.
 
     Raises:

@@ -14,7 +14,7 @@ class OneTokenDecoder:
     forward of one token has the same shapes whatever else the step holds; it costs as much as a step of one sequence.
     """
 
-    recordings = 0
+    captures = 0
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder

@@ -29,7 +29,7 @@ class TorchStep:
 
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         """As `StepExecutor.run`."""
-        began, recordings = time.monotonic(), self._decoder.recordings
+        began, captures = time.monotonic(), self._decoder.captures
         awaited = self._awaited(plan)
         self._last = (plan.number, [None] * len(plan.rows))  # and so it stays if this step raises
         try:
@@ -41,7 +41,7 @@ class TorchStep:
             raise_as_device_error(error)
             raise
         self._last = (plan.number, result.sampled)
-        result.recorded = self._decoder.recordings != recordings
+        result.captured = self._decoder.captures != captures
         result.began, result.seconds = began, time.monotonic() - began
         return result
 

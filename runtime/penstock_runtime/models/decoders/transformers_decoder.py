@@ -23,7 +23,7 @@ weights that fill the processor's caches."""
 class Decoder(Protocol):
     """A model over the paged cache."""
 
-    recordings: int
+    captures: int
     """How often a step was recorded, to be replayed later: such a step takes longer than its work does."""
 
     def forward(self, packed: PackedBatch) -> Logits:
@@ -78,7 +78,7 @@ def heads(model: PreTrainedModel) -> HeadShape:
 class GenericDecoder:
     """The untouched modules, packed: one batch row, positions given, logits for sampling positions only."""
 
-    recordings = 0
+    captures = 0
 
     def __init__(
         self, model: PreTrainedModel, backend: AttentionBackend, caches: list[torch.Tensor]

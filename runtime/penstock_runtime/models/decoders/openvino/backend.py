@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
-from penstock_runtime.models.decoders.model_parts import UnsupportedArchitecture, take_apart
+from penstock_runtime.models.decoders.model_parts import UnsupportedArchitecture, extract_parts
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.openvino.graph import BLOCK_TOKENS, PRECISIONS, build
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
@@ -24,12 +24,12 @@ def _refuse_others(geometry: Geometry) -> None:
         dtype = str(geometry.dtype).removeprefix("torch.")
         raise ModelLoadFailed(
             f"OpenVINO computes float32 and bfloat16 on a CPU, not {dtype} on {geometry.device.type}:"
-            " unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
+            " unset PENSTOCK_COMPUTE_BACKEND, or set PENSTOCK_DTYPE=float32"
         )
     if geometry.dtype == torch.bfloat16 and not computes_bfloat16():
         raise ModelLoadFailed(
             "OpenVINO computes bfloat16 on processors with instructions for it, and this one has none:"
-            " unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
+            " unset PENSTOCK_COMPUTE_BACKEND, or set PENSTOCK_DTYPE=float32"
         )
 
 
@@ -55,13 +55,13 @@ class OpenVinoBackend:
     ) -> Iterator[Decoder]:
         """As `ComputeBackend.decoders`: one, or ModelLoadFailed."""
         try:
-            graph = build(take_apart(model, longest), self._heads)
+            graph = build(extract_parts(model, longest), self._heads)
             decoder = OpenVinoDecoder(graph, caches)
         except (
             UnsupportedArchitecture,
             RuntimeError,
         ) as error:  # OpenVINO raises all as RuntimeError
             raise ModelLoadFailed(
-                f"OpenVINO does not run this model: {describe(error)}; unset PENSTOCK_STEP"
+                f"OpenVINO does not run this model: {describe(error)}; unset PENSTOCK_COMPUTE_BACKEND"
             ) from error
         yield decoder

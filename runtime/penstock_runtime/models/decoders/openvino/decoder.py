@@ -15,7 +15,7 @@ from penstock_runtime.models.decoders.packing import PackedBatch
 class OpenVinoDecoder:
     """A `Decoder` whose whole forward is one call of OpenVINO's CPU plugin, in the dtype of the caches."""
 
-    recordings = 0
+    captures = 0
 
     def __init__(self, model: ov.Model, caches: list[torch.Tensor]) -> None:
         precision = PRECISIONS[caches[0].dtype]

@@ -1,6 +1,6 @@
 """A blueprint as an OpenVINO model over the paged cache: what its paged-attention transformation would leave.
 
-Every family that `take_apart` reads becomes the same graph, so no exporter has to know the families; and attention is
+Every family that `extract_parts` reads becomes the same graph, so no exporter has to know the families; and attention is
 OpenVINO's own operator, written where the transformation would write it. Its 28 inputs are those of
 `src/core/src/op/paged_attention.cpp` of the release that pyproject.toml pins.
 """

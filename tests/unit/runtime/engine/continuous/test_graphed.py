@@ -118,7 +118,7 @@ def test_recorded_steps_say_what_a_model_says_that_runs_alone(
     runner.close()
     assert answers > 0
     assert replays > 20
-    assert len(set(recorder.shapes)) == len(recorder.shapes) == decoder.recordings
+    assert len(set(recorder.shapes)) == len(recorder.shapes) == decoder.captures
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16])
@@ -129,7 +129,7 @@ def test_a_replay_gives_the_plain_decoders_logits_for_other_rows_positions_and_t
     decoder = decoder_of(step)
     fill(step)
     decoder.forward(decodes([5, 60, 17]))
-    recorded = decoder.recordings
+    recorded = decoder.captures
     for seed, contexts in enumerate(([3, 9, 30, 63], [0, 0, 1], [7, 8, 50])):
         packed = decodes(contexts, seed)
         got = decoder.forward(packed).clone()
@@ -137,7 +137,7 @@ def test_a_replay_gives_the_plain_decoders_logits_for_other_rows_positions_and_t
         assert got.shape == wanted.shape
         bound = {DType.FLOAT64: 1e-12, DType.FLOAT32: 1e-5}.get(dtype, tolerance(wanted.dtype))
         assert difference(got, wanted) <= bound
-    assert decoder.recordings == recorded
+    assert decoder.captures == recorded
 
 
 def test_padding_touches_no_block_but_the_spare_one_and_reads_none(
@@ -177,7 +177,7 @@ def test_a_row_that_draws_nothing_gives_no_logits_and_order_is_kept(
     for wanted in ([0, 2], [2, 0, 1], list[int]()):
         some = replace(packed, last=np.array(wanted, np.int64))
         assert torch.equal(decoder.forward(some), whole[wanted])
-    assert decoder.recordings == len(recorder.shapes)
+    assert decoder.captures == len(recorder.shapes)
 
 
 def test_chunks_and_steps_that_gather_too_much_are_not_recorded(
@@ -185,14 +185,14 @@ def test_chunks_and_steps_that_gather_too_much_are_not_recorded(
 ) -> None:
     step = open_step(llama, replace(OPTIONS, max_running=4), "tiny")
     decoder = decoder_of(step)
-    before = decoder.recordings
+    before = decoder.captures
     starts = np.array([0, 1, 4])
     tables = np.array([[3], [5]], np.int32)
     decoder.forward(positions_of(np.arange(4), tables, np.array([2, 0]), starts, BLOCK_TOKENS))
     decoder.forward(decodes([1, 2, 3, 4, 5]))
     monkeypatch.setattr(cuda_graph_decoder, "MOST_GATHERED", 0)
     decoder.forward(decodes([1, 2]))
-    assert decoder.recordings == before
+    assert decoder.captures == before
 
 
 def test_the_recording_that_was_not_replayed_for_longest_makes_room(
@@ -244,7 +244,7 @@ def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
     monkeypatch.setattr(warm_up, "MOST_SECONDS", 0.0)
     step = open_step(llama, OPTIONS, "tiny")
     decoder = decoder_of(step)
-    assert decoder.recordings == 1
+    assert decoder.captures == 1
     assert caplog.text.count("generation runs without CUDA graphs") == 1
     driver = Driver(step, FifoScheduler(step.info.kv))
     prompts = [[1, 2, 3], [4, 5]]
@@ -252,7 +252,7 @@ def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
         driver.engine.take(ask(str(index), prompt, tokens=6), driver.now)
     driver.run()
     assert all(len(driver.tokens[str(index), 0]) == 6 for index in range(2))
-    assert decoder.recordings == 1
+    assert decoder.captures == 1
 
 
 def test_a_model_that_looks_at_values_is_run_plainly(

@@ -169,7 +169,9 @@ def test_under_any_schedule_every_token_is_as_good_as_the_references_best(
 
 
 def test_what_it_does_not_compute_is_refused_at_load(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadFailed, match="no soft cap of scores; unset PENSTOCK_STEP"):
+    with pytest.raises(
+        ModelLoadFailed, match="no soft cap of scores; unset PENSTOCK_COMPUTE_BACKEND"
+    ):
         open_step(save("gemma2", tmp_path / "gemma2"), OPTIONS, "tiny")
     folder = save("llama", tmp_path / "llama")
     exact = StepOptions(Compute.OPENVINO, DType.FLOAT64, cache_bytes=1 << 20)
@@ -183,7 +185,8 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
     monkeypatch.setattr(ov.Core, "get_property", lambda *_: ["FP32", "INT8"])
     rounded = replace(OPTIONS, dtype=DType.BFLOAT16)
     with pytest.raises(
-        ModelLoadFailed, match="has none: unset PENSTOCK_STEP, or set PENSTOCK_DTYPE=float32"
+        ModelLoadFailed,
+        match="has none: unset PENSTOCK_COMPUTE_BACKEND, or set PENSTOCK_DTYPE=float32",
     ):
         open_step(save("llama", tmp_path), rounded, "tiny")
 
@@ -192,7 +195,7 @@ def test_bfloat16_is_refused_where_the_processor_has_no_instructions_for_it(
 def test_a_named_backend_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ModelLoadFailed,
-        match=r"PENSTOCK_STEP=OpenVINO finds no OpenVINO .* unset it, or use an image",
+        match=r"PENSTOCK_COMPUTE_BACKEND=OpenVINO finds no OpenVINO .* unset it, or use an image",
     ):
         open_step(save("llama", tmp_path), OPTIONS, "tiny")
 

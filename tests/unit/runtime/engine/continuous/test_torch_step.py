@@ -23,7 +23,7 @@ from .test_engine import INFO, LIMITS
 class RaisesOnce:
     """A decoder that finds every token equally likely, once it has raised."""
 
-    recordings = 0
+    captures = 0
 
     def __init__(self, error: Exception) -> None:
         self._errors = [error]

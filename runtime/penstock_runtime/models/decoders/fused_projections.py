@@ -42,7 +42,7 @@ class _Other(nn.Module):
         return self._first[0].left.pop(self._index)
 
 
-def merge_projections(model: PreTrainedModel) -> int:
+def fuse_projections(model: PreTrainedModel) -> int:
     """Merge in place what is read together; return how many groups there were."""
     merged = 0
     owners: list[Any] = list(model.modules())
