@@ -45,7 +45,7 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def send(log_format: str, level: str, more: More) -> None:
+def log_to_stderr(log_format: str, level: str, more: More) -> None:
     """Send everything to standard error as `json` or `text`, from `level` up, and nowhere else."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(more) if log_format == "json" else TextFormatter(more))

@@ -28,5 +28,5 @@ def _without_trace(record: logging.LogRecord) -> bool:
 
 def configure(format: str, level: str) -> None:
     """Send everything of `level` and above to standard error in `format` (`json` or `text`)."""
-    log_format.send(format, level, extras)
+    log_format.log_to_stderr(format, level, extras)
     logging.getLogger("aiohttp.server").addFilter(_without_trace)

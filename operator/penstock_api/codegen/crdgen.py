@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel
 
 from penstock_api import names
-from penstock_api.codegen.docs_tables import filled
+from penstock_api.codegen.docs_tables import fill_tables
 from penstock_api.codegen.structural import Schema, structural
 from penstock_api.types.policy import InferencePolicy
 from penstock_api.types.pool import InferencePool
@@ -161,7 +161,7 @@ def _reference(root: Path) -> dict[Path, str]:
     if not (root / API_PAGE).is_file():
         return {}
     page = (root / API_PAGE).read_text(encoding="utf-8")
-    return {API_PAGE: filled(page, {kind.name: _root(kind) for kind in (POOL, POLICY)})}
+    return {API_PAGE: fill_tables(page, {kind.name: _root(kind) for kind in (POOL, POLICY)})}
 
 
 def _vendored(root: Path, generated: Mapping[Path, str]) -> dict[Path, str]:

@@ -13,7 +13,7 @@ _MARKED = re.compile(r"(<!-- fields: (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DO
 _HEAD = "| Field | Value | Meaning |\n| --- | --- | --- |\n"
 
 
-def filled(page: str, schemas: Mapping[str, Schema]) -> str:
+def fill_tables(page: str, schemas: Mapping[str, Schema]) -> str:
     """Return `page` with its tables written anew; `schemas` are root schemas by kind."""
 
     def table(found: re.Match[str]) -> str:

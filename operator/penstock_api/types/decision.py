@@ -76,7 +76,7 @@ class ScalingStatus(ApiModel):
     """Until when the count is not lowered."""
 
 
-class AskedCount(ApiModel):
+class TermCount(ApiModel):
     """What one term of the law asked for."""
 
     term: Annotated[str, Field(min_length=1, max_length=64)]
@@ -124,7 +124,7 @@ class LastDecision(ApiModel):
     hold_until: Time | None = None
     """Until when it held the count up."""
     asked: (
-        Annotated[tuple[AskedCount, ...], Field(max_length=8, json_schema_extra=list_map("term"))]
+        Annotated[tuple[TermCount, ...], Field(max_length=8, json_schema_extra=list_map("term"))]
         | None
     ) = None
     """What each term of the law asked for."""

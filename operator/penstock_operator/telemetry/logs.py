@@ -24,7 +24,7 @@ def of(record: logging.LogRecord) -> Mapping[str, object]:
 
 def set_up(log_format: str, level: str) -> None:
     """Send everything to standard error as `json` or `text`, from `level` up."""
-    loglines.send(log_format, level, of)
+    loglines.log_to_stderr(log_format, level, of)
     # kopf and aiohttp say every request and event; what matters of those is said here in our words.
     for noisy in ("kopf", "aiohttp", "urllib3"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))

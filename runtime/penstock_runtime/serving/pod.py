@@ -137,7 +137,7 @@ class Pod:
     @property
     def context_tokens(self) -> int | None:
         """The most tokens of one text; None where the model reads none, or is not there yet."""
-        return None if self.texts is None else self.texts.most_tokens
+        return None if self.texts is None else self.texts.max_tokens
 
     def check_model(self, asked: str | None) -> None:
         """Return if `asked` is the model of this pod, or nothing.

@@ -145,12 +145,12 @@ class MicroBatcher:
 class TokenizerPool:
     """The texts of one pool's requests."""
 
-    def __init__(self, whole: Encode, cut: Encode, most_tokens: int, vocabulary: int) -> None:
-        """`whole` tokenises all of a text, `cut` at most `most_tokens`."""
+    def __init__(self, whole: Encode, cut: Encode, max_tokens: int, vocabulary: int) -> None:
+        """`whole` tokenises all of a text, `cut` at most `max_tokens`."""
         executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-tokenizer")
         self._whole, self._cut = MicroBatcher(whole, executor), MicroBatcher(cut, executor)
-        self.most_tokens = most_tokens
-        self.max_bytes: Final = max_text_bytes(most_tokens)
+        self.max_tokens = max_tokens
+        self.max_bytes: Final = max_text_bytes(max_tokens)
         """Of one text: what is longer would hold up the others, and is refused or cut unread."""
         self.vocabulary = vocabulary
 
@@ -177,7 +177,7 @@ class TokenizerPool:
             texts = [text[: self.max_bytes] for text in texts]
         else:
             for index, text in enumerate(texts):
-                check_text_bytes(text_bytes(text), self.most_tokens, f"{field}[{index}]")
+                check_text_bytes(text_bytes(text), self.max_tokens, f"{field}[{index}]")
         try:
             async with asyncio.timeout(within_seconds):
                 ids = await (self._cut if cut else self._whole).ids(texts)
@@ -194,15 +194,15 @@ class TokenizerPool:
         return ids
 
     def check(self, ids: Sequence[Ids], field: str) -> None:
-        """Raise BadInput unless every row has 1 to `most_tokens` ids of the vocabulary."""
+        """Raise BadInput unless every row has 1 to `max_tokens` ids of the vocabulary."""
         for index, row in enumerate(ids):
             where = f"{field}[{index}]"
             if not len(row):
                 raise BadInput(f"`{where}` has no tokens: send at least one", field=where)
-            if len(row) > self.most_tokens:
+            if len(row) > self.max_tokens:
                 raise ContextExceeded(
                     f"`{where}` has {len(row)} tokens, this model's maximum context length is"
-                    f" {self.most_tokens} tokens:"
+                    f" {self.max_tokens} tokens:"
                     " send less, or ask for it to be cut",
                     field=where,
                 )
@@ -254,9 +254,9 @@ def tokenizing(config: RuntimeConfig) -> TokenizerPool | None:
     )
 
     directory = read_directory(config.files_folder / (files.path or "."))
-    tokenizer = TextTokenizer(directory.folder, directory.most_tokens)
+    tokenizer = TextTokenizer(directory.folder, directory.max_tokens)
 
     def cut(texts: list[str]) -> list[Ids]:
         return tokenizer.encode(texts, cut=True)
 
-    return TokenizerPool(tokenizer.encode, cut, directory.most_tokens, directory.vocabulary)
+    return TokenizerPool(tokenizer.encode, cut, directory.max_tokens, directory.vocabulary)

@@ -21,7 +21,7 @@ from penstock_runtime.sources.errors import CacheFull
 from penstock_runtime.sources.progress import DownloadProgress
 
 POLL_SECONDS = 0.5
-TELL_SECONDS = 1.0
+LOG_SECONDS = 1.0
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GIGABYTE = 10**9
 
@@ -103,7 +103,7 @@ def _told(progress: Path, meter: DownloadProgress) -> Iterator[None]:
     done = threading.Event()
 
     def tell() -> None:
-        while not done.wait(TELL_SECONDS):
+        while not done.wait(LOG_SECONDS):
             with suppress(OSError):  # a full disk must not hide behind this
                 progress.write_text(meter.read().model_dump_json(by_alias=True), encoding="utf-8")
 

@@ -14,7 +14,7 @@ from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
 from penstock_runtime.sources.progress import DownloadProgress
 
 AT_ONCE = 4
-FRUITLESS_TRIES = 5
+MAX_FUTILE_TRIES = 5
 """In a row, none of which brought a byte: then the pod ends, and says why."""
 FIRST_PAUSE_SECONDS = 1.0
 HASH_BYTES = 2**22
@@ -124,7 +124,7 @@ class ModelStore:
                 held = self._held(file)
                 fruitless = fruitless + 1 if held <= reached else 1
                 reached = max(reached, held)
-                if fruitless >= FRUITLESS_TRIES:
+                if fruitless >= MAX_FUTILE_TRIES:
                     raise
                 self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (fruitless - 1))
             else:

@@ -15,7 +15,15 @@ from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.progress import DownloadProgress
 
-TALKATIVE = ("huggingface_hub", "httpx2", "httpcore2", "botocore", "aiobotocore", "s3fs", "fsspec")
+NOISY_LOGGERS = (
+    "huggingface_hub",
+    "httpx2",
+    "httpcore2",
+    "botocore",
+    "aiobotocore",
+    "s3fs",
+    "fsspec",
+)
 """They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""
 
 
@@ -58,7 +66,7 @@ def fetch_model(config: RuntimeConfig, meter: DownloadProgress) -> None:
     fetched = config.model.source.fetched
     if fetched is None:
         return
-    for name in TALKATIVE:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     cache = Cache(config.files.model_folder, _limit(fetched.cache))
     snapshot = _fetcher(config.model.source)(cache, meter)

@@ -42,7 +42,7 @@ from penstock_runtime.sources.progress import DownloadProgress
 
 MAIN = "main"
 LIST_SECONDS = 30.0
-NOT_READ = (
+IGNORED_FILES = (
     "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.onnx_data", "*.gguf", "*.tflite", "*.ot",
     "original/*", "metal/*",
 )  # fmt: skip
@@ -101,7 +101,7 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> P
                     revision=source.revision or MAIN,
                     cache_dir=cache.folder,
                     allow_patterns=list(patterns),
-                    ignore_patterns=None if _is_file(source) else list(NOT_READ),
+                    ignore_patterns=None if _is_file(source) else list(IGNORED_FILES),
                 )
             )
 
@@ -119,7 +119,7 @@ def wanted(path: str, patterns: tuple[str, ...]) -> bool:
     if path in patterns:
         return True
     return any(fnmatch(path, one) for one in patterns) and not any(
-        fnmatch(path, one) for one in NOT_READ
+        fnmatch(path, one) for one in IGNORED_FILES
     )
 
 

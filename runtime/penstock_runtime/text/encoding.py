@@ -96,7 +96,7 @@ class TextEncoder:
             )
 
     def _ids(self, text: str, field: str, add_special: bool) -> list[int]:  # noqa: FBT001 - as executors pass it
-        encoding = self._tokenizer.encode_whole(text, add_special=add_special)
+        encoding = self._tokenizer.encode_full(text, add_special=add_special)
         self.check_ids(
             len(encoding), field
         )  # a list of millions of ids would be made under the GIL

@@ -39,10 +39,10 @@ class Tokenizer:
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
-        ids: list[int] = self.encode_whole(text, add_special=add_special).ids
+        ids: list[int] = self.encode_full(text, add_special=add_special).ids
         return ids
 
-    def encode_whole(self, text: str, *, add_special: bool) -> Encoding:
+    def encode_full(self, text: str, *, add_special: bool) -> Encoding:
         """Return the encoding of `text`, whose length costs nothing; releases the GIL meanwhile."""
         return self.backend.encode_batch_fast([text], add_special_tokens=add_special)[0]
 
@@ -55,7 +55,7 @@ class Tokenizer:
         found = (self.backend.token_to_id(one) for one in texts)
         return frozenset(one for one in found if one is not None)
 
-    def spelled(self, ids: Iterable[int]) -> list[str | None]:
+    def token_strings(self, ids: Iterable[int]) -> list[str | None]:
         """Return each id as the vocabulary spells it."""
         return [self.backend.id_to_token(one) for one in ids]
 

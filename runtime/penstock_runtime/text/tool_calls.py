@@ -22,7 +22,7 @@ _HEAD: Final = re.compile(
 )
 _FLAT: Final = re.compile(r"([\w.-]+)(?:\[CALL_ID\]\w*)?\[ARGS\]\s*")
 """Of Mistral's tokenizers from version 11 on."""
-_MOST_HELD: Final = 4096
+_MAX_BUFFERED: Final = 4096
 """Characters behind a marker that are kept back for being a call, or the end of one; beyond them they are content."""
 
 
@@ -78,7 +78,7 @@ class Arguments:
     text: str
 
 
-Said = Content | CallBegun | Arguments
+ToolCallEvent = Content | CallBegun | Arguments
 
 
 class _At(Enum):
@@ -105,15 +105,15 @@ class ToolCallParser:
         """After a call, what may be no more than the space before the next; None: there was no call."""
         self._at = _At.CONTENT if spelling.opens else self._inside()
 
-    def add(self, piece: str) -> list[Said]:
+    def add(self, piece: str) -> list[ToolCallEvent]:
         """Take the next piece."""
-        said: list[Said] = []
+        said: list[ToolCallEvent] = []
         rest: str | None = piece
         while rest:
             rest = self._step(rest, said)
         return said
 
-    def finish(self) -> list[Said]:
+    def finish(self) -> list[ToolCallEvent]:
         """Return what was held back in vain."""
         held, self._held = self._held, ""
         match self._at:
@@ -133,7 +133,7 @@ class ToolCallParser:
     def _inside(self) -> _At:
         return _At.ARRAY if self._spelling.array else _At.HEAD
 
-    def _step(self, text: str, said: list[Said]) -> str | None:
+    def _step(self, text: str, said: list[ToolCallEvent]) -> str | None:
         """Go on from one place to the next; return what is left to look at, None where more must come."""
         match self._at:
             case _At.CONTENT:
@@ -147,7 +147,7 @@ class ToolCallParser:
             case _At.TAIL:
                 return self._tail(self._held + text, said)
 
-    def _content(self, text: str, said: list[Said]) -> str | None:
+    def _content(self, text: str, said: list[ToolCallEvent]) -> str | None:
         cut = self._finder.add(text)
         before = (self._space or "") + cut.before
         if self._space is not None and not before.strip():
@@ -169,7 +169,7 @@ class ToolCallParser:
             self._at = _At.HEAD
         return text
 
-    def _head(self, text: str, said: list[Said]) -> str | None:
+    def _head(self, text: str, said: list[ToolCallEvent]) -> str | None:
         self._held = ""
         begun = self._begun(text)
         if begun is not None:
@@ -182,7 +182,7 @@ class ToolCallParser:
             said.extend(whole or [Content(self._spelling.opens + body + closed)])
             self._look(called=bool(whole))
             return rest
-        if len(text) > _MOST_HELD:
+        if len(text) > _MAX_BUFFERED:
             said.append(Content(self._spelling.opens + text))
             self._look(called=False)
             return None
@@ -199,7 +199,7 @@ class ToolCallParser:
         name = _read(found[1]) if found is not None else None
         return (name, found.end()) if found is not None and isinstance(name, str) else None
 
-    def _arguments(self, text: str, said: list[Said]) -> str | None:
+    def _arguments(self, text: str, said: list[ToolCallEvent]) -> str | None:
         if not self._told:
             text = text.lstrip()  # of the head, when a piece ended before it
             self._told, self._quoted = bool(text), text.startswith('"')
@@ -219,7 +219,7 @@ class ToolCallParser:
             self._look()
         return text[end:]
 
-    def _tail(self, text: str, said: list[Said]) -> str | None:
+    def _tail(self, text: str, said: list[ToolCallEvent]) -> str | None:
         """Pass the rest of the object, and the marker behind it, which a model may forget before the next call."""
         self._held = ""
         if self._spelling.array:
@@ -234,14 +234,14 @@ class ToolCallParser:
         if closed:
             self._look()
             return after
-        if len(text) > _MOST_HELD:
+        if len(text) > _MAX_BUFFERED:
             said.extend(self._unclosed(text))
             self._look(called=False)
             return None
         self._held = text
         return None
 
-    def _unclosed(self, text: str) -> list[Said]:
+    def _unclosed(self, text: str) -> list[ToolCallEvent]:
         """Return what follows a call whose closing marker never came."""
         rest = text.lstrip().removeprefix("}")
         begun = self._spelling.closes.startswith(rest.strip())
@@ -266,7 +266,7 @@ def _unquoted(text: str) -> str:
     return found if isinstance(found, str) else text
 
 
-def _whole(body: str) -> list[Said]:
+def _whole(body: str) -> list[ToolCallEvent]:
     """Return the call of an object whose members come in another order; none if it is no call."""
     found = _read(body)
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):

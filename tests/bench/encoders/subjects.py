@@ -29,7 +29,7 @@ class Subject:
     width: int
     layers: int
     heads: int
-    most_tokens: int
+    max_tokens: int
     lengths: tuple[int, ...]
     """Of the rows, special tokens included."""
 
@@ -37,8 +37,8 @@ class Subject:
         """Return the model's directory below `root`, written if it is not there."""
         folder = root / self.name
         if not (folder / "model.safetensors").exists():
-            write(folder, width=self.width, layers=self.layers, heads=self.heads, most_tokens=self.most_tokens)  # fmt: skip
-        tokenizer = {"model_max_length": self.most_tokens} | FOR_PEERS
+            write(folder, width=self.width, layers=self.layers, heads=self.heads, max_tokens=self.max_tokens)  # fmt: skip
+        tokenizer = {"model_max_length": self.max_tokens} | FOR_PEERS
         (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
         return folder
 

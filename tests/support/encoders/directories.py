@@ -38,7 +38,7 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def config(family: str, width: int, layers: int, heads: int, most_tokens: int, **more: Any) -> Any:
+def config(family: str, width: int, layers: int, heads: int, max_tokens: int, **more: Any) -> Any:
     """Return a family's configuration in the words that all of them understand."""
     shape: dict[str, Any] = {"vocab_size": len(SPECIAL) + WORDS, "pad_token_id": 0, **more}
     if family == "distilbert":
@@ -47,7 +47,7 @@ def config(family: str, width: int, layers: int, heads: int, most_tokens: int, *
         shape |= {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
         shape |= {"intermediate_size": 4 * width}
     spare = 1 if family == "roberta" else 0  # its first position comes after padding's
-    return FAMILIES[family][0](max_position_embeddings=most_tokens + spare, **shape)
+    return FAMILIES[family][0](max_position_embeddings=max_tokens + spare, **shape)
 
 
 def write(
@@ -57,19 +57,19 @@ def write(
     width: int = 32,
     layers: int = 2,
     heads: int = 2,
-    most_tokens: int = 64,
+    max_tokens: int = 64,
     labels: tuple[str, ...] = (),
     seed: int = 0,
 ) -> Path:
     """Write an encoder, or a classifier where there are `labels`, into `folder`, and return that."""
     torch.manual_seed(seed)
     more = {"id2label": dict(enumerate(labels))} if labels else {}
-    shape = config(family, width, layers, heads, most_tokens, **more)
+    shape = config(family, width, layers, heads, max_tokens, **more)
     model = (CLASSIFIERS[family] if labels else FAMILIES[family][1])(shape)
     for parameter in model.parameters():  # the initial scale of 0.02 makes all texts alike
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=1.7 * width**-0.5)
     model.save_pretrained(folder)
     tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": most_tokens}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": max_tokens}))
     return folder

@@ -12,9 +12,9 @@ from penstock_runtime.engine.continuous.options import Compute, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed, describe
 from penstock_runtime.models.decoders.attention.base import Geometry
 from penstock_runtime.models.decoders.attention.gather import GatherAttention
-from penstock_runtime.models.decoders.cuda_graph_decoder import MOST_GATHERED, CudaGraphDecoder
+from penstock_runtime.models.decoders.cuda_graph_decoder import MAX_GATHERED, CudaGraphDecoder
 from penstock_runtime.models.decoders.fused_projections import fuse_projections
-from penstock_runtime.models.decoders.graph_shapes import MOST_ROWS, padded_rows
+from penstock_runtime.models.decoders.graph_shapes import MAX_ROWS, padded_rows
 from penstock_runtime.models.decoders.self_check import Expected, check
 from penstock_runtime.models.decoders.transformers_decoder import Decoder, GenericDecoder, heads
 from penstock_runtime.models.device.cuda_graphs import recorder_of
@@ -51,10 +51,10 @@ class TorchBackend:
     def __init__(self, geometry: Geometry, options: StepOptions) -> None:
         self._attention = GatherAttention(geometry)
         self._recorder = recorder_of(geometry.device) if options.graphs else None
-        self._most_rows = padded_rows(min(options.max_running, MOST_ROWS))
+        self._most_rows = padded_rows(min(options.max_running, MAX_ROWS))
         self.block_tokens = geometry.block_tokens
         self.spare_blocks = 1 if self._recorder else 0
-        self.gathered_layers = MOST_GATHERED if self._recorder else 0
+        self.gathered_layers = MAX_GATHERED if self._recorder else 0
         self.allocate = self._attention.allocate
 
     def decoders(

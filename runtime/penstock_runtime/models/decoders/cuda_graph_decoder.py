@@ -23,9 +23,9 @@ from penstock_runtime.models.device.cuda_graphs import Recorder, Replay
 
 _log = logging.getLogger(__name__)
 
-MOST_GRAPHS = 64
+MAX_GRAPHS = 64
 """The one that was not replayed for the longest time makes room for the next."""
-MOST_GATHERED = 2
+MAX_GATHERED = 2
 """A step that gathers more than so many times what a layer's cache holds is not recorded: memory is set apart for so much."""
 
 
@@ -65,7 +65,7 @@ class CudaGraphDecoder:
         if packed.tokens != packed.rows:
             return None
         shape = padded(packed.rows, packed.tables.shape[1])
-        fits = shape.rows * shape.blocks <= MOST_GATHERED * self._scratch
+        fits = shape.rows * shape.blocks <= MAX_GATHERED * self._scratch
         return shape if fits and shape.rows <= len(self._logits) else None
 
     def _first(self, recorder: Recorder, packed: PackedBatch, shape: GraphShape) -> torch.Tensor:
@@ -87,7 +87,7 @@ class CudaGraphDecoder:
 
     def _keep(self, shape: GraphShape, replay: Replay) -> None:
         self._replays[shape] = replay
-        if len(self._replays) > MOST_GRAPHS:
+        if len(self._replays) > MAX_GRAPHS:
             self._replays.popitem(last=False)
 
     def _give_up(self, reason: str) -> None:

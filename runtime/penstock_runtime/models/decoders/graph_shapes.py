@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-MOST_ROWS = 256
+MAX_ROWS = 256
 """Above this launches are hidden behind the kernels."""
-LEAST_BLOCKS = 8
+MIN_BLOCKS = 8
 """Of a table; fewer are no faster."""
 
 
@@ -26,4 +26,4 @@ def padded_rows(rows: int) -> int:
 
 def padded(rows: int, blocks: int) -> GraphShape:
     """Return the least shape that holds `rows` whose longest table has so many blocks, which a power of two rounds up."""
-    return GraphShape(padded_rows(rows), max(LEAST_BLOCKS, 1 << (blocks - 1).bit_length()))
+    return GraphShape(padded_rows(rows), max(MIN_BLOCKS, 1 << (blocks - 1).bit_length()))

@@ -32,7 +32,7 @@ class KvStore:
         """Return the bytes of one block in all layers, keys and values."""
         return sum(layer.nbytes for layer in self.layers) // self._blocks
 
-    def copy_one(self) -> None:
+    def copy_block(self) -> None:
         """Copy a block out to the host, or to its neighbour where there is no room on the host: to be timed."""
         for device, host in zip(self.layers, self._host, strict=True):
             target = host if len(host) else device

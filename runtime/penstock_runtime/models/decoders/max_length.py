@@ -5,7 +5,7 @@ from transformers import PreTrainedConfig
 from penstock_runtime.engine.model import ModelLoadFailed
 
 
-def longest_of(config: PreTrainedConfig, asked: int | None) -> int:
+def max_length_of(config: PreTrainedConfig, asked: int | None) -> int:
     """Return the positions that a sequence may have: so many as are `asked` for, but within the model's own bound.
 
     LongRoPE (arXiv 2402.13753) has factors for short sequences and for long ones, and transformers takes one set

@@ -20,7 +20,7 @@ def free_bytes(device: torch.device) -> int:
     return free_memory_bytes()
 
 
-def holds_float32(folder: Path, options: StepOptions, free: int) -> bool:
+def fits_float32(folder: Path, options: StepOptions, free: int) -> bool:
     """Return whether 16-bit weights of `folder` widened to float32 fit a CPU's `free` bytes with the KV cache."""
     stored = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
     weights = 2 * stored

@@ -14,8 +14,8 @@ from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders import load
 from penstock_runtime.models.decoders.backends import ComputeBackend, backend_for, checked
 from penstock_runtime.models.decoders.kv_store import KvStore
-from penstock_runtime.models.decoders.max_length import longest_of
-from penstock_runtime.models.decoders.memory import CACHE_SHARE, free_bytes, holds_float32
+from penstock_runtime.models.decoders.max_length import max_length_of
+from penstock_runtime.models.decoders.memory import CACHE_SHARE, fits_float32, free_bytes
 from penstock_runtime.models.decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.selection import Measure, select
 from penstock_runtime.models.decoders.self_check import Expected, reference
@@ -25,7 +25,7 @@ from penstock_runtime.models.decoders.transformers_decoder import Decoder
 from penstock_runtime.models.decoders.warm_up import measure, timed_steps
 from penstock_runtime.models.device.device import backend_of, choose_device, pin_threads
 
-MOST_CACHE_TOKENS = 1 << 22
+MAX_CACHE_TOKENS = 1 << 22
 """More positions than any pod serves; keeps a tiny model on a large machine from claiming a quarter of it."""
 
 _log = logging.getLogger(__name__)
@@ -52,8 +52,8 @@ def open_step(
             f"PENSTOCK_BATCH_INVARIANT holds on CPUs only, and this pod computes on {device.type}: unset it"
         )
     config = load.read_config(folder)
-    bound = longest_of(config, options.max_model_len)
-    has_room = partial(holds_float32, folder, options, free_bytes(device))
+    bound = max_length_of(config, options.max_model_len)
+    has_room = partial(fits_float32, folder, options, free_bytes(device))
     selected = select(config, options, device, has_room, measure_candidates)
     model = load.load_model(folder, config, selected.dtype, device)
     served = _assembled_or_torch(_Source(model, options, device, bound), selected.compute)
@@ -136,7 +136,7 @@ def _layout(
     block_bytes = layer_bytes * config.num_hidden_layers
     wanted = options.cache_bytes
     if wanted is None:
-        most = MOST_CACHE_TOKENS // backend.block_tokens * block_bytes
+        most = MAX_CACHE_TOKENS // backend.block_tokens * block_bytes
         with_copies = block_bytes + layer_bytes * backend.gathered_layers
         free = int(free_bytes(device) * CACHE_SHARE[device.type])
         wanted = min(free * block_bytes // with_copies, most)

@@ -23,7 +23,7 @@ _TOLERANCE = {torch.float64: 1e-5, torch.float32: 2e-3}
 """Of the largest logit. float64 models compute norms and rotations in float32, which other groupings of the
 same sums may round differently: hence not 1e-12."""
 _COARSE = 1e-1
-_LEAST_SCALE = 1e-30
+_MIN_SCALE = 1e-30
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -38,7 +38,7 @@ def difference(got: torch.Tensor, wanted: torch.Tensor) -> float:
         return 0.0
     wide = torch.float64 if wanted.dtype == torch.float64 else torch.float32
     asked, told = wanted[numbers].to(wide), got[numbers].to(wide)
-    wrong = (told - asked).abs().max().item() / max(asked.abs().max().item(), _LEAST_SCALE)
+    wrong = (told - asked).abs().max().item() / max(asked.abs().max().item(), _MIN_SCALE)
     return wrong if math.isfinite(wrong) else math.inf
 
 

@@ -21,7 +21,7 @@ from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.transformers_decoder import Decoder
 
-MOST_SECONDS = 2.0
+MAX_SECONDS = 2.0
 """No shape is begun later: as for one-shot batches."""
 CONTEXTS = (16, 192)
 """Positions before the token that is decoded."""
@@ -39,7 +39,7 @@ def timed_steps(
     """Return steps of the shapes that fit the cache, small ones first, as many as there is time for."""
     began, found = clock(), list[TimedStep]()
     for rows, tokens, context in _shapes(kv, longest, most_rows):
-        if clock() - began > MOST_SECONDS:
+        if clock() - began > MAX_SECONDS:
             break
         packed = fed(rows, tokens, context, kv)
         run(decoder, packed)
@@ -103,7 +103,7 @@ def measure(decoder: Decoder, store: KvStore, kv: KVSpec, longest: int) -> Costs
     prefill = (time.perf_counter() - began) / tokens
     began = time.perf_counter()
     for _ in range(_COPIES):
-        store.copy_one()
+        store.copy_block()
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return Costs(prefill, (time.perf_counter() - began) / _COPIES)

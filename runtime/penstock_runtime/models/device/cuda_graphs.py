@@ -1,6 +1,6 @@
 """Batches of few rows, recorded once and replayed: on a GPU their kernels are shorter than their launches.
 
-Rows are padded to a bucket (1, 2, 4 ... MOST_ROWS), with the last row again, and what comes back is cut. A shape
+Rows are padded to a bucket (1, 2, 4 ... MAX_ROWS), with the last row again, and what comes back is cut. A shape
 is recorded at its first sight, which the warm-up before `/readyz` gives it, and compared with a plain run;
 a call that cannot be recorded, or whose replay differs, is run plainly from then on.
 """
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 Call = Callable[[list[torch.Tensor]], object]
 Named = Callable[[list[torch.Tensor]], Mapping[str, torch.Tensor]]
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 """Above this launches are hidden behind the kernels."""
-MOST_GRAPHS = 64
+MAX_GRAPHS = 64
 """Each keeps its inputs and outputs; what lies between is shared."""
 TOLERANCE = 1e-2
 """A replay runs the same kernels; only their order of adding may differ."""
@@ -55,7 +55,7 @@ class Graphs:
     def __call__(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
         """Return the call's outputs for `tensors`."""
         rows = tensors[0].shape[0]
-        if self._recorder is None or rows > MOST_ROWS:
+        if self._recorder is None or rows > MAX_ROWS:
             return self._call(tensors)
         bucket = 1 << (rows - 1).bit_length()
         padded = [_padded(one, bucket) for one in tensors]
@@ -66,7 +66,7 @@ class Graphs:
 
     def _replay(self, recorder: Recorder, padded: list[torch.Tensor]) -> Replay | None:
         shapes = tuple(one.shape for one in padded)
-        if shapes in self._replays or len(self._replays) >= MOST_GRAPHS:
+        if shapes in self._replays or len(self._replays) >= MAX_GRAPHS:
             return self._replays.get(shapes)
         try:
             replay = recorder.record(self._call, padded)

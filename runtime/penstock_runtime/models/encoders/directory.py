@@ -16,7 +16,7 @@ IDS, MASK = "input_ids", "attention_mask"
 """The tensors of a text encoder, by transformers' own names."""
 _UNBOUNDED = 10**6
 """Tokenizers write "no bound" as a number near 10^30."""
-_DEFAULT_MOST_TOKENS = 512
+_DEFAULT_MAX_TOKENS = 512
 
 
 class Pooling(StrEnum):
@@ -32,7 +32,7 @@ class EncoderDirectory:
     """One directory, read and judged."""
 
     folder: Path
-    most_tokens: int
+    max_tokens: int
     """Of one text, special tokens included."""
     vocabulary: int
     pooling: Pooling
@@ -63,7 +63,7 @@ def read_directory(folder: Path) -> EncoderDirectory:
     labels = config.get("id2label") or {}
     return EncoderDirectory(
         folder=folder,
-        most_tokens=_most_tokens(folder, config),
+        max_tokens=_max_tokens(folder, config),
         vocabulary=int(config.get("vocab_size") or 0),
         pooling=pooling,
         normalize=normalize,
@@ -71,9 +71,9 @@ def read_directory(folder: Path) -> EncoderDirectory:
     )
 
 
-def _most_tokens(folder: Path, config: dict[str, Any]) -> int:
+def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
     """Return the least of what model, tokenizer and sentence-transformers say."""
-    positions = int(config.get("max_position_embeddings") or _DEFAULT_MOST_TOKENS)
+    positions = int(config.get("max_position_embeddings") or _DEFAULT_MAX_TOKENS)
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         positions -= (
             int(config.get("pad_token_id") or 0) + 1

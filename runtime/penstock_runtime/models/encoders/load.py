@@ -55,7 +55,7 @@ def load_encoder(folder: Path, task: Task) -> Model:
     device = choose_device()
     model = model.to(device)
     limits = TextLimits(
-        most_tokens=directory.most_tokens,
+        max_tokens=directory.max_tokens,
         vocabulary=int(model.config.vocab_size),
         pad_id=int(model.config.pad_token_id or 0),
         to_bucket=device.type == "cuda",
@@ -117,7 +117,7 @@ def _head(directory: EncoderDirectory, task: Task, model: Any) -> OutputHead:
 
 def _info(directory: EncoderDirectory, task: Task, model: Any, device: torch.device) -> ModelInfo:
     width = int(model.config.num_labels if task is Task.CLASSIFICATION else _width(model))
-    bounds = ((1, MAX_BATCH_SIZE), (1, directory.most_tokens))
+    bounds = ((1, MAX_BATCH_SIZE), (1, directory.max_tokens))
     vocabulary = range(int(model.config.vocab_size))
     name = "logits" if task is Task.CLASSIFICATION else "embedding"
     return ModelInfo(
@@ -131,7 +131,7 @@ def _info(directory: EncoderDirectory, task: Task, model: Any, device: torch.dev
         outputs=(TensorSpec(name, "FP32", (-1, width)),),
         max_rows=MAX_BATCH_SIZE,
         task=task,
-        length_buckets=length_buckets(directory.most_tokens),
+        length_buckets=length_buckets(directory.max_tokens),
         labels=directory.labels if task is Task.CLASSIFICATION else (),
     )
 
@@ -185,7 +185,7 @@ def _close(wanted: list[dict[str, Tensor]], got: list[dict[str, Tensor]], what: 
 def _samples(limits: TextLimits) -> list[dict[str, Tensor]]:
     """Texts of random ids: one alone, and one of every kind of length together."""
     random = np.random.default_rng(0)
-    most = min(limits.most_tokens, 64)
+    most = min(limits.max_tokens, 64)
     found: list[dict[str, Tensor]] = []
     for sizes in ((most,), (1, 2, 7, 7, most // 2 or 1, most)):
         mask = (np.arange(most)[None] < np.array(sizes)[:, None]).astype(np.int64)

@@ -44,7 +44,7 @@ class OutputHead:
 class TextLimits:
     """What a row may be, and how it is padded."""
 
-    most_tokens: int
+    max_tokens: int
     vocabulary: int
     pad_id: int = 0
     to_bucket: bool = False
@@ -58,9 +58,9 @@ class TextLimits:
             BadRow: a row is empty or too long, or an id is not in the vocabulary.
         """
         counts: NDArray[np.int64] = mask.sum(1)
-        if counts.min() < 1 or counts.max() > self.most_tokens:
+        if counts.min() < 1 or counts.max() > self.max_tokens:
             raise BadRow(
-                f"a row has {counts.min()} to {counts.max()} tokens: send 1 to {self.most_tokens}"
+                f"a row has {counts.min()} to {counts.max()} tokens: send 1 to {self.max_tokens}"
             )
         least, most = int(ids.min()), int(ids.max())
         if least < 0 or most >= self.vocabulary:
@@ -168,27 +168,27 @@ def memory_bound(
     device: torch.device,
 ) -> int:
     """Return how many rows of the greatest length fit."""
-    most_tokens = limits.most_tokens
+    max_tokens = limits.max_tokens
 
     def run_rows(rows: int) -> None:
-        ones = np.ones((rows, most_tokens), np.int64)
+        ones = np.ones((rows, max_tokens), np.int64)
         run({IDS: ones, MASK: ones})
 
-    row_bytes = 2 * 8 * most_tokens + 4 * info.outputs[0].shape[1]
+    row_bytes = 2 * 8 * max_tokens + 4 * info.outputs[0].shape[1]
     return measured_bound_rows(run_rows, row_bytes, info.max_rows, meter_of(device))
 
 
 def _passes(
-    order: NDArray[np.int64], counts: NDArray[np.int64], most_tokens: int
+    order: NDArray[np.int64], counts: NDArray[np.int64], max_tokens: int
 ) -> Sequence[NDArray[np.int64]]:
-    """Cut rows in `order` where a pass would exceed `most_tokens`; one row alone may."""
+    """Cut rows in `order` where a pass would exceed `max_tokens`; one row alone may."""
     ends = np.cumsum(counts[order])
-    if ends[-1] <= most_tokens:
+    if ends[-1] <= max_tokens:
         return [order]
     passes, start = [], 0
     while start < len(order):
         done = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, done + most_tokens, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, done + max_tokens, side="right")))
         passes.append(order[start:stop])
         start = stop
     return passes

@@ -17,14 +17,14 @@ Ids = NDArray[np.int64]
 
 
 class TextTokenizer:
-    """Texts to token ids with the special tokens that the model expects; cut at `most_tokens` on request."""
+    """Texts to token ids with the special tokens that the model expects; cut at `max_tokens` on request."""
 
-    def __init__(self, folder: Path, most_tokens: int) -> None:
+    def __init__(self, folder: Path, max_tokens: int) -> None:
         """Read `tokenizer.json`; raise ModelLoadFailed when it is none."""
-        self.most_tokens = most_tokens
+        self.max_tokens = max_tokens
         self._whole = _read(folder)
         self._cut = _read(folder)
-        self._cut.enable_truncation(most_tokens)
+        self._cut.enable_truncation(max_tokens)
 
     def encode(self, texts: Sequence[str], *, cut: bool = False) -> list[Ids]:
         """Return the ids of each text; releases the GIL while it works."""

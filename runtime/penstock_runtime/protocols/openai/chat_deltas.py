@@ -9,7 +9,7 @@ from penstock_runtime.text.tool_calls import (
     Arguments,
     CallBegun,
     Content,
-    Said,
+    ToolCallEvent,
     ToolCallParser,
 )
 
@@ -56,7 +56,7 @@ class ChatDeltaBuilder:
         said = self.parser.add(text) + (self.parser.finish() if last else [])
         return [self._delta(one) for one in said if self._wanted(one)]
 
-    def _wanted(self, said: Said) -> bool:
+    def _wanted(self, said: ToolCallEvent) -> bool:
         if isinstance(said, CallBegun):
             self.surplus = self.toolbox.single and self.calls > 0
         return isinstance(said, Content) or not self.surplus
@@ -68,7 +68,7 @@ class ChatDeltaBuilder:
         begun = [] if self.calls else [self._delta(CallBegun(self.toolbox.named or ""))]
         return [*begun, self._delta(Arguments(text))]
 
-    def _delta(self, said: Said) -> Delta:
+    def _delta(self, said: ToolCallEvent) -> Delta:
         match said:
             case Content(text=text):
                 return {"content": text}

@@ -117,7 +117,7 @@ async def _ids(
         hold(texts_bytes(call.texts))
         within = nearest(call.timeout_seconds, header_seconds)
         return await texts.encode(call.texts, "input", cut=call.cut, within_seconds=within)
-    ids = [one[: texts.most_tokens] for one in call.ids] if call.cut else call.ids
+    ids = [one[: texts.max_tokens] for one in call.ids] if call.cut else call.ids
     texts.check(ids, "input")
     return ids
 

@@ -78,7 +78,7 @@ class OpenAI:
             "tokens": ids,
         }
         if body.return_token_strs:
-            told["token_strs"] = await asyncio.to_thread(serving.tokenizer.spelled, ids)
+            told["token_strs"] = await asyncio.to_thread(serving.tokenizer.token_strings, ids)
         return json_reply(told)
 
     async def detokenize(self, request: web.Request) -> web.Response:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from penstock_runtime.models.device.cuda_graphs import MOST_GRAPHS, MOST_ROWS, Graphs, Named, Replay
+from penstock_runtime.models.device.cuda_graphs import MAX_GRAPHS, MAX_ROWS, Graphs, Named, Replay
 from penstock_runtime.models.device.prepacked_linear import (
     ONE_DNN_ACTIVATIONS,
     Chooser,
@@ -88,7 +88,7 @@ def test_a_call_is_recorded_once_a_bucket_of_rows_and_answers_its_own_rows() -> 
 
 def test_many_rows_are_run_plainly() -> None:
     recorder = Recordings()
-    assert Graphs(double, recorder)(rows(MOST_ROWS + 1))["y"].shape == (MOST_ROWS + 1, 3)
+    assert Graphs(double, recorder)(rows(MAX_ROWS + 1))["y"].shape == (MAX_ROWS + 1, 3)
     assert recorder.shapes == []
 
 
@@ -107,9 +107,9 @@ def test_a_call_that_cannot_be_recorded_truly_is_run_plainly_from_then_on(
 def test_the_number_of_recordings_is_bounded() -> None:
     recorder = Recordings()
     graphs = Graphs(double, recorder)
-    for width in range(3, MOST_GRAPHS + 10):
+    for width in range(3, MAX_GRAPHS + 10):
         assert graphs([torch.ones(1, width)])["y"].shape == (1, width)
-    assert len(recorder.shapes) == MOST_GRAPHS
+    assert len(recorder.shapes) == MAX_GRAPHS
 
 
 def test_prepacked_layers_compute_what_plain_ones_do() -> None:

@@ -23,8 +23,8 @@ from penstock_runtime.text.tool_calls import (
     Arguments,
     CallBegun,
     Content,
-    Said,
     Spelling,
+    ToolCallEvent,
     ToolCallParser,
 )
 from penstock_runtime.text.vocabulary import read_vocabulary
@@ -124,11 +124,11 @@ BROKEN = '<tool_call>{"name": "a\\xb", "arguments": {}}</tool_call>'
 HALF = '<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'
 
 
-def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
+def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[ToolCallEvent]:
     """Parse `text` in pieces; join what belongs together."""
     parser = ToolCallParser(spelling)
     said = [one for piece in pieces_of(text, cuts) for one in parser.add(piece)] + parser.finish()
-    joined: list[Said] = []
+    joined: list[ToolCallEvent] = []
     for one in said:
         last = joined[-1] if joined else None
         if isinstance(one, Content) and isinstance(last, Content):
@@ -144,14 +144,14 @@ def said_of(spelling: Spelling, text: str, cuts: list[int]) -> list[Said]:
 @given(st.lists(st.integers(0, 400), max_size=12))
 def test_calls_are_found_however_they_are_cut(cuts: list[int]) -> None:
     said = said_of(HERMES, f"Well <b>: {CALL}\n{CALL} done", cuts)
-    calls: list[Said] = [CallBegun("f"), Arguments(ARGUMENTS)]
+    calls: list[ToolCallEvent] = [CallBegun("f"), Arguments(ARGUMENTS)]
     assert said == [Content("Well <b>: "), *calls, *calls, Content(" done")]
     unclosed = CALL.removesuffix("\n</tool_call>")
     said = said_of(HERMES, f"{unclosed}\n{CALL}\n{unclosed} done", cuts)
     assert said == [*calls, *calls, *calls, Content(" done")]
     first = f'{{"name":"f","arguments":{ARGUMENTS}, "id": "a]}}1"}}'
     array = f'[{first}, {{"name": "g", "parameters": {{}}}}]'
-    listed: list[Said] = [*calls, CallBegun("g"), Arguments("{}")]
+    listed: list[ToolCallEvent] = [*calls, CallBegun("g"), Arguments("{}")]
     assert said_of(BARE, array, cuts) == listed
     assert said_of(MISTRAL, f"Hm [TOOL_CALLS] {array}", cuts) == [Content("Hm "), *listed]
     quoted = f'<tool_call>{{"name": "f", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>!'
@@ -188,7 +188,9 @@ def test_what_is_found_does_not_hang_on_where_a_text_is_cut(
         (HALF, [Content(HALF)]),
     ],
 )  # fmt: skip
-def test_what_is_no_call_is_content_and_nothing_is_dropped(text: str, said: list[Said]) -> None:
+def test_what_is_no_call_is_content_and_nothing_is_dropped(
+    text: str, said: list[ToolCallEvent]
+) -> None:
     assert said_of(HERMES, text, []) == said
 
 

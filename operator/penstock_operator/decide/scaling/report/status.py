@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from penstock_api.types.decision import (
     AlternativeStatus,
-    AskedCount,
     BoundBy,
     CurveStatus,
     LastDecision,
     ScalingStatus,
+    TermCount,
 )
 from penstock_api.types.live import ScalingMode
 from penstock_operator.decide.scaling.law import CurveInUse, Decision
@@ -134,9 +134,9 @@ def _curve(seen: CurveInUse) -> CurveStatus:
     )
 
 
-def _asked(decision: Decision) -> tuple[AskedCount, ...]:
+def _asked(decision: Decision) -> tuple[TermCount, ...]:
     return tuple(
-        AskedCount(term=one.term, replicas=_figure(one.replicas, digits=2))
+        TermCount(term=one.term, replicas=_figure(one.replicas, digits=2))
         for one in decision.asked[:MAX_ASKED]
     )
 

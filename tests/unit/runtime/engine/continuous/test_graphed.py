@@ -44,7 +44,7 @@ OPTIONS = StepOptions(
 def recorder(monkeypatch: pytest.MonkeyPatch) -> TracingRecorder:
     made = TracingRecorder()
     monkeypatch.setattr(backends, "recorder_of", lambda _device: made)
-    monkeypatch.setattr(warm_up, "MOST_SECONDS", 0.0)  # steps that nobody asks about
+    monkeypatch.setattr(warm_up, "MAX_SECONDS", 0.0)  # steps that nobody asks about
     return made
 
 
@@ -190,7 +190,7 @@ def test_chunks_and_steps_that_gather_too_much_are_not_recorded(
     tables = np.array([[3], [5]], np.int32)
     decoder.forward(positions_of(np.arange(4), tables, np.array([2, 0]), starts, BLOCK_TOKENS))
     decoder.forward(decodes([1, 2, 3, 4, 5]))
-    monkeypatch.setattr(cuda_graph_decoder, "MOST_GATHERED", 0)
+    monkeypatch.setattr(cuda_graph_decoder, "MAX_GATHERED", 0)
     decoder.forward(decodes([1, 2]))
     assert decoder.captures == before
 
@@ -199,7 +199,7 @@ def test_the_recording_that_was_not_replayed_for_longest_makes_room(
     llama: Path, recorder: TracingRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, decoder = unrecorded(llama)
-    monkeypatch.setattr(cuda_graph_decoder, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(cuda_graph_decoder, "MAX_GRAPHS", 2)
     for rows in (1, 2, 1, 4, 1):
         decoder.forward(decodes([3] * rows))
     assert list(decoder._replays) == [(4, 8), (1, 8)]
@@ -241,7 +241,7 @@ def test_where_recording_does_not_hold_every_step_is_plain_from_then_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(backends, "recorder_of", lambda _device: made)
-    monkeypatch.setattr(warm_up, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(warm_up, "MAX_SECONDS", 0.0)
     step = open_step(llama, OPTIONS, "tiny")
     decoder = decoder_of(step)
     assert decoder.captures == 1
@@ -295,7 +295,7 @@ def test_the_cache_leaves_room_for_the_spare_block_and_for_what_is_gathered(
     free = 1 << 20
     monkeypatch.setattr(opening, "free_bytes", lambda _device: free)
     kv = open_step(llama, replace(OPTIONS, cache_bytes=None), "tiny").info.kv
-    gathered = cuda_graph_decoder.MOST_GATHERED * kv.block_bytes // layers
+    gathered = cuda_graph_decoder.MAX_GATHERED * kv.block_bytes // layers
     most = int(CACHE_SHARE["cpu"] * free)
     assert (kv.blocks + 1) * (kv.block_bytes + gathered) <= most
     assert (kv.blocks + 2) * (kv.block_bytes + gathered) > most

@@ -14,7 +14,7 @@ from penstock_runtime.engine.continuous.options import Compute, DType, StepOptio
 from penstock_runtime.engine.continuous.service_curve import GenerationServiceCurve, GenerationSums
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.load import refuse_other_layers
-from penstock_runtime.models.decoders.max_length import longest_of
+from penstock_runtime.models.decoders.max_length import max_length_of
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.decoders.warm_up import timed_steps
@@ -69,15 +69,15 @@ def test_a_rotation_that_changes_with_the_length_is_refused_beyond_its_original_
     long = {"rope_type": "longrope", "original_max_position_embeddings": 64}
     layered.rope_parameters = {"full_attention": long, "sliding_attention": {}}
     with pytest.raises(ModelLoadFailed, match="'longrope' of model type 'gemma3_text'"):
-        longest_of(layered, 65)
-    assert longest_of(layered, 64) == 64
+        max_length_of(layered, 65)
+    assert max_length_of(layered, 64) == 64
 
 
 @pytest.mark.parametrize("kind", ["default", "linear", "dynamic"])
 def test_other_rotations_hold_up_to_the_models_own_bound(kind: str) -> None:
     rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 4.0}
     config = LlamaConfig(max_position_embeddings=256, rope_parameters=rope)
-    assert [longest_of(config, asked) for asked in (None, 100, 1000)] == [256, 100, 256]
+    assert [max_length_of(config, asked) for asked in (None, 100, 1000)] == [256, 100, 256]
 
 
 def test_a_folder_without_a_model_is_refused(folder: Path, tmp_path: Path) -> None:

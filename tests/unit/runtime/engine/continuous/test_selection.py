@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.load import read_config
-from penstock_runtime.models.decoders.memory import holds_float32
+from penstock_runtime.models.decoders.memory import fits_float32
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import PackedBatch
@@ -137,13 +137,13 @@ def test_float32_is_not_tried_where_it_does_not_fit() -> None:
 def test_the_memory_of_float32_counts_all_copies_and_the_cache(folder: Path) -> None:
     stored = sum(one.stat().st_size for one in folder.glob("*.safetensors"))
     needed = 6 * stored + (1 << 18)
-    assert holds_float32(folder, OPTIONS, needed)
-    assert not holds_float32(folder, OPTIONS, needed - 1)
+    assert fits_float32(folder, OPTIONS, needed)
+    assert not fits_float32(folder, OPTIONS, needed - 1)
     swaps = replace(OPTIONS, host_cache_bytes=100)
-    assert not holds_float32(folder, swaps, needed + 99)
+    assert not fits_float32(folder, swaps, needed + 99)
     shared = replace(OPTIONS, cache_bytes=None)  # a quarter of what the weights leave
-    assert holds_float32(folder, shared, 8 * stored)
-    assert not holds_float32(folder, shared, 7 * stored)
+    assert fits_float32(folder, shared, 8 * stored)
+    assert not fits_float32(folder, shared, 7 * stored)
 
 
 def test_a_tie_keeps_the_files_type_and_without_figures_torch_serves(folder: Path) -> None:

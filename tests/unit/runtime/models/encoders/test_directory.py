@@ -43,7 +43,7 @@ def pool_by_the_last(folder: Path) -> None:
 
 def test_without_sentence_transformers_files_the_mean_is_taken_and_normed(folder: Path) -> None:
     found = read_directory(folder)
-    assert (found.pooling, found.normalize, found.most_tokens) == (Pooling.MEAN, True, 64)
+    assert (found.pooling, found.normalize, found.max_tokens) == (Pooling.MEAN, True, 64)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_the_pooling_of_sentence_transformers_is_followed(
 def test_the_least_of_the_length_bounds_holds(folder: Path) -> None:
     put(folder, "sentence_bert_config.json", {"max_seq_length": 48})
     put(folder, "tokenizer_config.json", {"model_max_length": 10**30})
-    assert read_directory(folder).most_tokens == 48
+    assert read_directory(folder).max_tokens == 48
 
 
 def test_a_roberta_spends_two_positions_on_its_padding(directories: Directories) -> None:
     folder = directories("roberta")
-    assert read_directory(folder).most_tokens == 64
+    assert read_directory(folder).max_tokens == 64
 
 
 @pytest.mark.parametrize(

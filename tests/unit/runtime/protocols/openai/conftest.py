@@ -24,7 +24,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def served(model_folder: Path) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:  # every shape is timed, however busy the machine is
-        patch.setattr(warm_up, "MOST_SECONDS", 60.0)
+        patch.setattr(warm_up, "MAX_SECONDS", 60.0)
         one = Served(model_folder)
     yield one
     counters = one.pod.counters

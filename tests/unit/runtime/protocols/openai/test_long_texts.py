@@ -30,13 +30,13 @@ BODIES: list[tuple[str, Callable[[str], dict[str, Any]], str]] = [
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the texts that are tokenised."""
     lengths: list[int] = []
-    whole = Tokenizer.encode_whole
+    whole = Tokenizer.encode_full
 
-    def encode_whole(self: Tokenizer, text: str, *, add_special: bool) -> Any:
+    def encode_full(self: Tokenizer, text: str, *, add_special: bool) -> Any:
         lengths.append(len(text))
         return whole(self, text, add_special=add_special)
 
-    monkeypatch.setattr(Tokenizer, "encode_whole", encode_whole)
+    monkeypatch.setattr(Tokenizer, "encode_full", encode_full)
     return lengths
 
 
@@ -103,7 +103,7 @@ def test_tokenising_releases_the_gil() -> None:
     ended = threading.Event()
 
     def work() -> None:
-        tokenizer.encode_whole("hello world " * 2**16, add_special=False)
+        tokenizer.encode_full("hello world " * 2**16, add_special=False)
         ended.set()
 
     began = last = time.perf_counter()
