@@ -1,4 +1,4 @@
-"""Start the pod's process: listen, load, serve, and on SIGTERM drain. Wiring only."""
+"""Entry point of a pod: listen, load, serve, and drain on SIGTERM. Wiring only."""
 
 import asyncio
 import ctypes
@@ -33,11 +33,11 @@ from penstock_runtime.telemetry.metrics import Exposition
 log = logging.getLogger(__name__)
 
 LAST_ANSWERS_SECONDS = 1.0
-"""After the engine's death: time for its clients to be told."""
+"""Time to send error responses after the engine has died."""
 
 
 def main() -> None:
-    """Run until told to stop; exit 0 after a drain, 1 on a model that does not load or a dead engine."""
+    """Run until stopped; exit with 0 after a drain, with 1 if the model does not load or the engine dies."""
     try:
         config = RuntimeConfig.from_env(os.environ)
     except ConfigError as error:
@@ -48,7 +48,7 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(run(config))
     logging.shutdown()
-    # A model that still loads, or a hung driver call, must not keep a pod that is done.
+    # A loading model, or a hung driver call, must not delay the exit.
     os._exit(code)
 
 
@@ -61,7 +61,7 @@ async def run(config: RuntimeConfig) -> int:
     try:
         certificate = certificate_of(config)
     except CertificateUnusable as error:
-        _last_words(config, "CertificateUnusable", str(error))
+        _write_termination_log(config, "CertificateUnusable", str(error))
         return 1
     tls = context_of(certificate)
     clients, cluster = ClientServer(pod, exposition, tls), ClusterServer(pod, exposition, tls)
@@ -75,7 +75,7 @@ async def run(config: RuntimeConfig) -> int:
         if not await _loaded(pod, stop):
             return 0 if stop.is_set() else 1
         spare_the_collector()
-        give_memory_back()
+        trim_heap()
         meter = DutyMeter(pod.busy_seconds, pod.now, Nvml().read if pod.model_on_cuda() else None)
         exposition.collector.meter = meter
         _in_background(stack, meter.run())
@@ -86,7 +86,7 @@ async def run(config: RuntimeConfig) -> int:
 
 
 async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
-    """Return whether the model is warm; False when told to stop before, or when it does not load."""
+    """Return whether the model is warm; False if the pod is stopped before, or the model does not load."""
     loading = asyncio.create_task(pod.load())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +97,7 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
     try:
         await loading
     except ModelLoadFailed as error:
-        _last_words(pod.config, error.reason, str(error))
+        _write_termination_log(pod.config, error.reason, str(error))
         return False
     return True
 
@@ -105,20 +105,20 @@ async def _loaded(pod: Pod, stop: asyncio.Event) -> bool:
 async def _serve(pod: Pod, clients: ClientServer, stop: asyncio.Event) -> int:
     ended = [asyncio.create_task(stop.wait()), asyncio.create_task(pod.died.wait())]
     await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-    for one in ended:
-        one.cancel()
+    for task in ended:
+        task.cancel()
     if not pod.died.is_set():
         await drain(pod, clients)
     if pod.died.is_set():
         await asyncio.sleep(LAST_ANSWERS_SECONDS)
-        _last_words(pod.config, "EngineDied", pod.health.death or "")
+        _write_termination_log(pod.config, "EngineDied", pod.health.death or "")
         return 1
     await pod.close()
     return 0
 
 
-def give_memory_back() -> None:
-    """Return to the machine what loading freed: some 11 MiB, which the C library would keep (glibc's only)."""
+def trim_heap() -> None:
+    """Return memory that loading freed to the system: some 11 MiB that glibc would keep."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -127,27 +127,27 @@ def _stop_event() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set; without handlers, process 1 would ignore them."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(one, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
     return stop
 
 
 def _in_background(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.create_task(work)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_log_failure)
     stack.callback(task.cancel)
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("a background task has failed", exc_info=task.exception())
+        log.error("background task failed", exc_info=task.exception())
 
 
-def _last_words(config: RuntimeConfig, reason: str, message: str) -> None:
-    """Tell the operator why: the kubelet copies this file into the container's status."""
+def _write_termination_log(config: RuntimeConfig, reason: str, message: str) -> None:
+    """Report the reason to the operator: the kubelet copies this file to the container's status."""
     line = " ".join(f"{reason}: {message}".split())
     log.error("%s", line)
-    if config.files.termination_log.exists():  # the kubelet creates it; a developer has none
+    if config.files.termination_log.exists():  # the kubelet creates the file
         config.files.termination_log.write_text(line, encoding="utf-8")
 
 

@@ -1,15 +1,15 @@
-"""What the container may use, read from its control group (kernel documentation: cgroup-v2, cgroup-v1)."""
+"""CPU and memory limits of the container, from its control group (kernel documentation: cgroup-v2, cgroup-v1)."""
 
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
 _NO_LIMIT = 1 << 60
-"""cgroup v1 writes "no limit" as a number near 2^63."""
+"""Lower bound of the number near 2^63 that cgroup v1 writes for "no limit"."""
 
 
 def cpu_quota(root: Path = CGROUP) -> float | None:
-    """Return how many CPUs the container may use, or None when it is not limited."""
+    """Return the CPU limit of the container, or None if there is none."""
     unified = _words(root / "cpu.max")
     if unified:
         return None if unified[0] == "max" else int(unified[0]) / int(unified[1])
@@ -19,14 +19,14 @@ def cpu_quota(root: Path = CGROUP) -> float | None:
 
 
 def free_memory_bytes(root: Path = CGROUP, meminfo: Path = MEMINFO) -> int:
-    """Return what can still be allocated: the cgroup's limit less its working set, and the machine's rest."""
+    """Return the bytes that can be allocated: the cgroup's limit minus its working set, at most the machine's free memory."""
     machine = _field(meminfo, "MemAvailable:") * 1024
     limit, used = _limit_and_working_set(root)
     return machine if limit is None else max(0, min(machine, limit - used))
 
 
 def _limit_and_working_set(root: Path) -> tuple[int | None, int]:
-    """The page cache that can be dropped (`inactive_file`) is not in use, as kubelet counts it."""
+    """Return both; reclaimable page cache (`inactive_file`) is not in the working set, as in the kubelet."""
     if (root / "memory.max").exists():
         limit, used = _number(root / "memory.max"), _number(root / "memory.current")
         droppable = _field(root / "memory.stat", "inactive_file")
@@ -53,6 +53,6 @@ def _number(file: Path) -> int | None:
 
 
 def _field(file: Path, name: str) -> int:
-    """Return the number after `name`, 0 where there is none."""
+    """Return the number after `name`, or 0."""
     words = _words(file)
     return int(words[words.index(name) + 1]) if name in words else 0

@@ -1,27 +1,25 @@
-"""The errors that the HTTP side raises on purpose.
+"""Exceptions of the runtime, and `shown`, which abbreviates a client's value for an error message.
 
 PenstockError
-├── ConfigError            the environment is wrong; the process does not start
-└── Refusal                a request that is answered without reaching the engine
-    ├── BadInput           400  names field, value and remedy
-    │   ├── BrokenJson     400  the body is no JSON
-    │   ├── BrokenBody     400  likewise, and closes the connection
-    │   └── ContextExceeded 400 more tokens than the model holds
-    ├── Unauthenticated    401  no API key that is known
-    ├── UnknownModel       404
-    ├── BodyTimeout        408  the body did not arrive in time
-    ├── TooLarge           413
-    ├── UnsupportedCoding  415  a Content-Encoding that nobody speaks
-    ├── QueueFull          429  with Retry-After
-    │   └── MemoryFull     429  likewise, by bytes instead of requests
-    ├── RateExceeded       429  by this key alone, with Retry-After
-    ├── TooLate            429  the predicted wait exceeds the deadline
-    ├── ConnectionsFull    503  every connection has a request in flight, with Retry-After
-    ├── NotServing         503  loading, draining or dead, with Retry-After
-    ├── Unrouted           404 or 405: no such path, or not by this method
-    └── Defect             500  a fault of this program
-
-A client's value as an error message shows it: bounded in depth and width, so that neither its text nor its cost is.
+├── ConfigError             invalid environment; the process does not start
+└── RequestRejected         a request that is answered without reaching the engine
+    ├── BadInput            400  names field, value and remedy
+    │   ├── BrokenJson      400  the body is no JSON
+    │   ├── BrokenBody      400  broken framing or compression; closes the connection
+    │   └── ContextExceeded 400  more tokens than the model's context
+    ├── Unauthenticated     401  no known API key
+    ├── UnknownModel        404
+    ├── BodyTimeout         408  the body did not arrive in time
+    ├── TooLarge            413
+    ├── UnsupportedCoding   415  unsupported Content-Encoding
+    ├── QueueFull           429  with Retry-After
+    │   └── MemoryFull      429  by bytes instead of requests
+    ├── RateExceeded        429  rate limit of one key, with Retry-After
+    ├── DeadlineTooNear     429  the predicted wait exceeds the deadline
+    ├── ConnectionsFull     503  every connection has a request in flight, with Retry-After
+    ├── NotServing          503  loading, draining or dead, with Retry-After
+    ├── Unrouted            404 or 405: no such path, or wrong method
+    └── Defect              500  internal error
 """
 
 from reprlib import Repr
@@ -29,23 +27,23 @@ from typing import Any, ClassVar, Final
 
 
 class PenstockError(Exception):
-    """The base of all below."""
+    """Base class of all exceptions of this module."""
 
 
 class ConfigError(PenstockError):
-    """The environment is wrong; the message names the variable."""
+    """Invalid environment; the message names the variable."""
 
 
 class RequestRejected(PenstockError):
-    """A request that is refused before admission, and how its client is told."""
+    """A request that is rejected before admission, with the fields of its error response."""
 
     status: int = 400
     reason: str = "BadInput"
-    """The label value of `penstock_requests_refused_total`."""
+    """Label value of `penstock_requests_refused_total`."""
     code: str | None = None
-    """The error code that OpenAI's API has for it."""
+    """Error code in OpenAI's API."""
     closes: ClassVar[bool] = False
-    """Whether the connection cannot be used again (an unread body may follow)."""
+    """Whether the connection must be closed (an unread body may follow)."""
 
     def __init__(
         self, message: str, *, field: str | None = None, retry_after_seconds: float | None = None
@@ -57,7 +55,7 @@ class RequestRejected(PenstockError):
 
 
 class BadInput(RequestRejected):
-    """The request itself is wrong; the field says where."""
+    """Invalid request; `field` names the position."""
 
     code: str | None = "invalid_value"
 
@@ -67,7 +65,7 @@ class BadInput(RequestRejected):
 
 
 class ContextExceeded(BadInput):
-    """Prompt and answer would have more tokens than the model holds."""
+    """Prompt and answer exceed the context length of the model."""
 
     code = "context_length_exceeded"
 
@@ -79,7 +77,7 @@ class BrokenJson(BadInput):
 
 
 class BrokenBody(BadInput):
-    """The body's chunks or compression are broken, so nobody knows where it ends."""
+    """Broken chunks or compression: the end of the body is unknown."""
 
     code = None
 
@@ -87,7 +85,7 @@ class BrokenBody(BadInput):
 
 
 class Unauthenticated(RequestRejected):
-    """No API key, or none that is known."""
+    """No API key, or an unknown one."""
 
     status = 401
     reason = "Unauthenticated"
@@ -95,7 +93,7 @@ class Unauthenticated(RequestRejected):
 
 
 class UnknownModel(RequestRejected):
-    """No such model or version here."""
+    """No such model or version in this pod."""
 
     status = 404
     reason = "UnknownModel"
@@ -103,7 +101,7 @@ class UnknownModel(RequestRejected):
 
 
 class BodyTimeout(RequestRejected):
-    """The client was too slow with its body."""
+    """The body did not arrive in time."""
 
     status = 408
     reason = "BodyTimeout"
@@ -111,7 +109,7 @@ class BodyTimeout(RequestRejected):
 
 
 class TooLarge(RequestRejected):
-    """The body is larger than this pod accepts; where its length says so, it is not read."""
+    """The body exceeds the size limit; it is not read if its Content-Length shows so."""
 
     status = 413
     reason = "TooLarge"
@@ -119,14 +117,14 @@ class TooLarge(RequestRejected):
 
 
 class UnsupportedCoding(RequestRejected):
-    """The body is compressed in a way that is not spoken here."""
+    """The body has an unsupported Content-Encoding."""
 
     status = 415
     reason = "UnsupportedCoding"
 
 
 class QueueFull(RequestRejected):
-    """As many requests wait as `maxQueueDepth` allows."""
+    """`maxQueueDepth` requests are waiting."""
 
     status = 429
     reason = "QueueFull"
@@ -134,13 +132,13 @@ class QueueFull(RequestRejected):
 
 
 class MemoryFull(QueueFull):
-    """What is held of requests fills the memory set apart for them."""
+    """The memory for requests is exhausted."""
 
     reason = "MemoryFull"
 
 
 class RateExceeded(RequestRejected):
-    """The requests of one key come faster than it may send them."""
+    """The rate limit of one key is exceeded."""
 
     status = 429
     reason = "RateExceeded"
@@ -148,7 +146,7 @@ class RateExceeded(RequestRejected):
 
 
 class DeadlineTooNear(RequestRejected):
-    """It would expire before its batch begins, so it is told at once."""
+    """The request would expire before its batch starts, and is rejected immediately."""
 
     status = 429
     reason = "DeadlineUnreachable"
@@ -156,7 +154,7 @@ class DeadlineTooNear(RequestRejected):
 
 
 class ConnectionsFull(RequestRejected):
-    """As many connections are open as this pod bears, each with a request in flight."""
+    """The connection limit is reached, and each connection has a request in flight."""
 
     status = 503
     reason = "ConnectionsFull"
@@ -164,7 +162,7 @@ class ConnectionsFull(RequestRejected):
 
 
 class NotServing(RequestRejected):
-    """This pod takes no requests now; another may."""
+    """This pod accepts no requests now; another pod may."""
 
     status = 503
 
@@ -174,7 +172,7 @@ class NotServing(RequestRejected):
 
 
 class Unrouted(RequestRejected):
-    """What aiohttp's router answers: no such path, or not by this method."""
+    """No such path, or wrong method, from aiohttp's router."""
 
     reason = "Unrouted"
 
@@ -185,7 +183,7 @@ class Unrouted(RequestRejected):
 
 
 class Defect(RequestRejected):
-    """A fault of this program, which the log has."""
+    """An internal error, which is logged."""
 
     status = 500
     reason = "Defect"
@@ -202,6 +200,6 @@ _SHORT.maxlist = _SHORT.maxdict = 16
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 2 * MAX_CHARACTERS
 
 
-def shown(value: Any, most: int = MAX_CHARACTERS) -> str:
-    """Return at most `most` characters of what `repr` would write: it would recurse, or write megabytes first."""
-    return _SHORT.repr(value)[:most]
+def shown(value: Any, limit: int = MAX_CHARACTERS) -> str:
+    """Return an abbreviated `repr` of at most `limit` characters; depth and width are bounded as well."""
+    return _SHORT.repr(value)[:limit]

@@ -1,4 +1,4 @@
-"""Structured logs on standard error; a log call's `extra` holds a line's fields."""
+"""`configure`: structured logs on standard error, with the fields of a log call's `extra`."""
 
 import logging
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def extras(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return what a log call gave as `extra`."""
+    """Return the `extra` fields of a log call."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
 def _without_trace(record: logging.LogRecord) -> bool:
-    """Let aiohttp tell of a client's broken framing in one line: any client can cause it."""
+    """Log a client's broken framing in one line without a trace: any client can cause it."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError | RequestPayloadError):
         record.msg, record.args = "a client sent broken HTTP: %r", (str(error),)
@@ -27,6 +27,6 @@ def _without_trace(record: logging.LogRecord) -> bool:
 
 
 def configure(format: str, level: str) -> None:
-    """Send everything of `level` and above to standard error in `format` (`json` or `text`)."""
+    """Log to standard error from `level` up, in `format` (`json` or `text`)."""
     log_format.log_to_stderr(format, level, extras)
     logging.getLogger("aiohttp.server").addFilter(_without_trace)

@@ -1,4 +1,4 @@
-"""The contract of a model, under its documented name; it is defined in `penstock_runtime.engine.model`."""
+"""Public import path of the `Model` contract, which `penstock_runtime.engine.model` defines."""
 
 from penstock_runtime.engine.model import (
     DeviceLost,

@@ -1,13 +1,14 @@
-"""An accelerator that is not there: a batch of b rows sleeps a + c*b milliseconds, then real torch answers.
+"""`EmulatedAccelerator`: a model that sleeps a + c*b milliseconds for a batch of b rows, then computes with torch.
 
-It lets two cores play eight GPUs, and is called what it is wherever it shows: backend
-`emulated-accelerator`, platform `penstock_emulated_accelerator`. Sleeping, not computing: the time of a
-batch is exact and many pods share a core without slowing each other.
+It simulates eight GPUs on two cores, and is labelled as such everywhere: backend `emulated-accelerator`, platform
+`penstock_emulated_accelerator`. Because it sleeps, batch times are exact and many pods share a core without slowing
+each other.
 """
 
 import time
 
 import torch
+from typing_extensions import override
 
 from penstock_runtime.engine.model import Model, ModelInfo, TensorSpec
 from penstock_runtime.models.torch_model import TorchModel
@@ -15,7 +16,7 @@ from penstock_runtime.request import Tensor
 
 
 def answer_module(features: int) -> torch.nn.Module:
-    """Return the module whose answer can be checked: `OUTPUT = 2 * INPUT + 1`, exact for small integers."""
+    """Return a module with a known result: `OUTPUT = 2 * INPUT + 1`, exact for small integers."""
     linear = torch.nn.Linear(features, features)
     with torch.no_grad():
         linear.weight.copy_(2.0 * torch.eye(features))
@@ -23,8 +24,8 @@ def answer_module(features: int) -> torch.nn.Module:
     return linear.eval()
 
 
-class EmulatedAccelerator:
-    """A `Model` with a made-up service curve, and a bound that is declared, not measured."""
+class EmulatedAccelerator(Model):
+    """A model with a configured service curve and a declared memory bound."""
 
     def __init__(
         self, fixed_seconds: float, row_seconds: float, features: int, max_rows: int
@@ -42,15 +43,15 @@ class EmulatedAccelerator:
         module = answer_module(features)
         self._answer = TorchModel(self.info, lambda tensors: module(*tensors), torch.device("cpu"))
 
+    @override
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`, after `a + c * rows`."""
         rows = inputs["INPUT"].shape[0]
         time.sleep(self._fixed_seconds + self._row_seconds * rows)
         return self._answer.run(inputs)
 
+    @override
     def memory_bound_rows(self) -> int:
-        """Return `max_rows`: there is no device whose memory could be measured."""
-        return self.info.max_rows
+        return self.info.max_rows  # there is no device memory to measure
 
 
 def create(
@@ -60,10 +61,10 @@ def create(
     max_rows: str = "256",
     load_seconds: str = "0",
 ) -> Model:
-    """Return an emulated accelerator; every argument is a number in a string, as a pool's spec gives it.
+    """Return an emulated accelerator; each argument is a number as a string, as in the pool's spec.
 
     Raises:
-        ValueError: an argument is no number, or below what makes sense.
+        ValueError: an argument is no number, or out of range.
     """
     time.sleep(_number("load_seconds", load_seconds))
     return EmulatedAccelerator(
@@ -86,5 +87,5 @@ def _number(name: str, text: str) -> float:
 
 def _count(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65536):
-        raise ValueError(f"argument {name} must be a whole number from 1 to 65536, got '{text}'")
+        raise ValueError(f"argument {name} must be an integer from 1 to 65536, got '{text}'")
     return int(text)

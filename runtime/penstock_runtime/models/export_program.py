@@ -1,8 +1,8 @@
-"""Models from a `torch.export` program (`.pt2`): everything served is read from the program itself.
+"""Models from a `torch.export` program (`.pt2`), whose metadata defines the tensors served.
 
-Inputs are named as in the exported `forward`; outputs by the keys of a returned dict, else `output`, or
-`output_0`, `output_1` ... of a tuple. The first dimension of all of them must be the rows: one dynamic
-dimension (`dynamic_shapes={"x": {0: torch.export.Dim("batch", max=512)}}`), whose range bounds the batch.
+Inputs have the names of the exported `forward`; outputs the keys of a returned dict, or `output`, or `output_0`,
+`output_1` and so on for a tuple. The first dimension of each is the rows: one dynamic dimension
+(`dynamic_shapes={"x": {0: torch.export.Dim("batch", max=512)}}`), whose range limits the batch.
 """
 
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ _ANY_SIZE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The program's own batch dimension."""
+    """Batch dimension of a program."""
 
     symbol: object
-    """None: one row, fixed."""
+    """Symbol of the dimension; None: one fixed row."""
     min: int
     max: int
 
@@ -38,7 +38,7 @@ def load_program(file: Path) -> Model:
     """Return the model in `file`.
 
     Raises:
-        ModelLoadFailed: there is no such file, it is no program, or its tensors have no common rows.
+        ModelLoadFailed: the file is missing, is no program, or its tensors have no common batch dimension.
     """
     program = _read(file)
     inputs = _input_values(program, file)
@@ -88,18 +88,18 @@ def _input_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
 
 def _output_values(program: ExportedProgram, file: Path) -> dict[str, Any]:
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    found = [values.get(str(name)) for name in program.graph_signature.user_outputs]
-    names = _output_names(program.call_spec.out_spec, len(found))
-    if not found:
+    outputs = [values.get(str(name)) for name in program.graph_signature.user_outputs]
+    names = _output_names(program.call_spec.out_spec, len(outputs))
+    if not outputs:
         raise ModelLoadFailed(
             f"file '{file}' returns nothing: export a forward that returns tensors"
         )
-    for name, value in zip(names, found, strict=True):
+    for name, value in zip(names, outputs, strict=True):
         if not isinstance(value, torch.Tensor):
             raise ModelLoadFailed(
                 f"file '{file}': output '{name}' is no tensor: return tensors only"
             )
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, outputs, strict=True))
 
 
 def _output_names(out_spec: Any, count: int) -> list[str]:
@@ -120,15 +120,15 @@ def _rows(program: ExportedProgram, inputs: dict[str, Any], file: Path) -> Rows:
             f" {', '.join(f'{name}: {first}' for name, first in firsts.items())}: {_REMEDY}"
         )
     bounds = program.range_constraints[symbol]
-    return Rows(symbol, max(1, int(bounds.lower)), min(_at_most(bounds.upper), MAX_BATCH_SIZE))
+    return Rows(symbol, max(1, int(bounds.lower)), min(_upper_bound(bounds.upper), MAX_BATCH_SIZE))
 
 
 def _symbol(size: Any) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
-def _at_most(upper: Any) -> int:
-    """An open range has torch's own infinity, which is no int."""
+def _upper_bound(upper: Any) -> int:
+    """Return the bound as an int; an open range has torch's own infinity."""
     return int(upper) if upper.is_Integer and upper < _ANY_SIZE else _ANY_SIZE
 
 
@@ -147,7 +147,7 @@ def _spec(
     first = _symbol(value.shape[0]) if value.dim() else None
     if first != (1 if rows.symbol is None else rows.symbol):
         raise ModelLoadFailed(
-            f"{where} has shape {tuple(value.shape)}, without the rows first: {_REMEDY}"
+            f"{where} has shape {tuple(value.shape)}, the first dimension is not the rows: {_REMEDY}"
         )
     try:
         datatype = datatype_of_torch(value.dtype)
@@ -159,15 +159,17 @@ def _spec(
 
 
 def _bounds(size: Any, program: ExportedProgram) -> tuple[int, int]:
-    """Return the range of a dimension; of one that is computed from others nothing is said."""
+    """Return the range of a dimension; a dimension computed from others is unrestricted."""
     if not isinstance(size, torch.SymInt):
         return int(size), int(size)
     known = program.range_constraints.get(_symbol(size))
-    return (1, _ANY_SIZE) if known is None else (max(1, int(known.lower)), _at_most(known.upper))
+    return (
+        (1, _ANY_SIZE) if known is None else (max(1, int(known.lower)), _upper_bound(known.upper))
+    )
 
 
 class _Call:
-    """The program's forward over flat tensors, padded to the fewest rows it accepts."""
+    """The program's forward over flat tensors, padded to its minimum number of rows."""
 
     def __init__(self, program: ExportedProgram, min_rows: int, device: torch.device) -> None:
         if device.type != "cpu":
@@ -179,9 +181,10 @@ class _Call:
     def __call__(self, tensors: list[torch.Tensor]) -> list[Any]:
         rows = tensors[0].shape[0]
         missing = self._min_rows - rows
-        if missing > 0:  # Dim.AUTO exports say "at least 2"
+        if missing > 0:  # exports with Dim.AUTO have a minimum of 2
             tensors = [
-                torch.cat([one, one[-1:].expand(missing, *one.shape[1:])]) for one in tensors
+                torch.cat([tensor, tensor[-1:].expand(missing, *tensor.shape[1:])])
+                for tensor in tensors
             ]
         arguments, keywords = pytree.tree_unflatten(tensors, self._in_spec)
         leaves = pytree.tree_leaves(self._forward(*arguments, **keywords))

@@ -1,4 +1,4 @@
-"""From a pool's `spec.model` to a loaded model."""
+"""`load`: loads the model of a pool's `spec.model`."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -18,15 +18,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How a model is computed."""
+    """Execution options of a model."""
 
     threads: int | None = None
-    """Of torch; None: as many as the control group grants."""
+    """Number of torch threads; None: the CPU limit of the control group."""
     compile: bool = False
-    """Whether torch.compile is tried: it needs a C++ compiler (CPU) and tens of seconds a model.
-
-    Models that are no plain call of torch's run as they are.
-    """
+    """Whether torch.compile is used: it needs a C++ compiler (CPU) and tens of seconds per model. It applies to models that
+    are a plain torch call."""
 
 
 def load(
@@ -35,10 +33,10 @@ def load(
     folder: Path = Path(MODEL_FOLDER),
     options: ModelOptions = ModelOptions(),
 ) -> Model:
-    """Return the model of `spec`, served as `name`; to be called in the thread that will run it.
+    """Return the model of `spec`, served as `name`; must be called in the thread that runs it.
 
     Raises:
-        ModelLoadFailed: with one line that names the file or factory and the remedy.
+        ModelLoadFailed: the message has one line and names the file or factory and the remedy.
     """
     pin_threads(options.threads)
     keep_freed_memory()
@@ -62,13 +60,13 @@ def _load_source(spec: ModelSpec, folder: Path) -> Model:
     if source.module is not None:
         return load_module(source.module.factory, source.module.arguments or {})
     raise ModelLoadFailed(
-        f"spec.model.source.type '{source.type}' has no member of its kind:"
-        " set the one that it names"
+        f"spec.model.source.type '{source.type}' has no matching member:"
+        " set the member for this type"
     )
 
 
 def _load_encoder(folder: Path, task: Task) -> Model:
-    from penstock_runtime.models.encoders.load import (  # noqa: PLC0415 - transformers, for those who need it
+    from penstock_runtime.models.encoders.load import (  # noqa: PLC0415 - imports transformers on demand
         load_encoder,
     )
 
@@ -79,5 +77,7 @@ def _compile(model: Model) -> None:
     compilable = model.inner if isinstance(model, Wrapping) else model
     if isinstance(compilable, TorchModel):
         compilable.compile()
-    else:  # a text encoder that packs its rows, or a model of a factory's own
-        log.warning("%s is not compiled: it is served as it is", type(model).__name__)
+    else:  # a packed text encoder, or a custom model of a factory
+        log.warning(
+            "%s does not support torch.compile: serving it uncompiled", type(model).__name__
+        )

@@ -1,6 +1,6 @@
-"""Models from a Python factory: a `Model` as it is, or a `torch.nn.Module` that declares its tensors.
+"""Models from a Python factory, which returns a `Model`, or a `torch.nn.Module` that declares its tensors.
 
-A plain module says what it takes and returns by two attributes, on the class or the instance:
+A plain module declares its inputs and outputs by two attributes, on the class or the instance:
 
     class Double(torch.nn.Module):
         penstock_inputs = [("INPUT", "FP32", [-1, 8])]
@@ -10,7 +10,7 @@ A plain module says what it takes and returns by two attributes, on the class or
         def forward(self, x): return 2 * x
 
 `forward` is called with the inputs in declared order and returns a tensor, a tuple in declared order, or
-a dict by name. Shapes begin with -1, the rows; a further -1 is free.
+a dict by name. Shapes begin with -1, the rows; any other -1 is a free dimension.
 """
 
 import importlib
@@ -27,21 +27,23 @@ from penstock_runtime.models.torch_model import TorchModel
 
 
 def load_module(factory: str, arguments: Mapping[str, str]) -> Model:
-    """Return the model that `package.module:function` makes of `arguments`.
+    """Return the model that `package.module:function` creates from `arguments`.
 
     Raises:
-        ModelLoadFailed: it cannot be imported or called, or what it returns declares nothing usable.
+        ModelLoadFailed: the import or the call fails, or the result declares no usable tensors.
     """
-    made = _call(_find(factory), factory, arguments)
-    if isinstance(made, torch.nn.Module):
-        return _serve_module(made, factory)
-    if isinstance(getattr(made, "info", None), ModelInfo) and callable(getattr(made, "run", None)):
-        model: Model = made
+    result = _call(_find(factory), factory, arguments)
+    if isinstance(result, torch.nn.Module):
+        return _serve_module(result, factory)
+    if isinstance(getattr(result, "info", None), ModelInfo) and callable(
+        getattr(result, "run", None)
+    ):
+        model: Model = result
         _check_specs(model.info.inputs, "info.inputs", factory)
         _check_specs(model.info.outputs, "info.outputs", factory)
         return model
     raise ModelLoadFailed(
-        f"factory '{factory}' returned {type(made).__name__}:"
+        f"factory '{factory}' returned {type(result).__name__}:"
         " return a torch.nn.Module or a penstock_runtime.models.base.Model"
     )
 
@@ -97,7 +99,7 @@ def _declared(module: torch.nn.Module, attribute: str, factory: str) -> tuple[Te
             ' declare it as [("NAME", "FP32", [-1, 8]), ...]'
         )
     try:
-        specs = tuple(_spec(one) for one in declared)
+        specs = tuple(_spec(entry) for entry in declared)
     except (TypeError, ValueError) as error:
         raise ModelLoadFailed(
             f"factory '{factory}': {attribute} is not a list of (name, datatype, shape): {describe(error)}"
@@ -114,11 +116,11 @@ def _spec(declared: Any) -> TensorSpec:
 
 
 def _check_specs(specs: tuple[TensorSpec, ...], attribute: str, factory: str) -> None:
-    """Refuse what no request could ever fit."""
+    """Reject specs that no request can match."""
     where = f"factory '{factory}': {attribute}"
     names = [spec.name for spec in specs]
     if not specs or len(set(names)) != len(names):
-        raise ModelLoadFailed(f"{where} needs at least one tensor, each under a name of its own")
+        raise ModelLoadFailed(f"{where} needs at least one tensor, each with a unique name")
     for spec in specs:
         try:
             numpy_dtype(spec.datatype)

@@ -1,16 +1,17 @@
-"""A torch callable as a `Model`: tensors in and out, inference mode, memory measured on its device.
+"""`TorchModel`: a torch callable as a `Model`, in inference mode, with memory measured on its device.
 
-On CUDA its batches cross by pinned memory on a stream of its own, with one wait of the host at the end, and
-batches of few rows replay graphs.
+On CUDA, batches are copied through pinned memory on a separate stream with one synchronization at the end, and small
+batches replay CUDA graphs.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
+from typing_extensions import override
 
 from penstock_runtime.engine.dynamic.sample_inputs import find_sample
-from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.models.device.cuda_graphs import Call, Graphs, Named, recorder_of
 from penstock_runtime.models.device.device import raise_as_device_error
 from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
@@ -18,8 +19,8 @@ from penstock_runtime.models.device.staging import staging_for
 from penstock_runtime.request import Tensor
 
 
-class TorchModel:
-    """Calls `call` with the inputs in declared order; its result is a tensor, a sequence, or a dict by name."""
+class TorchModel(Model):
+    """Runs `call` on the inputs in declared order; the result is a tensor, a sequence, or a dict by name."""
 
     def __init__(self, info: ModelInfo, call: Call, device: torch.device) -> None:
         self.info = info
@@ -29,8 +30,8 @@ class TorchModel:
         recorder = recorder_of(device)
         self._run: Named = Graphs(self._named, recorder) if recorder else self._named
 
+    @override
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`."""
         try:
             with torch.inference_mode():
                 arrays = [inputs[spec.name] for spec in self.info.inputs]
@@ -40,11 +41,11 @@ class TorchModel:
             raise
 
     def compile(self) -> None:
-        """Let torch compile it at its first batches, which are the warm-up's; sizes stay dynamic."""
+        """Enable torch.compile, which runs at the first batches of the warm-up; sizes stay dynamic."""
         self._call = torch.compile(self._call, dynamic=True)
 
+    @override
     def memory_bound_rows(self) -> int:
-        """As `Model.memory_bound_rows`."""
         sample = find_sample(self)
         outputs = self.run(sample.inputs(1))
         row_bytes = sample.bytes_per_row() + sum(tensor.nbytes for tensor in outputs.values())
@@ -71,6 +72,6 @@ class TorchModel:
 
 @runtime_checkable
 class Wrapping(Protocol):
-    """A model around another one that torch runs."""
+    """A model that wraps a `TorchModel`."""
 
     inner: TorchModel

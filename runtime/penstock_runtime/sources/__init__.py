@@ -1,1 +1,1 @@
-"""Fetching a model into a cache: resumable, verified, once for all pods that share the cache."""
+"""Model sources: download into a cache, resumable, verified, and once for all pods that share the cache."""

@@ -1,7 +1,7 @@
-"""The folder that pods of a node, or of several, fetch models into: one fetches, the others wait for it.
+"""`Cache`: the folder that pods download models into; one pod downloads, the others wait.
 
-The lock is `flock` on a file of the cache itself, so it holds wherever the volume is shared and ends with its
-holder's process. Beside it lies what the holder tells of its progress.
+The lock is `flock` on a file in the cache, so it works wherever the volume is shared and is released when the process
+ends. A file next to it contains the progress of the download.
 """
 
 import errno
@@ -27,16 +27,16 @@ _GIGABYTE = 10**9
 
 
 class Cache:
-    """One cache volume as this pod sees it."""
+    """One cache volume."""
 
     def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
-        """`limit_bytes` is what the volume may hold where it is this pod's own; None: its file system decides."""
+        """`limit_bytes`: size limit of an ephemeral cache; None: the size of the file system."""
         self.folder = folder
         self._limit_bytes = limit_bytes
 
     @contextmanager
-    def held(self, model: str, meter: DownloadProgress) -> Iterator[None]:
-        """Hold the one place of those who fetch `model` (a file's name); the meter shows the holder's progress.
+    def locked(self, model: str, meter: DownloadProgress) -> Iterator[None]:
+        """Hold the lock of `model` (a file name); while another pod holds it, `meter` shows the progress of that pod.
 
         Raises:
             CacheFull, ModelLoadFailed: the volume has no room, or cannot be written or locked.
@@ -47,20 +47,20 @@ class Cache:
             progress = folder / f"{model}.json"
             with (folder / f"{model}.lock").open("a") as lock:
                 _take(lock.fileno(), progress, meter)
-                with _told(progress, meter):
+                with _published(progress, meter):
                     yield
 
     def check_room(self, total_bytes: int, missing_bytes: int) -> None:
-        """Return if a model of `total_bytes` fits, of which `missing_bytes` are still to come. Raises `CacheFull`."""
+        """Check that a model of `total_bytes` fits, `missing_bytes` of which are not cached yet. Raises `CacheFull`."""
         if self._limit_bytes is not None and total_bytes > self._limit_bytes:
             raise CacheFull(
-                f"the model is {_gigabytes(total_bytes)} and cache.sizeLimit {_gigabytes(self._limit_bytes)}:"
+                f"the model has {_gigabytes(total_bytes)} and cache.sizeLimit is {_gigabytes(self._limit_bytes)}:"
                 " raise it, or use a claim"
             )
         free = shutil.disk_usage(self.folder).free
         if missing_bytes > free:
             raise CacheFull(
-                f"{_gigabytes(missing_bytes)} are still to come and the cache has {_gigabytes(free)} free:"
+                f"{_gigabytes(missing_bytes)} remain to be downloaded and the cache has {_gigabytes(free)} free:"
                 " make room, or use a larger volume"
             )
 
@@ -71,7 +71,7 @@ class Cache:
         except OSError as error:
             if error.errno in _FULL:
                 raise CacheFull(
-                    "the cache ran out of room while the model was fetched: use a larger volume"
+                    "the cache is full, the download was aborted: use a larger volume"
                 ) from error
             raise ModelLoadFailed(
                 f"the cache at '{self.folder}' cannot be used ({error.strerror or error}):"
@@ -80,7 +80,7 @@ class Cache:
 
 
 def _take(descriptor: int, progress: Path, meter: DownloadProgress) -> None:
-    """Take the lock; while another holds it, show what that one tells."""
+    """Take the lock; while another pod holds it, follow that pod's progress."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,22 +98,22 @@ def _read(progress: Path) -> Loading:
 
 
 @contextmanager
-def _told(progress: Path, meter: DownloadProgress) -> Iterator[None]:
-    """Tell those who wait, every second, how far this pod is."""
+def _published(progress: Path, meter: DownloadProgress) -> Iterator[None]:
+    """Write the progress of this pod every second for the pods that wait."""
     done = threading.Event()
 
-    def tell() -> None:
+    def publish() -> None:
         while not done.wait(LOG_SECONDS):
-            with suppress(OSError):  # a full disk must not hide behind this
+            with suppress(OSError):  # a full disk is reported by the download itself
                 progress.write_text(meter.read().model_dump_json(by_alias=True), encoding="utf-8")
 
-    teller = threading.Thread(target=tell, name="tells-progress", daemon=True)
-    teller.start()
+    publisher = threading.Thread(target=publish, name="publish-progress", daemon=True)
+    publisher.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        publisher.join()
         progress.unlink(missing_ok=True)
 
 

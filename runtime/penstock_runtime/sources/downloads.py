@@ -1,4 +1,4 @@
-"""Files of a model, each fetched to its end, resumed where a try before stopped, and verified before it counts."""
+"""`ModelStore`: downloads the files of a model, resumes interrupted ones, and verifies each before use."""
 
 import hashlib
 import io
@@ -13,16 +13,16 @@ from penstock_runtime.sources.cache import Cache
 from penstock_runtime.sources.errors import ModelCorrupt, ModelSourceUnreachable
 from penstock_runtime.sources.progress import DownloadProgress
 
-AT_ONCE = 4
+CONCURRENT_FILES = 4
 MAX_FUTILE_TRIES = 5
-"""In a row, none of which brought a byte: then the pod ends, and says why."""
+"""Consecutive tries without a byte, after which the load fails."""
 FIRST_PAUSE_SECONDS = 1.0
 HASH_BYTES = 2**22
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a file must hash to."""
+    """Expected digest of a file."""
 
     algorithm: str
     hex: str
@@ -30,18 +30,18 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file of a model, where it is kept."""
+    """One file of a model at its source."""
 
     path: str
-    """Relative, in the model's folder."""
+    """Path relative to the model's folder."""
     size: int
     blob: str
-    """Name of its content in the cache: equal names are equal contents."""
+    """Name of the content in the cache; equal names mean equal contents."""
     digest: Digest | None
 
 
 class Sink:
-    """A file being fetched, whose bytes are counted; huggingface_hub rewinds one whose server does not resume."""
+    """A file being downloaded, whose bytes are counted; huggingface_hub rewinds it if the server cannot resume."""
 
     def __init__(self, raw: IO[bytes], meter: DownloadProgress) -> None:
         self._raw = raw
@@ -53,38 +53,38 @@ class Sink:
         return self._raw.write(data)
 
     def tell(self) -> int:
-        """Return where the next byte goes."""
+        """Return the offset of the next byte."""
         return self._raw.tell()
 
     def seek(self, offset: int) -> int:
-        """Go to an offset from the beginning."""
+        """Set the offset from the beginning."""
         return self._raw.seek(offset)
 
     def truncate(self) -> int:
-        """Throw away what lies behind the place where it is."""
+        """Discard the bytes after the current offset."""
         at = self._raw.tell()
         self._meter.add(at - self._raw.seek(0, io.SEEK_END))
         return self._raw.truncate(self._raw.seek(at))
 
 
 class Remote(Protocol):
-    """Where files come from."""
+    """A source of files."""
 
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
-        """Write the file from `offset` on to `out`.
+        """Append the file from `offset` to `out`.
 
         Raises:
-            ModelSourceUnreachable: what was written stays, and another try goes on from there.
+            ModelSourceUnreachable: the written bytes remain, and another try continues after them.
             ModelLoadFailed: another try would not help.
         """
 
     def vouches_for(self, file: RemoteFile) -> bool:
-        """Return whether `file.digest` is a digest of the content at all, asked when it does not agree."""
+        """Return whether `file.digest` is a digest of the content; called if it does not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStore:
-    """Where the contents of one model lie in a cache."""
+    """Contents of one model in a cache."""
 
     cache: Cache
     folder: Path
@@ -92,17 +92,17 @@ class ModelStore:
     pause: Callable[[float], None] = time.sleep
 
     def fetch(self, remote: Remote, files: Iterable[RemoteFile]) -> None:
-        """Bring every file's content into the store, a few at once. Raises `ModelLoadFailed`."""
-        wanted = {file.blob: file for file in files}
+        """Download every missing file, a few concurrently. Raises `ModelLoadFailed`."""
+        by_blob = {file.blob: file for file in files}
         self.folder.mkdir(parents=True, exist_ok=True)
-        held = {blob: self._held(file) for blob, file in wanted.items()}
-        total = sum(file.size for file in wanted.values())
-        self.cache.check_room(total, total - sum(held.values()))
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetches") as threads:
-            for done in [threads.submit(self._complete, remote, one) for one in wanted.values()]:
+        cached = sum(self._cached_bytes(file) for file in by_blob.values())
+        total = sum(file.size for file in by_blob.values())
+        self.cache.check_room(total, total - cached)
+        with ThreadPoolExecutor(CONCURRENT_FILES, thread_name_prefix="fetches") as threads:
+            for done in [threads.submit(self._complete, remote, file) for file in by_blob.values()]:
                 done.result()
 
-    def _held(self, file: RemoteFile) -> int:
+    def _cached_bytes(self, file: RemoteFile) -> int:
         for path in (self.folder / file.blob, self._partial(file)):
             if path.exists():
                 return min(path.stat().st_size, file.size)
@@ -112,21 +112,21 @@ class ModelStore:
         return self.folder / f"{file.blob}.partial"
 
     def _complete(self, remote: Remote, file: RemoteFile) -> None:
-        """Fetch one file to its end, trying again for as long as tries bring something."""
+        """Download one file completely, retrying as long as tries make progress."""
         if (self.folder / file.blob).exists():
             self.meter.add(file.size)
             return
-        fruitless, reached = 0, -1
+        futile, reached = 0, -1
         while True:
             try:
                 self._try(remote, file, first=reached < 0)
             except ModelSourceUnreachable:
-                held = self._held(file)
-                fruitless = fruitless + 1 if held <= reached else 1
-                reached = max(reached, held)
-                if fruitless >= MAX_FUTILE_TRIES:
+                size = self._cached_bytes(file)
+                futile = futile + 1 if size <= reached else 1
+                reached = max(reached, size)
+                if futile >= MAX_FUTILE_TRIES:
                     raise
-                self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (fruitless - 1))
+                self.pause(FIRST_PAUSE_SECONDS * 2.0 ** (futile - 1))
             else:
                 return
 
@@ -147,7 +147,7 @@ class ModelStore:
         size = partial.stat().st_size
         if size < file.size:
             raise ModelSourceUnreachable(
-                f"'{file.path}' ended after {size} of {file.size} bytes: the pod tries again by itself"
+                f"'{file.path}' ended after {size} of {file.size} bytes: the pod retries"
             )
         agrees = file.digest is None or _hash(partial, file.digest.algorithm) == file.digest.hex
         if size == file.size and (agrees or not remote.vouches_for(file)):
@@ -155,13 +155,13 @@ class ModelStore:
         partial.unlink()
         self.meter.add(-size)
         raise ModelCorrupt(
-            f"'{file.path}' is not what its source says it is, by its hash, and was thrown away: the pod tries"
-            " again by itself; if that does not help, upload the file again"
+            f"'{file.path}' does not match the digest of its source and was discarded: the pod retries;"
+            " if the error persists, upload the file again"
         )
 
 
 def _hash(path: Path, algorithm: str) -> str:
-    """Return the digest in hexadecimal; `git` is git's own of a file, with its length before it."""
+    """Return the digest in hexadecimal; `git` is the object id of a git blob."""
     digest = hashlib.new("sha1" if algorithm == "git" else algorithm, usedforsecurity=False)
     if algorithm == "git":
         digest.update(b"blob %d\0" % path.stat().st_size)

@@ -1,36 +1,36 @@
-"""Why a model could not be fetched; each class is a reason of the pool's condition.
+"""Errors of a model download; each class is a reason of the pool's condition.
 
 ModelLoadFailed
-├── ModelAccessDenied       no credentials, or none that are allowed to
+├── ModelAccessDenied       no credentials, or insufficient ones
 ├── ModelNotFound           no such repository, revision, bucket or file
-├── ModelSourceUnreachable  no answer, or an answer that a later try may mend
-├── ModelCorrupt            what came is not what was promised
-└── CacheFull               the cache has no room for it
+├── ModelSourceUnreachable  no answer, or a temporary error
+├── ModelCorrupt            the content does not match its digest
+└── CacheFull               the cache has no room for the model
 """
 
 from penstock_runtime.engine.model import ModelLoadFailed
 
 
 class ModelAccessDenied(ModelLoadFailed):
-    """No credentials, or none that are allowed to read the model."""
+    """No credentials, or credentials without access to the model."""
 
     reason = "ModelAccessDenied"
 
 
 class ModelNotFound(ModelLoadFailed):
-    """There is no such repository, revision, bucket, folder or file."""
+    """No such repository, revision, bucket, folder or file."""
 
     reason = "ModelNotFound"
 
 
 class ModelSourceUnreachable(ModelLoadFailed):
-    """No answer, or one that a later try may mend; tried again before it is told."""
+    """No answer, or a temporary error; raised after retries."""
 
     reason = "ModelSourceUnreachable"
 
 
 class ModelCorrupt(ModelLoadFailed):
-    """What came is not what was promised; it was thrown away."""
+    """The content does not match its digest and was discarded."""
 
     reason = "ModelCorrupt"
 

@@ -1,4 +1,4 @@
-"""From a pool's source to files in their place, before the engine starts."""
+"""`fetch_model`: downloads the model of a pool before the engine starts."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ NOISY_LOGGERS = (
     "s3fs",
     "fsspec",
 )
-"""They log URLs that are signed, and so are secrets for a while; what goes wrong is told by the reasons."""
+"""Loggers of libraries that log signed URLs, which are secrets; errors are reported as reasons instead."""
 
 
 async def fetched(config: RuntimeConfig, meter: DownloadProgress) -> None:
-    """Fetch the model in a thread that nobody waits for when the pod is told to stop meanwhile.
+    """Download the model in a daemon thread, which does not delay the exit of the pod.
 
     Raises:
         ModelLoadFailed: as `fetch_model`.
@@ -48,20 +48,20 @@ async def fetched(config: RuntimeConfig, meter: DownloadProgress) -> None:
         error: BaseException | None = None
         try:
             fetch_model(config, meter)
-        except BaseException as raised:  # noqa: BLE001  told to whoever waits
+        except BaseException as raised:  # noqa: BLE001  raised where the future is awaited
             error = raised
-        with suppress(RuntimeError):  # the loop is closed: the pod was told to stop
+        with suppress(RuntimeError):  # the loop is closed: the pod is stopping
             loop.call_soon_threadsafe(end, error)
 
-    threading.Thread(target=run, name="fetches-the-model", daemon=True).start()
+    threading.Thread(target=run, name="fetch-model", daemon=True).start()
     await done
 
 
 def fetch_model(config: RuntimeConfig, meter: DownloadProgress) -> None:
-    """Fetch what `config.files_folder` is to hold, where the pod itself fetches its model; returns when it is there.
+    """Download the model to `config.files_folder` if its source requires it; return when it is complete.
 
     Raises:
-        ModelLoadFailed: with a reason and one line that names the remedy.
+        ModelLoadFailed: the message has one line and names the remedy.
     """
     fetched = config.model.source.fetched
     if fetched is None:
@@ -75,7 +75,7 @@ def fetch_model(config: RuntimeConfig, meter: DownloadProgress) -> None:
 
 
 def _fetcher(source: ModelSource) -> Callable[[Cache, DownloadProgress], Path]:
-    """Return what fetches this source; its libraries are imported by those who need them."""
+    """Return the function that downloads from this source; its libraries are imported on demand."""
     fetched = source.fetched
     if isinstance(fetched, HuggingFaceSource):
         from penstock_runtime.sources import hugging_face  # noqa: PLC0415
@@ -83,7 +83,7 @@ def _fetcher(source: ModelSource) -> Callable[[Cache, DownloadProgress], Path]:
         return lambda cache, meter: hugging_face.fetch(fetched, cache, meter)
     from penstock_runtime.sources import s3  # noqa: PLC0415
 
-    assert fetched is not None  # noqa: S101 - asked by the caller
+    assert fetched is not None  # noqa: S101 - checked by the caller
     return lambda cache, meter: s3.fetch(fetched, cache, meter)
 
 
@@ -92,7 +92,7 @@ def _limit(cache: ModelCache) -> int | None:
 
 
 def _link(place: Path, snapshot: Path) -> None:
-    """Let `place` be the snapshot: the engine's process finds it by the configuration alone."""
+    """Link `place` to the snapshot: the engine's process knows the path from the configuration."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
     place.symlink_to(snapshot, target_is_directory=True)

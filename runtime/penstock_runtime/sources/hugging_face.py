@@ -1,8 +1,9 @@
-"""A model's repository on the Hugging Face Hub, in the hub's own cache layout.
+"""Download of a model repository from the Hugging Face Hub, in the hub's own cache layout.
 
-`huggingface_hub` lists the repository, finds each file, and at the end makes the snapshot, or finds a complete one
-where the hub is out of reach or `HF_HUB_OFFLINE` is set. The contents are fetched here, so that a pod that starts
-again goes on where it stopped, and so that every file is hashed: the library does neither.
+`huggingface_hub` lists the repository, resolves each file, and finally creates the snapshot, or returns a complete
+cached one when the hub is unreachable or `HF_HUB_OFFLINE` is set. `ModelStore` downloads the contents, because
+`snapshot_download` neither resumes after a restart of the process (its partial files have random names), nor verifies
+digests, nor checks free space first, nor shares its progress with pods that wait for the same cache.
 """
 
 from collections.abc import Iterator
@@ -29,10 +30,11 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # listed in i
     build_hf_headers,
     disable_progress_bars,
 )
+from typing_extensions import override
 
 from penstock_api.types.sources import HuggingFaceSource
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.downloads import Digest, ModelStore, RemoteFile, Sink
+from penstock_runtime.sources.downloads import Digest, ModelStore, Remote, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelNotFound,
@@ -46,52 +48,56 @@ IGNORED_FILES = (
     "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.onnx", "*.onnx_data", "*.gguf", "*.tflite", "*.ot",
     "original/*", "metal/*",
 )  # fmt: skip
-"""Weights in other formats than safetensors, which the runtime does not read."""
+"""Weights in formats other than safetensors, which the runtime does not read."""
 LARGEST_BYTES = 50 * 10**9
-"""Larger files are not served by plain requests: those are left to huggingface_hub, which has another way."""
+"""Size limit of the hub for plain requests; `snapshot_download` downloads larger files by another protocol."""
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """A repository at one commit, as a `downloads.Remote`."""
+class Commit(Remote):
+    """A repository at one commit."""
 
     repository: str
     sha: str
 
+    @override
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
-        """As `downloads.Remote.append`."""
         with _hub_errors(self.repository):
             url = hf_hub_url(self.repository, file.path, revision=self.sha)
-            found = get_hf_file_metadata(url)
+            metadata = get_hf_file_metadata(url)
             http_get(
-                found.location,
+                metadata.location,
                 cast("BinaryIO", out),
                 resume_size=offset,
-                headers=_headers(url, found.location),
+                headers=_headers(url, metadata.location),
                 expected_size=file.size,
             )
 
+    @override
     def vouches_for(self, file: RemoteFile) -> bool:
-        """As `downloads.Remote.vouches_for`: git and LFS both name a content by its hash."""
-        return file.digest is not None
+        return file.digest is not None  # git and LFS both name contents by their hash
 
 
 def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> Path:
-    """Return the folder of the snapshot, all its files in the cache. Raises `ModelLoadFailed`."""
+    """Return the folder of the complete snapshot. Raises `ModelLoadFailed`."""
     disable_progress_bars()
     patterns = patterns_of(source)
-    with cache.held(repo_folder_name(repo_id=source.repository, repo_type="model"), meter):
+    with cache.locked(repo_folder_name(repo_id=source.repository, repo_type="model"), meter):
         with _hub_errors(source.repository):
             listed = _list(source)
         if listed is not None:
             commit, entries = listed
-            files = [_file(one) for one in entries if wanted(one.path, patterns) and _plain(one)]
+            files = [
+                _file(entry)
+                for entry in entries
+                if is_selected(entry.path, patterns) and _plain(entry)
+            ]
             if not files:
                 raise ModelNotFound(
                     f"repository '{source.repository}' has no files at path '{source.path or '.'}':"
                     " correct spec.model.source.huggingFace.path"
                 )
-            meter.begin(sum(one.size for one in files))
+            meter.begin(sum(file.size for file in files))
             blobs = cache.folder / repo_folder_name(repo_id=source.repository, repo_type="model")
             ModelStore(cache, blobs / "blobs", meter).fetch(commit, files)
         with _hub_errors(source.repository):
@@ -107,19 +113,19 @@ def fetch(source: HuggingFaceSource, cache: Cache, meter: DownloadProgress) -> P
 
 
 def patterns_of(source: HuggingFaceSource) -> tuple[str, ...]:
-    """Return which files are wanted, as shell patterns."""
+    """Return the shell patterns of the selected files."""
     path = (source.path or ".").strip("/")
     if _is_file(source):
         return (path,)
     return ("*",) if path == "." else (f"{path}/*",)
 
 
-def wanted(path: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a file of the repository is fetched: one that is named whole always is."""
+def is_selected(path: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a file of the repository is downloaded; a file named exactly always is."""
     if path in patterns:
         return True
-    return any(fnmatch(path, one) for one in patterns) and not any(
-        fnmatch(path, one) for one in IGNORED_FILES
+    return any(fnmatch(path, pattern) for pattern in patterns) and not any(
+        fnmatch(path, pattern) for pattern in IGNORED_FILES
     )
 
 
@@ -128,15 +134,15 @@ def _is_file(source: HuggingFaceSource) -> bool:
 
 
 def _list(source: HuggingFaceSource) -> tuple[Commit, list[RepoFile]] | None:
-    """Return the commit and its files; None where the hub is not to be asked, or does not answer."""
+    """Return the commit and its files; None if the hub is unreachable or offline mode is set."""
     api = HfApi()
     try:
-        found = api.model_info(source.repository, revision=source.revision, timeout=LIST_SECONDS)
-        if found.sha is None:
+        info = api.model_info(source.repository, revision=source.revision, timeout=LIST_SECONDS)
+        if info.sha is None:
             raise ModelNotFound(f"repository '{source.repository}' has no commit: push a model")
-        tree = api.list_repo_tree(source.repository, recursive=True, revision=found.sha)
-        return Commit(source.repository, found.sha), [
-            one for one in tree if isinstance(one, RepoFile)
+        tree = api.list_repo_tree(source.repository, recursive=True, revision=info.sha)
+        return Commit(source.repository, info.sha), [
+            entry for entry in tree if isinstance(entry, RepoFile)
         ]
     except (OfflineModeIsEnabled, httpx2.ConnectError, httpx2.TimeoutException):
         return None  # snapshot_download knows whether the cache has all of it
@@ -155,14 +161,14 @@ def _file(entry: RepoFile) -> RemoteFile:
 
 
 def _headers(url: str, location: str) -> dict[str, str]:
-    """Return what is sent for the file itself: the token never goes to another host."""
+    """Return the headers of the download: the token is never sent to another host."""
     same = urlsplit(url).netloc == urlsplit(location).netloc
     return build_hf_headers(token=None if same else False)
 
 
 @contextmanager
 def _hub_errors(repository: str) -> Iterator[None]:
-    """Turn the library's errors into reasons, with a remedy."""
+    """Convert the library's errors to reasons with a remedy."""
     try:
         yield
     except HfHubHTTPError as error:
@@ -170,15 +176,15 @@ def _hub_errors(repository: str) -> Iterator[None]:
     except LocalEntryNotFoundError as error:
         if isinstance(error.__cause__, FileMetadataError):
             raise ModelSourceUnreachable(
-                f"what answers about '{repository}' is no hub: correct HF_ENDPOINT, or the proxy before it"
+                f"the server that answered for '{repository}' is no hub: correct HF_ENDPOINT, or the proxy in front of it"
             ) from error
         raise ModelSourceUnreachable(
-            f"the hub is out of reach, or HF_HUB_OFFLINE is set, and the cache has no complete '{repository}':"
+            f"the hub is unreachable, or HF_HUB_OFFLINE is set, and the cache has no complete '{repository}':"
             " let the pod reach the hub once, or fill the cache"
         ) from error
     except httpx2.HTTPError as error:
         raise ModelSourceUnreachable(
-            f"the hub did not answer about '{repository}' ({type(error).__name__}): the pod tries again by itself"
+            f"the hub did not answer for '{repository}' ({type(error).__name__}): the pod retries"
         ) from error
 
 
@@ -194,6 +200,4 @@ def _of_answer(repository: str, error: HfHubHTTPError) -> Exception:
             f"the hub has no such repository, revision or file of '{repository}': correct"
             " spec.model.source.huggingFace"
         )
-    return ModelSourceUnreachable(
-        f"the hub answered {status} about '{repository}': the pod tries again by itself"
-    )
+    return ModelSourceUnreachable(f"the hub answered {status} for '{repository}': the pod retries")

@@ -1,4 +1,4 @@
-"""How far a load has come: written by the threads that fetch, read by the event loop."""
+"""`DownloadProgress`: progress of a load, written by the download threads, read by the event loop."""
 
 import threading
 
@@ -6,34 +6,37 @@ from penstock_api.limits import Loading, LoadStage
 
 
 class DownloadProgress:
-    """Bytes of the model that are in the cache, of all that it has."""
+    """Stage of a load, cached bytes of the model, and its size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loading = Loading(stage=LoadStage.STARTING)
 
     def read(self) -> Loading:
-        """Return the load as it stands."""
+        """Return the current progress."""
         return self._loading
 
     def enter(self, stage: LoadStage) -> None:
-        """Begin a stage; the bytes stay."""
+        """Set the stage; the byte counts remain."""
         self._change(stage=stage)
 
     def begin(self, total_bytes: int) -> None:
-        """Begin to fetch so many bytes."""
+        """Start a download of `total_bytes`."""
         self._change(stage=LoadStage.FETCHING, loaded_bytes=0, total_bytes=total_bytes)
 
     def add(self, some_bytes: int) -> None:
-        """Count bytes that are in the cache; negative ones had to be thrown away."""
+        """Add bytes to the cached count; negative: bytes were discarded."""
         with self._lock:
             loaded = max(0, self._loading.loaded_bytes + some_bytes)
             self._loading = self._loading.model_copy(update={"loaded_bytes": loaded})
 
     def follow(self, another: Loading) -> None:
-        """Show what another pod that fetches into the same cache has told."""
-        told = {"loaded_bytes": another.loaded_bytes, "total_bytes": another.total_bytes}
-        self._change(stage=LoadStage.WAITING, **told)
+        """Show the progress of another pod that downloads into the same cache."""
+        self._change(
+            stage=LoadStage.WAITING,
+            loaded_bytes=another.loaded_bytes,
+            total_bytes=another.total_bytes,
+        )
 
     def _change(self, **update: object) -> None:
         with self._lock:

@@ -1,8 +1,8 @@
-"""A folder of a bucket, by `s3fs` (fsspec), in a cache of contents and snapshots.
+"""Download of a folder of an S3 bucket by `s3fs` (fsspec), into a cache of contents and snapshots.
 
-A content is named by key and ETag. A snapshot is a folder of links, named by all of its contents, so an object that
-is written anew makes a new snapshot and leaves the old one whole. `refs/` remembers the last snapshot of a path for
-the day on which the store is out of reach.
+Contents are named by key and ETag. A snapshot is a folder of links named by the hash of all contents, so a rewritten
+object creates a new snapshot and leaves the old one complete. `refs/` records the last snapshot of each path, which is
+used when the store is unreachable.
 """
 
 import hashlib
@@ -17,10 +17,11 @@ import aiohttp
 import botocore.session
 from botocore.exceptions import BotoCoreError, NoCredentialsError
 from s3fs import S3FileSystem
+from typing_extensions import override
 
 from penstock_api.types.sources import S3Source
 from penstock_runtime.sources.cache import Cache
-from penstock_runtime.sources.downloads import Digest, ModelStore, RemoteFile, Sink
+from penstock_runtime.sources.downloads import Digest, ModelStore, Remote, RemoteFile, Sink
 from penstock_runtime.sources.errors import (
     ModelAccessDenied,
     ModelCorrupt,
@@ -30,55 +31,58 @@ from penstock_runtime.sources.errors import (
 from penstock_runtime.sources.progress import DownloadProgress
 
 PART_BYTES = 8 * 2**20
-PARTS_AT_ONCE = 4
+CONCURRENT_PARTS = 4
 CONNECT_SECONDS = 5
 READ_SECONDS = 30
 _MD5 = re.compile("^[0-9a-f]{32}$")
 
 
 @dataclass(frozen=True, slots=True)
-class S3Folder:
-    """A folder of a bucket, as a `downloads.Remote`."""
+class S3Folder(Remote):
+    """A folder of a bucket."""
 
     files: S3FileSystem
     root: str
     """Bucket and prefix."""
-    told: str
-    """How messages call it."""
+    label: str
+    """Name of the bucket in messages."""
 
     def list(self, path: str) -> list[RemoteFile]:
         """Return the objects at `path` below the root. Raises `ModelLoadFailed`."""
         below = str(PurePosixPath(self.root) / path)
-        with _store_errors(self.told):
-            found = self.files.find(below, detail=True)
-        files = [_file(self.root, key, of) for key, of in found.items() if not key.endswith("/")]
+        with _store_errors(self.label):
+            objects = self.files.find(below, detail=True)
+        files = [
+            _file(self.root, key, info) for key, info in objects.items() if not key.endswith("/")
+        ]
         if not files:
             raise ModelNotFound(
-                f"{self.told} has no objects at '{path}': correct spec.model.source.s3"
+                f"{self.label} has no objects at '{path}': correct spec.model.source.s3"
             )
         return files
 
+    @override
     def append(self, file: RemoteFile, out: Sink, offset: int) -> None:
-        """As `downloads.Remote.append`, by parts, a few at once."""
         key = f"{self.root}/{file.path}"
         while offset < file.size:
-            starts = list(range(offset, file.size, PART_BYTES))[:PARTS_AT_ONCE]
+            starts = list(range(offset, file.size, PART_BYTES))[:CONCURRENT_PARTS]
             ends = [min(start + PART_BYTES, file.size) for start in starts]
-            with _store_errors(self.told):
+            with _store_errors(self.label):
                 parts = self.files.cat_ranges([key] * len(starts), starts, ends, on_error="raise")
             for part in parts:
                 out.write(part)
             if sum(map(len, parts)) != ends[-1] - offset:
                 raise ModelCorrupt(
-                    f"{self.told}: '{file.path}' changed while it was read: try again"
+                    f"{self.label}: '{file.path}' changed while it was read: try again"
                 )
             offset = ends[-1]
 
+    @override
     def vouches_for(self, file: RemoteFile) -> bool:
-        """As `downloads.Remote.vouches_for`: an ETag is a hash only of what is not encrypted by a key of its own."""
+        # an ETag is a hash only if the object is not encrypted with a key of its own
         bucket, _, key = f"{self.root}/{file.path}".partition("/")
-        with _store_errors(self.told):
-            head = self.files.call_s3("head_object", S3Folder=bucket, Key=key)
+        with _store_errors(self.label):
+            head = self.files.call_s3("head_object", Bucket=bucket, Key=key)
         return (
             head.get("ServerSideEncryption") in (None, "AES256")
             and "SSECustomerAlgorithm" not in head
@@ -86,21 +90,21 @@ class S3Folder:
 
 
 def fetch(source: S3Source, cache: Cache, meter: DownloadProgress) -> Path:
-    """Return the folder of the snapshot, all its files in the cache. Raises `ModelLoadFailed`."""
+    """Return the folder of the complete snapshot. Raises `ModelLoadFailed`."""
     root = str(PurePosixPath(source.bucket) / (source.prefix or ".").strip("/"))
-    told, path = f"bucket '{source.bucket}'", (source.path or ".").strip("/")
+    label, path = f"bucket '{source.bucket}'", (source.path or ".").strip("/")
     place = f"s3--{source.bucket}--{_short(source.endpoint or 'aws', root)}"
     folder = cache.folder / place
     ref = folder / "refs" / _short(path)
-    with cache.held(place, meter):
+    with cache.locked(place, meter):
         try:
-            bucket = S3Folder(_file_system(source), root, told)
+            bucket = S3Folder(_file_system(source), root, label)
             files = bucket.list(path)
         except ModelSourceUnreachable:
-            kept = _kept(folder, ref)
-            if kept is None:
+            cached = _last_snapshot(folder, ref)
+            if cached is None:
                 raise
-            return kept
+            return cached
         meter.begin(sum(file.size for file in files))
         ModelStore(cache, folder / "blobs", meter).fetch(bucket, files)
         snapshot = _snapshot(folder, files)
@@ -110,7 +114,7 @@ def fetch(source: S3Source, cache: Cache, meter: DownloadProgress) -> Path:
 
 
 def _snapshot(folder: Path, files: list[RemoteFile]) -> Path:
-    """Link the contents together under their own names."""
+    """Create a folder of links from file names to contents."""
     contents = sorted(f"{file.path}\n{file.blob}" for file in files)
     snapshot = folder / "snapshots" / _short(*contents)
     for file in files:
@@ -122,28 +126,28 @@ def _snapshot(folder: Path, files: list[RemoteFile]) -> Path:
     return snapshot
 
 
-def _kept(folder: Path, ref: Path) -> Path | None:
-    """Return the snapshot that was whole the last time; it is written to `refs` only then."""
+def _last_snapshot(folder: Path, ref: Path) -> Path | None:
+    """Return the last complete snapshot, which `refs` records."""
     if not ref.is_file():
         return None
     snapshot = folder / "snapshots" / ref.read_text(encoding="utf-8")
     return snapshot if snapshot.is_dir() else None
 
 
-def _file(root: str, key: str, found: Mapping[str, Any]) -> RemoteFile:
-    etag = str(found["ETag"]).strip('"')
+def _file(root: str, key: str, info: Mapping[str, Any]) -> RemoteFile:
+    etag = str(info["ETag"]).strip('"')
     path = key.removeprefix(root).strip("/")
     digest = Digest("md5", etag) if _MD5.match(etag) else None
-    return RemoteFile(path, int(found["size"]), _short(key, etag), digest)
+    return RemoteFile(path, int(info["size"]), _short(key, etag), digest)
 
 
 def _file_system(source: S3Source) -> S3FileSystem:
-    """Return the store; where nobody gave the pod credentials, it asks as nobody, as public buckets allow."""
-    found = botocore.session.get_session().get_credentials()
+    """Return the store; without credentials the access is anonymous, which public buckets allow."""
+    credentials = botocore.session.get_session().get_credentials()
     style = {"s3": {"addressing_style": "path"}} if source.endpoint else {}
     timeouts = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
     return S3FileSystem(
-        anon=found is None,
+        anon=credentials is None,
         endpoint_url=source.endpoint,
         config_kwargs={**timeouts, "retries": {"max_attempts": 2, "mode": "standard"}, **style},
         use_listings_cache=False,
@@ -152,22 +156,22 @@ def _file_system(source: S3Source) -> S3FileSystem:
 
 
 @contextmanager
-def _store_errors(told: str) -> Iterator[None]:
-    """Turn the library's errors, which are OSErrors for answers and botocore's for silence, into reasons."""
+def _store_errors(label: str) -> Iterator[None]:
+    """Convert the library's errors to reasons: OSErrors for answers, botocore's for timeouts."""
     try:
         yield
     except (PermissionError, NoCredentialsError) as error:
         raise ModelAccessDenied(
-            f"{told} refused the pod: set spec.model.source.s3.credentialsSecretRef to credentials that may"
+            f"{label} refused the pod: set spec.model.source.s3.credentialsSecretRef to credentials that may"
             " list and read it"
         ) from error
     except FileNotFoundError as error:
         raise ModelNotFound(
-            f"there is no {told}, or no such object in it: correct spec.model.source.s3"
+            f"there is no {label}, or no such object in it: correct spec.model.source.s3"
         ) from error
     except (BotoCoreError, aiohttp.ClientError, TimeoutError, OSError) as error:
         raise ModelSourceUnreachable(
-            f"the store of {told} did not answer as it should ({type(error).__name__}): the pod tries again by itself"
+            f"the store of {label} gave no valid answer ({type(error).__name__}): the pod retries"
         ) from error
 
 

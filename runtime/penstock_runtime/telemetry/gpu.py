@@ -1,4 +1,4 @@
-"""GPU duty and memory: NVML where the model computes on CUDA and NVML answers, else the engine's busy share."""
+"""GPU duty and memory: from NVML where the model runs on CUDA and NVML is available, else the engine's busy share."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 0.5
 WINDOW_SECONDS = 5.0
-"""The scrape interval: a reading stands for the time since the last scrape."""
+"""Averaging window; equals the scrape interval."""
 NVML_SECONDS = 2.0
-"""A driver call that takes longer has hung; its reading is absent, and nobody waits for it."""
+"""Timeout of a driver call; a call that exceeds it gives no reading and is not awaited further."""
 
 
 class DutySource(StrEnum):
@@ -37,21 +37,21 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """The mean over the window, and what measured it."""
+    """Mean duty over the window, and its source."""
 
     ratio: float
     source: DutySource
 
 
 class BusyShare:
-    """The share of the last seconds that an engine was busy, from its ever-growing busy time."""
+    """Share of the window in which an engine was busy, from its monotonic busy time."""
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
         self._window_seconds = window_seconds
         self._samples: deque[tuple[float, float]] = deque()
 
-    def note(self, now: float, busy_seconds: float) -> None:
-        """Take one sample, and forget those that the window no longer needs."""
+    def add(self, now: float, busy_seconds: float) -> None:
+        """Add a sample and drop samples outside the window."""
         self._samples.append((now, busy_seconds))
         while len(self._samples) > 2 and self._samples[1][0] <= now - self._window_seconds:
             self._samples.popleft()
@@ -65,10 +65,9 @@ class BusyShare:
 
 
 class DutyMeter:
-    """Samples both sources twice a second; what was sampled is read without waiting.
+    """Samples both sources twice per second; reading the result never blocks.
 
-    `read_gpu` may block; it is called in a thread, and no more once it returns None. Without it the duty
-    is always the engine's busy share.
+    `read_gpu` may block and runs in a thread until it returns None. Without it the duty is the engine's busy share.
     """
 
     def __init__(
@@ -85,14 +84,14 @@ class DutyMeter:
         self._call: asyncio.Task[GpuReading | None] | None = None
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Sample until cancelled."""
         while True:
             await self.sample()
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
         """Take one sample of each source; returns within `NVML_SECONDS`."""
-        self._share.note(self._now(), self._busy_seconds())
+        self._share.add(self._now(), self._busy_seconds())
         if self._read_gpu is not None:
             await self._sample_gpu(self._read_gpu)
 
@@ -100,24 +99,24 @@ class DutyMeter:
         """Return the mean of the last seconds."""
         fresh = self._fresh()
         if fresh:
-            return Duty(sum(one.utilization for one in fresh) / len(fresh), DutySource.NVML)
+            return Duty(sum(reading.utilization for reading in fresh) / len(fresh), DutySource.NVML)
         return Duty(self._share.ratio(), DutySource.ENGINE)
 
     def memory(self) -> GpuReading | None:
-        """Return the last reading, None without NVML."""
+        """Return the last reading; None without NVML."""
         fresh = self._fresh()
         return fresh[-1] if fresh else None
 
     def _fresh(self) -> list[GpuReading]:
         oldest = self._now() - WINDOW_SECONDS
-        return [one for time, one in self._readings if time >= oldest]
+        return [reading for time, reading in self._readings if time >= oldest]
 
     async def _sample_gpu(self, read: Callable[[], GpuReading | None]) -> None:
         if self._call is None:
             self._call = asyncio.create_task(asyncio.to_thread(read))
         done, _ = await asyncio.wait({self._call}, timeout=NVML_SECONDS)
         if not done:
-            return  # it hangs: wait for this call next time, never start a second one
+            return  # the call hangs: await it at the next sample, never start a second
         reading, self._call = self._call.result(), None
         if reading is None:
             self._read_gpu = None
@@ -128,13 +127,13 @@ class DutyMeter:
 
 
 class Nvml:
-    """Reads all GPUs that this container sees."""
+    """Readings of all GPUs of this container."""
 
     def __init__(self) -> None:
         self._handles: list[Any] = []
 
     def read(self) -> GpuReading | None:
-        """Return a reading, or None where NVML cannot tell (no driver, no GPU, a MIG slice). May block."""
+        """Return a reading, or None without NVML support (no driver, no GPU, a MIG slice). May block."""
         try:
             if not self._handles:
                 pynvml.nvmlInit()
@@ -142,15 +141,15 @@ class Nvml:
                 self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in count]
             return _reading(self._handles) if self._handles else None
         except pynvml.NVMLError as error:
-            log.info("NVML does not answer (%s): duty is the engine's busy share", error)
+            log.info("NVML is not available (%s): duty is the engine's busy share", error)
             return None
 
 
 def _reading(handles: list[Any]) -> GpuReading:
-    rates = [pynvml.nvmlDeviceGetUtilizationRates(one).gpu for one in handles]
-    memory = [pynvml.nvmlDeviceGetMemoryInfo(one) for one in handles]
+    rates = [pynvml.nvmlDeviceGetUtilizationRates(handle).gpu for handle in handles]
+    memory = [pynvml.nvmlDeviceGetMemoryInfo(handle) for handle in handles]
     return GpuReading(
         utilization=sum(rates) / len(rates) / 100,
-        memory_used=sum(int(one.used) for one in memory),
-        memory_total=sum(int(one.total) for one in memory),
+        memory_used=sum(int(info.used) for info in memory),
+        memory_total=sum(int(info.total) for info in memory),
     )

@@ -1,6 +1,6 @@
-"""The metrics as they are scraped: rendered from plain counters, so that a request pays no label look-up.
+"""Prometheus metrics of a pod, rendered from plain counters at scrape time: requests pay for no label look-up.
 
-Names are those of `penstock_api.names`; `pool`, `namespace` and `pod` are added by relabelling.
+Names are those of `penstock_api.names`; relabelling adds `pool`, `namespace` and `pod`.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from penstock_runtime.telemetry.gpu import DutyMeter
 
 
 class PodCollector(Collector):
-    """Everything that one pod tells; `meter` is absent until the model is loaded."""
+    """All metrics of one pod; `meter` is absent until the model is loaded."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self.meter: DutyMeter | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family."""
+        """Yield all metric families."""
         yield from self._requests()
         yield from self._histograms()
         yield from self._limits()
@@ -40,7 +40,7 @@ class PodCollector(Collector):
         counters, load = self._pod.counters, self._pod.admission.load()
         yield _gauge(
             names.METRIC_REQUESTS_WAITING,
-            "Requests that wait for a batch, or for a place among the running generations; preempted ones too.",
+            "Requests that wait for a batch, or for a slot among the running generations, including preempted ones.",
             load.waiting,
         )
         yield _gauge(
@@ -55,11 +55,11 @@ class PodCollector(Collector):
         )
         yield _counter(
             names.METRIC_ROWS_RECEIVED,
-            "Rows received, before admission; estimated for bodies that were refused unread.",
+            "Rows received, before admission; estimated for bodies rejected unread.",
             counters.rows_received,
         )
         ended = CounterMetricFamily(
-            names.METRIC_REQUESTS, "Admitted requests by how they ended.", labels=["outcome"]
+            names.METRIC_REQUESTS, "Admitted requests by outcome.", labels=["outcome"]
         )
         for outcome, number in counters.ended.items():
             ended.add_metric([outcome.value], number)
@@ -100,7 +100,7 @@ class PodCollector(Collector):
         )
         yield _counter(
             names.METRIC_OUT_OF_MEMORY_SPLITS,
-            "Batches split because the device's memory did not hold them.",
+            "Batches split because they exceeded the device's memory.",
             counters.out_of_memory_splits,
         )
 
@@ -121,9 +121,7 @@ class PodCollector(Collector):
 
     def _device(self) -> Iterator[Metric]:
         if self._pod.config.pod.uid:
-            info = GaugeMetricFamily(
-                names.METRIC_POD_INFO, "Which pod these samples are of.", labels=["uid"]
-            )
+            info = GaugeMetricFamily(names.METRIC_POD_INFO, "Identity of the pod.", labels=["uid"])
             info.add_metric([self._pod.config.pod.uid], 1)
             yield info
         if self.meter is None:
@@ -136,25 +134,25 @@ class PodCollector(Collector):
         yield family
         memory = self.meter.memory()
         if memory is not None:
-            held = GaugeMetricFamily(names.METRIC_GPU_MEMORY, "GPU memory.", labels=["kind"])
-            held.add_metric(["used"], memory.memory_used)
-            held.add_metric(["total"], memory.memory_total)
-            yield held
+            family = GaugeMetricFamily(names.METRIC_GPU_MEMORY, "GPU memory.", labels=["kind"])
+            family.add_metric(["used"], memory.memory_used)
+            family.add_metric(["total"], memory.memory_total)
+            yield family
 
 
 class Exposition:
-    """A registry of this pod's own, and its text in the format that a scraper asks for."""
+    """Registry of one pod, rendered in the format that a scraper accepts."""
 
     def __init__(self, pod: Pod) -> None:
         self.collector = PodCollector(pod)
         self._registry = CollectorRegistry()
         self._registry.register(self.collector)
-        for one in pod.collectors():
-            self._registry.register(one)
+        for collector in pod.collectors():
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Return the text, and its content type, for an `Accept` header."""
+        """Return the text and its content type for an `Accept` header."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 

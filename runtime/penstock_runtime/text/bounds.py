@@ -1,14 +1,14 @@
-"""How many bytes of text a context may have: what has more is refused before it is tokenised."""
+"""Size limit of a text by the model's context: larger texts are rejected before tokenization."""
 
 from typing import Final
 
 from penstock_runtime.errors import ContextExceeded
 
 BYTES_PER_TOKEN: Final = 16
-"""UTF-8 bytes of text read for each token of the context. Prose and code have 3 to 6. The longest token is no measure: the
-vocabularies of Llama 3, Qwen and GPT-2 have runs of 128 spaces, by which 8 MiB of text may fit 64 Ki tokens."""
+"""UTF-8 bytes of text allowed per token of the context. Prose and code have 3 to 6. The longest token is no usable
+bound: the vocabularies of Llama 3, Qwen and GPT-2 have runs of 128 spaces, so 8 MiB of text may fit 64 Ki tokens."""
 SPARE_BYTES: Final = 4096
-"""Bytes read beyond that: a short text may be one of those runs."""
+"""Bytes allowed in addition: a short text may be one of those runs."""
 
 
 def text_bytes(text: str) -> int:
@@ -17,12 +17,12 @@ def text_bytes(text: str) -> int:
 
 
 def max_text_bytes(context_tokens: int) -> int:
-    """Return the most bytes of one text for a model of so many tokens."""
+    """Return the size limit of one text in bytes for a context of `context_tokens`."""
     return context_tokens * BYTES_PER_TOKEN + SPARE_BYTES
 
 
 def check_text_bytes(size: int, context_tokens: int, field: str) -> None:
-    """Check that a text of `size` bytes may be tokenised.
+    """Check that a text of `size` bytes may be tokenized.
 
     Raises:
         ContextExceeded: it cannot fit the context.

@@ -1,8 +1,8 @@
-"""Chat messages to a prompt, by the model's own Jinja template, as transformers renders it.
+"""`ChatTemplate`: renders chat messages to a prompt with the model's Jinja template, as transformers does.
 
 The environment is that of `transformers.utils.chat_template_utils`: immutable sandbox, trimmed blocks, loop
 controls, `raise_exception`, `strftime_now`, a `tojson` that escapes nothing, and the `generation` block.
-A template comes with the model; messages come from clients. Rendering belongs into a thread.
+Templates come from the model, messages from clients. Rendering runs in a thread.
 """
 
 import json
@@ -19,11 +19,11 @@ Message = Mapping[str, Any]
 
 
 class TemplateRefused(Exception):
-    """The template does not take these messages; the message is the template's own."""
+    """The template rejects these messages; the text is the template's own."""
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what a model says, for training; here it only shows its body."""
+    """`{% generation %}` marks assistant text for training; here it renders its body only."""
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 
@@ -37,10 +37,10 @@ class ChatTemplate:
     """A compiled template. Rendering is pure but for `strftime_now`, and safe in any thread."""
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
-        """Compile `source`; `special` is what it may call `bos_token`, `eos_token` and so on.
+        """Compile `source`; `special` are the values of `bos_token`, `eos_token` and so on.
 
         Raises:
-            TemplateRefused: it is no Jinja template.
+            TemplateRefused: `source` is no Jinja template.
         """
         self.source = source
         self._special = dict(special)
@@ -62,7 +62,7 @@ class ChatTemplate:
         Raises:
             TemplateRefused: the template raised, or the messages lack what it needs.
         """
-        given = {
+        variables = {
             **self._special,
             **(more or {}),
             "messages": messages,
@@ -70,24 +70,24 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return self._template.render(given)
-        except Exception as error:  # a template is the model's own program, over what clients send
+            return self._template.render(variables)
+        except Exception as error:  # a template is a program of the model that runs on client input
             raise TemplateRefused(
                 f"the model's chat template refuses these messages: {error}"
             ) from error
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    made = ImmutableSandboxedEnvironment(  # a prompt is no HTML page
+    environment = ImmutableSandboxedEnvironment(  # a prompt is no HTML page
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, loopcontrols],
         autoescape=False,
     )
-    made.filters["tojson"] = _to_json
-    made.globals["raise_exception"] = _raise
-    made.globals["strftime_now"] = _now
-    return made
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = _now
+    return environment
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:  # noqa: FBT001, FBT002

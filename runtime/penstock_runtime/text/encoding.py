@@ -1,7 +1,7 @@
-"""Prompt texts to token ids, bounded before the tokenizer sees them and off the event loop.
+"""`TextEncoder`: encodes prompt texts to token ids off the event loop, within limits of size and memory.
 
-A text with more bytes than any prompt of the context has is refused unread: a tokenizer takes a second and up to
-230 MiB for each MiB. `encode_batch_fast` releases the GIL, `encode` does not.
+A text too large for the context is rejected before tokenization: a tokenizer takes a second and up to 230 MiB for
+each MiB. `encode_batch_fast` releases the GIL, `encode` does not.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from penstock_runtime.text.bounds import check_text_bytes, text_bytes
 from penstock_runtime.text.tokenizer import Tokenizer
 
 MEMORY_PER_BYTE: Final = 230
-"""Bytes of memory that one byte of text takes while it is encoded: 114 (words) to 229 (random characters), measured."""
+"""Bytes of memory per byte of text during encoding; measured: 114 for words to 229 for random characters."""
 MAX_HELD_SHARE: Final = 7 / 8
-"""Of the bytes that requests may take together, what one text may take to be encoded; the body it came in takes more."""
+"""Share of the memory of all requests that encoding one text may use; its body uses more."""
 MAX_IDS: Final = 2**18
-"""Token ids that are returned for any context, so that `/tokenize` can tell by how much a text is too long."""
+"""Minimum of the limit on token ids, so that `/tokenize` shows by how much a text is too long."""
 SHORT_CHARACTERS: Final = 2048
 """Length up to which a text is encoded faster than a thread wakes up."""
 
 HoldApart = Callable[[int], Callable[[], None]]
-"""Counts bytes that a piece of work takes; returns what gives them back. Raises MemoryFull."""
+"""Reserves bytes for a piece of work; returns the function that releases them. Raises MemoryFull."""
 
 
 class TextEncoder:
@@ -32,7 +32,7 @@ class TextEncoder:
     def __init__(
         self, tokenizer: Tokenizer, context_tokens: int, hold: HoldApart, max_held_bytes: int
     ) -> None:
-        """`max_held_bytes`: of all requests together."""
+        """`max_held_bytes`: memory of all requests together."""
         self._tokenizer = tokenizer
         self._context_tokens = context_tokens
         self._hold = hold
@@ -52,11 +52,11 @@ class TextEncoder:
         """Check that a list of `count` token ids may be read or returned.
 
         Raises:
-            ContextExceeded: they are too many.
+            ContextExceeded: `count` exceeds `max_ids`.
         """
         if count > self.max_ids:
             raise ContextExceeded(
-                f"`{field}` has {count} tokens, more than the {self.max_ids} that are taken: this model's maximum"
+                f"`{field}` has {count} tokens, more than the {self.max_ids} that are accepted: this model's maximum"
                 f" context length is {self._context_tokens} tokens: shorten it",
                 field=field,
             )
@@ -66,31 +66,29 @@ class TextEncoder:
 
         Raises:
             ContextExceeded: it cannot fit the context.
-            BadInput: encoding it would take more memory than there ever is.
-            MemoryFull: encoding it would take more memory than is free.
+            BadInput: encoding it takes more memory than the pod has.
+            MemoryFull: encoding it takes more memory than is free.
         """
         size = text_bytes(text)
         self.check_bytes(size, field)
         if size <= SHORT_CHARACTERS:
             return self._ids(text, field, add_special)
         self._check_memory(size, field)
-        give_back = self._hold(size * MEMORY_PER_BYTE)
+        release = self._hold(size * MEMORY_PER_BYTE)
         work = self._threads.submit(self._ids, text, field, add_special)
         loop = asyncio.get_running_loop()
 
         def done(_work: Future[list[int]]) -> None:
-            loop.call_soon_threadsafe(
-                give_back
-            )  # not when the client leaves: the thread still works
+            loop.call_soon_threadsafe(release)  # not on disconnect: the thread is still running
 
         work.add_done_callback(done)
         return await asyncio.wrap_future(work)
 
     def _check_memory(self, size: int, field: str) -> None:
-        most = int(self._max_held_bytes * MAX_HELD_SHARE) // MEMORY_PER_BYTE
-        if size > most:
+        limit = int(self._max_held_bytes * MAX_HELD_SHARE) // MEMORY_PER_BYTE
+        if size > limit:
             raise BadInput(
-                f"`{field}` has {size} bytes of text, more than the {most} that this pod has memory to encode: shorten it, or"
+                f"`{field}` has {size} bytes of text, more than the {limit} that this pod has memory to encode: shorten it, or"
                 f" give the pod more than the {self._max_held_bytes} bytes of PENSTOCK_MAX_HELD_BYTES",
                 field=field,
             )
@@ -99,6 +97,6 @@ class TextEncoder:
         encoding = self._tokenizer.encode_full(text, add_special=add_special)
         self.check_ids(
             len(encoding), field
-        )  # a list of millions of ids would be made under the GIL
+        )  # the GIL is held while a list of millions of ids is built
         ids: list[int] = encoding.ids
         return ids

@@ -1,4 +1,4 @@
-"""What a model thinks aloud, told apart from what it answers: `<think>...</think>` before the answer."""
+"""`ReasoningSplitter`: separates the reasoning of a model (`<think>...</think>`) from its answer."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,25 +11,25 @@ CLOSES: Final = "</think>"
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A piece of text, told apart."""
+    """A piece of text, split into reasoning and answer."""
 
     reasoning: str = ""
     content: str = ""
 
 
 class ReasoningSplitter:
-    """The state of one choice. A text that does not begin with a thought has none."""
+    """State of one choice. Reasoning is recognized only at the beginning of the text."""
 
     __slots__ = ("_beginning", "_finder", "_strip")
 
     def __init__(self, *, begun: bool) -> None:
-        """`begun`: the prompt's own end opened the thought."""
+        """`begun`: the prompt already contains the opening marker."""
         self._beginning: str | None = None if begun else ""
         self._finder: MarkerFinder | None = MarkerFinder(CLOSES) if begun else None
         self._strip = False
 
     def add(self, piece: str) -> Thought:
-        """Take the next piece."""
+        """Process the next piece."""
         if self._beginning is not None:
             return self._begin(self._beginning + piece)
         if self._finder is None:
@@ -41,10 +41,10 @@ class ReasoningSplitter:
         return Thought(cut.before, self._stripped(cut.after))
 
     def finish(self) -> Thought:
-        """Return what was held back."""
+        """Return the buffered text."""
         if self._beginning is not None:
-            held, self._beginning = self._beginning, None
-            return Thought(content=held)
+            rest, self._beginning = self._beginning, None
+            return Thought(content=rest)
         return Thought(self._finder.finish()) if self._finder else Thought()
 
     def _begin(self, text: str) -> Thought:
@@ -59,7 +59,7 @@ class ReasoningSplitter:
         return Thought(content=text)
 
     def _stripped(self, text: str) -> str:
-        """Return `text` without the blank lines between a thought and its answer."""
+        """Return `text` without the blank lines between reasoning and answer."""
         if self._strip:
             text = text.lstrip("\n")
             self._strip = not text
@@ -67,5 +67,5 @@ class ReasoningSplitter:
 
 
 def opens_thought(prompt: str) -> bool:
-    """Return whether a rendered prompt leaves its model in the middle of a thought."""
+    """Return whether a rendered prompt ends with the opening marker of reasoning."""
     return prompt.rstrip().endswith(OPENS)

@@ -1,4 +1,4 @@
-"""A model's tokenizer, from its directory: text to ids, ids to bytes, messages to a prompt."""
+"""`Tokenizer` of a model directory: text to ids, ids to bytes, messages to a prompt."""
 
 import json
 import os
@@ -20,30 +20,30 @@ SPECIAL_NAMES: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad
 
 
 class TokenizerRefused(Exception):
-    """The directory holds no tokenizer that can be used; the message names the file and the remedy."""
+    """The directory has no usable tokenizer; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """Read once, then shared by all requests: nothing in it changes."""
+    """An immutable tokenizer, read once and shared by all requests."""
 
     backend: Backend
     vocabulary: Vocabulary
     chat_template: ChatTemplate | None
     tool_template: ChatTemplate | None
-    """Of a conversation with tools, where the model has another for it."""
+    """Template of conversations with tools, where the model has a separate one."""
     special: dict[str, str]
-    """What the model's configuration calls `bos_token`, `eos_token` and so on."""
+    """Texts of `bos_token`, `eos_token` and so on in the model's configuration."""
     end_ids: frozenset[int]
-    """Ids that end a generation, by the model's own word."""
+    """Ids that end a generation, from the model's configuration."""
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
-        """Return the ids of `text`; `add_special` as the tokenizer frames a text of its own."""
+        """Return the ids of `text`; `add_special` adds the tokenizer's special tokens around it."""
         ids: list[int] = self.encode_full(text, add_special=add_special).ids
         return ids
 
     def encode_full(self, text: str, *, add_special: bool) -> Encoding:
-        """Return the encoding of `text`, whose length costs nothing; releases the GIL meanwhile."""
+        """Return the encoding of `text`, whose length is free to read; releases the GIL."""
         return self.backend.encode_batch_fast([text], add_special_tokens=add_special)[0]
 
     def template(self, *, tools: bool) -> ChatTemplate | None:
@@ -51,16 +51,16 @@ class Tokenizer:
         return (self.tool_template if tools else None) or self.chat_template
 
     def ids_of(self, texts: Iterable[str]) -> frozenset[int]:
-        """Return the ids of those of `texts` that are a token each."""
-        found = (self.backend.token_to_id(one) for one in texts)
-        return frozenset(one for one in found if one is not None)
+        """Return the ids of those of `texts` that are single tokens."""
+        ids = (self.backend.token_to_id(text) for text in texts)
+        return frozenset(token for token in ids if token is not None)
 
     def token_strings(self, ids: Iterable[int]) -> list[str | None]:
-        """Return each id as the vocabulary spells it."""
-        return [self.backend.id_to_token(one) for one in ids]
+        """Return the vocabulary's string of each id."""
+        return [self.backend.id_to_token(token) for token in ids]
 
     def to_json(self) -> str:
-        """Return `tokenizer.json`, with what the configuration added."""
+        """Return `tokenizer.json` with the additions of the configuration."""
         return str(self.backend.to_str())
 
 
@@ -94,18 +94,18 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        held = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise TokenizerRefused(f"{path} cannot be read: {error}") from error
-    if not isinstance(held, dict):
+    if not isinstance(content, dict):
         raise TokenizerRefused(f"{path} holds no JSON object")
-    return held
+    return content
 
 
 def _text(value: Any) -> str | None:
-    """Return a token's text: tokenizer_config.json has it plain, or as an object with `content`."""
+    """Return a token's text, which tokenizer_config.json has as a string or as an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
@@ -114,20 +114,20 @@ def _text(value: Any) -> str | None:
 def _templates(
     folder: Path, config: dict[str, Any], special: dict[str, str]
 ) -> tuple[ChatTemplate | None, ChatTemplate | None]:
-    """Return the default template and that for tools, as transformers picks them by name."""
+    """Return the default template and the template for tools, selected by name as in transformers."""
     sources = _template_sources(folder, config)
     try:
-        made = {name: ChatTemplate(text, special) for name, text in sources.items()}
+        templates = {name: ChatTemplate(text, special) for name, text in sources.items()}
     except TemplateRefused as error:
         raise TokenizerRefused(str(error)) from error
-    return made.get("default"), made.get("tool_use")
+    return templates.get("default"), templates.get("tool_use")
 
 
 def _template_sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
     given = config.get("chat_template")
     listed = given if isinstance(given, list) else [{"name": "default", "template": given}]
-    sources = {one.get("name"): one.get("template") for one in listed}
-    files = {one.stem: one for one in folder.glob("additional_chat_templates/*.jinja")}
+    sources = {entry.get("name"): entry.get("template") for entry in listed}
+    files = {path.stem: path for path in folder.glob("additional_chat_templates/*.jinja")}
     files["default"] = folder / "chat_template.jinja"
     for name, path in files.items():
         if path.is_file():
@@ -137,7 +137,7 @@ def _template_sources(folder: Path, config: dict[str, Any]) -> dict[str, str]:
 
 
 def _end_ids(folder: Path, backend: Backend, special: dict[str, str]) -> frozenset[int]:
-    """Return the ids of generation_config.json, else of config.json, and always the tokenizer's own."""
+    """Return the ids of generation_config.json, or else of config.json, and the tokenizer's own."""
     own = backend.token_to_id(special["eos_token"]) if "eos_token" in special else None
     for name in ("generation_config.json", "config.json"):
         given = _json(folder / name).get("eos_token_id")

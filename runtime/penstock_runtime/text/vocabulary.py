@@ -1,9 +1,9 @@
-"""The bytes of every token: what makes incremental detokenising exact, UTF-8 safe and O(1) a token.
+"""`Vocabulary`: the bytes of every token, for incremental detokenization that is exact and O(1) per token.
 
-A character may be spread over several tokens, so a token has bytes rather than text. Byte-level BPE
-(GPT-2, Llama 3, Qwen) spells a byte as one printable character; SentencePiece (Llama 2, Gemma, Mistral)
-spells a space as U+2581 and a byte that it has no piece for as `<0xAB>`. There
-added tokens are spelt as all others (Gemma keeps its runs of spaces so); elsewhere they stand for themselves.
+A character may span several tokens, so tokens map to bytes rather than text. Byte-level BPE (GPT-2, Llama 3, Qwen)
+writes each byte as one printable character; SentencePiece (Llama 2, Gemma, Mistral) writes a space as U+2581 and a
+byte without a piece as `<0xAB>`. SentencePiece writes added tokens the same way (such as the runs of spaces in
+Gemma); elsewhere an added token is its own text.
 """
 
 import json
@@ -19,14 +19,14 @@ _SPACE = "\u2581"
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What every token id stands for; ids past the end stand for nothing (padded embeddings)."""
+    """Bytes of every token id; ids past the end (padded embeddings) have none."""
 
     token_bytes: tuple[bytes, ...]
     special: frozenset[int]
-    """Control tokens, left out of a text unless its client asks for them."""
+    """Control tokens, omitted from a text by default."""
 
     def bytes_of(self, token: int) -> bytes:
-        """Return the bytes of `token`; none for an id outside the vocabulary."""
+        """Return the bytes of `token`, empty for an id outside the vocabulary."""
         return self.token_bytes[token] if 0 <= token < len(self.token_bytes) else b""
 
     def __len__(self) -> int:
@@ -34,22 +34,22 @@ class Vocabulary:
 
 
 def read_vocabulary(backend: Backend) -> Vocabulary:
-    """Return the vocabulary of a tokenizer, by the kind of decoder that it declares."""
+    """Return the vocabulary of a tokenizer, according to its decoder."""
     spec: dict[str, Any] = json.loads(backend.to_str())
-    added = {one["id"]: one for one in spec.get("added_tokens", [])}
+    added = {entry["id"]: entry for entry in spec.get("added_tokens", [])}
     pieces = backend.get_vocab(with_added_tokens=True)
-    spell = _speller(spec.get("decoder") or {})
+    to_bytes = _decoder_of(spec.get("decoder") or {})
     size = max(pieces.values(), default=-1) + 1
-    found = [b""] * size
+    table = [b""] * size
     for piece, token in pieces.items():
-        plain = token in added and spell is not _sentence_piece
-        found[token] = piece.encode() if plain else spell(piece)
-    special = frozenset(token for token, one in added.items() if one.get("special"))
-    return Vocabulary(tuple(found), special)
+        plain = token in added and to_bytes is not _sentence_piece
+        table[token] = piece.encode() if plain else to_bytes(piece)
+    special = frozenset(token for token, entry in added.items() if entry.get("special"))
+    return Vocabulary(tuple(table), special)
 
 
-def _speller(decoder: dict[str, Any]) -> Any:
-    kinds = {decoder.get("type")} | {one.get("type") for one in decoder.get("decoders", [])}
+def _decoder_of(decoder: dict[str, Any]) -> Any:
+    kinds = {decoder.get("type")} | {part.get("type") for part in decoder.get("decoders", [])}
     if "ByteLevel" in kinds:
         return _byte_level
     if kinds & {"Metaspace", "ByteFallback", "Replace"}:
@@ -60,18 +60,20 @@ def _speller(decoder: dict[str, Any]) -> Any:
 
 
 def byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's printable spelling of the 256 bytes (`bytes_to_unicode` of its encoder.py)."""
+    """Return GPT-2's printable characters for the 256 bytes (`bytes_to_unicode` of its encoder.py)."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in plain]
-    spelled = {chr(byte): byte for byte in plain}
-    return spelled | {chr(256 + place): byte for place, byte in enumerate(rest)}
+    printable = {chr(byte): byte for byte in plain}
+    return printable | {chr(256 + place): byte for place, byte in enumerate(rest)}
 
 
 _ALPHABET = byte_alphabet()
 
 
 def _byte_level(piece: str) -> bytes:
-    return b"".join(bytes([_ALPHABET[one]]) if one in _ALPHABET else one.encode() for one in piece)
+    return b"".join(
+        bytes([_ALPHABET[char]]) if char in _ALPHABET else char.encode() for char in piece
+    )
 
 
 def _sentence_piece(piece: str) -> bytes:

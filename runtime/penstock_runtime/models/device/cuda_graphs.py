@@ -1,8 +1,8 @@
-"""Batches of few rows, recorded once and replayed: on a GPU their kernels are shorter than their launches.
+"""CUDA graphs of small batches, whose kernels are shorter than their launches: captured once, then replayed.
 
-Rows are padded to a bucket (1, 2, 4 ... MAX_ROWS), with the last row again, and what comes back is cut. A shape
-is recorded at its first sight, which the warm-up before `/readyz` gives it, and compared with a plain run;
-a call that cannot be recorded, or whose replay differs, is run plainly from then on.
+Rows are padded to a bucket (1, 2, 4 ... MAX_ROWS) by repeating the last row, and the outputs are trimmed. Each shape is
+captured at its first occurrence, in the warm-up before `/readyz`, and compared with an eager run. If a capture fails,
+or a replay differs, all further calls run eagerly.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
+from typing_extensions import override
 
 from penstock_runtime.engine.model import describe
 
@@ -19,33 +20,33 @@ Call = Callable[[list[torch.Tensor]], object]
 Named = Callable[[list[torch.Tensor]], Mapping[str, torch.Tensor]]
 
 MAX_ROWS = 64
-"""Above this launches are hidden behind the kernels."""
+"""Rows above which kernels hide their launches."""
 MAX_GRAPHS = 64
-"""Each keeps its inputs and outputs; what lies between is shared."""
+"""Limit of captured shapes; each keeps its inputs and outputs, intermediate memory is shared."""
 TOLERANCE = 1e-2
-"""A replay runs the same kernels; only their order of adding may differ."""
+"""Tolerated difference of a replay: it runs the same kernels, only the order of sums may differ."""
 
 
 class Replay(Protocol):
-    """A recorded call."""
+    """A captured call."""
 
     def __call__(self, tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Run again on other values of the same shapes; the outputs are overwritten by the next replay."""
+        """Run on other values of the same shapes; the next replay overwrites the outputs."""
 
 
 class Recorder(Protocol):
-    """What can record."""
+    """Captures calls as graphs."""
 
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
-        """Return `call` recorded for the shapes of `tensors`.
+        """Return the capture of `call` for the shapes of `tensors`.
 
         Raises:
-            RuntimeError: it does what cannot be recorded (a look at a value, a size that depends on one).
+            RuntimeError: `call` cannot be captured, since it reads a value or a size depends on one.
         """
 
 
 class Graphs:
-    """A call, by way of its recordings."""
+    """A call that replays its captures."""
 
     def __init__(self, call: Named, recorder: Recorder) -> None:
         self._call = call
@@ -58,76 +59,76 @@ class Graphs:
         if self._recorder is None or rows > MAX_ROWS:
             return self._call(tensors)
         bucket = 1 << (rows - 1).bit_length()
-        padded = [_padded(one, bucket) for one in tensors]
+        padded = [_padded(tensor, bucket) for tensor in tensors]
         replay = self._replay(self._recorder, padded)
         if replay is None:
             return self._call(tensors)
-        return {name: one[:rows] for name, one in replay(padded).items()}
+        return {name: output[:rows] for name, output in replay(padded).items()}
 
     def _replay(self, recorder: Recorder, padded: list[torch.Tensor]) -> Replay | None:
-        shapes = tuple(one.shape for one in padded)
+        shapes = tuple(tensor.shape for tensor in padded)
         if shapes in self._replays or len(self._replays) >= MAX_GRAPHS:
             return self._replays.get(shapes)
         try:
             replay = recorder.record(self._call, padded)
-            wanted, got = self._call(padded), replay(padded)
+            expected, got = self._call(padded), replay(padded)
         except RuntimeError as error:
-            self._give_up(describe(error))
+            self._disable(describe(error))
             return None
-        if not all(_close(one, got[name]) for name, one in wanted.items()):
-            self._give_up("a replay gave other values")
+        if not all(_close(values, got[name]) for name, values in expected.items()):
+            self._disable("a replay returned different values")
             return None
         self._replays[shapes] = replay
         return replay
 
-    def _give_up(self, reason: str) -> None:
+    def _disable(self, reason: str) -> None:
         log.warning("the model runs without CUDA graphs: %s", reason)
         self._recorder = None
         self._replays.clear()
 
 
-class CudaRecorder:
-    """`torch.cuda.CUDAGraph`: recordings share one pool of memory, since one runs at a time."""
+class CudaRecorder(Recorder):
+    """Captures by `torch.cuda.CUDAGraph`; all share one memory pool, since one runs at a time."""
 
     def __init__(self) -> None:
         self._pool: Any = None
-        self._aside: Any = None
+        self._side_stream: Any = None
 
+    @override
     def record(self, call: Named, tensors: list[torch.Tensor]) -> Replay:
-        """As `Recorder`."""
-        held = [one.clone() for one in tensors]
+        inputs = [tensor.clone() for tensor in tensors]
         current = torch.cuda.current_stream()
         stream = self._stream(current)
         stream.wait_stream(current)
         try:
             with torch.cuda.stream(stream):
-                call(held)  # libraries set themselves up at a first call, which cannot be recorded
+                call(inputs)  # libraries initialize at the first call, which cannot be captured
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, stream=stream):
-                outputs = call(held)
+                outputs = call(inputs)
         finally:
-            torch.cuda.set_stream(current)  # a recording that fails leaves its own behind
+            torch.cuda.set_stream(current)  # a failed capture leaves its own stream set
         self._pool = self._pool or graph.pool()
 
         def replay(tensors: list[torch.Tensor]) -> Mapping[str, torch.Tensor]:
-            for mine, given in zip(held, tensors, strict=True):
-                mine.copy_(given, non_blocking=True)
+            for target, source in zip(inputs, tensors, strict=True):
+                target.copy_(source, non_blocking=True)
             graph.replay()
             return outputs
 
         return replay
 
     def _stream(self, current: Any) -> Any:
-        """Return the stream to record on, one for all: the default one cannot be recorded."""
+        """Return the stream for captures, which cannot run on the default stream."""
         if current != torch.cuda.default_stream():
             return current
-        self._aside = self._aside or torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        return self._aside
+        self._side_stream = self._side_stream or torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        return self._side_stream
 
 
 def recorder_of(device: torch.device) -> Recorder | None:
-    """Return what records on `device`; None where launches cost too little for that."""
+    """Return the recorder of `device`; None for a CPU."""
     return CudaRecorder() if device.type == "cuda" else None
 
 
@@ -138,7 +139,7 @@ def _padded(tensor: torch.Tensor, rows: int) -> torch.Tensor:
     return torch.cat([tensor, tensor[-1:].expand(missing, *tensor.shape[1:])])
 
 
-def _close(wanted: torch.Tensor, got: torch.Tensor) -> bool:
-    if wanted.shape != got.shape or not wanted.is_floating_point():
-        return bool(torch.equal(wanted, got))
-    return bool(torch.allclose(wanted.float(), got.float(), TOLERANCE, TOLERANCE, equal_nan=True))
+def _close(expected: torch.Tensor, got: torch.Tensor) -> bool:
+    if expected.shape != got.shape or not expected.is_floating_point():
+        return bool(torch.equal(expected, got))
+    return bool(torch.allclose(expected.float(), got.float(), TOLERANCE, TOLERANCE, equal_nan=True))

@@ -1,4 +1,4 @@
-"""Where torch computes, with how many threads, and how its errors read."""
+"""Choice of torch's device and thread count, and conversion of its errors."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from penstock_runtime.cgroup import cpu_quota
 from penstock_runtime.engine.model import DeviceLost, OutOfMemory, describe
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
-"""How torch's allocator for CPUs signs its RuntimeError: it has no type of its own."""
+"""Marker in the RuntimeError of torch's CPU allocator, which has no exception type of its own."""
 
 _STICKY_CUDA_ERRORS = (
     "device-side assert triggered",
@@ -20,7 +20,7 @@ _STICKY_CUDA_ERRORS = (
     "unspecified launch failure",
     "uncorrectable ECC error",
 )
-"""CUDA Runtime API, `cudaError`: after these "the process must be terminated and relaunched"."""
+"""Errors after which "the process must be terminated and relaunched" (CUDA Runtime API, `cudaError`)."""
 
 
 def choose_device() -> torch.device:
@@ -36,19 +36,19 @@ def backend_of(device: torch.device) -> str:
 
 
 def pin_threads(threads: int | None = None) -> None:
-    """Use `threads` torch threads, or no more than the container has CPUs (two that contend once cost 60x).
+    """Use `threads` torch threads, or at most the CPU limit of the container: contending threads slow torch down 60x.
 
-    To be called in the thread that will run the model: OpenMP keeps the number per thread.
+    Must be called in the thread that runs the model: OpenMP keeps the number per thread.
     """
     quota = cpu_quota()
     allowed = threads if threads is not None else math.floor(quota) if quota is not None else None
-    most = torch.get_num_threads()
-    torch.set_num_threads(most if allowed is None else max(1, min(most, allowed)))
+    default = torch.get_num_threads()
+    torch.set_num_threads(default if allowed is None else max(1, min(default, allowed)))
 
 
 @contextmanager
 def device_errors() -> Iterator[None]:
-    """Turn every way of running out of memory into `OutOfMemory`, and a broken context into `DeviceLost`."""
+    """Convert every out-of-memory error to `OutOfMemory`, and a broken CUDA context to `DeviceLost`."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -57,8 +57,8 @@ def device_errors() -> Iterator[None]:
 
 
 def raise_as_device_error(error: Exception) -> None:
-    """Raise what `device_errors` makes of `error`, if anything: where a context's own 30 us would show."""
+    """Raise the conversion of `error`, if any; saves the 30 us of the `device_errors` context."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_ALLOCATOR in str(error):
         raise OutOfMemory(describe(error)) from error
-    if any(words in str(error) for words in _STICKY_CUDA_ERRORS):
+    if any(text in str(error) for text in _STICKY_CUDA_ERRORS):
         raise DeviceLost(describe(error)) from error

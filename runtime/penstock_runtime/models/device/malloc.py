@@ -1,8 +1,8 @@
-"""The C library's allocator, told to keep what one batch frees for the next.
+"""`keep_freed_memory`: configures glibc's allocator to reuse freed memory for the next batch.
 
-By itself glibc gives large blocks back to the kernel as soon as they are free, and a model's temporary tensors are such
-blocks: each batch then pays anew for every page that it touches (malloc_trim(3), mallopt(3)). For an encoder of MiniLM's
-size that is 10,000 page faults and more for 128 texts (docs/encoders.md has what they cost).
+By default glibc returns large blocks to the kernel as soon as they are freed, such as a model's temporary tensors, so
+each batch pays for every page again (malloc_trim(3), mallopt(3)). For an encoder of the size of MiniLM these are more
+than 10,000 page faults for 128 texts (docs/encoders.md has their cost).
 """
 
 import ctypes
@@ -11,15 +11,15 @@ from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
-"""mallopt's names for its settings (malloc.h)."""
+"""Parameters of mallopt (malloc.h)."""
 KEPT_BYTES: Final = 64 * 2**20
-"""At most so much of an arena's end stays when it is free: what one pass of an encoder takes, and its next one again."""
+"""Limit of the free memory kept at the end of an arena: the memory of one pass of an encoder."""
 OWN_MAPPING_BYTES: Final = 32 * 2**20
-"""Blocks of this size and more still come and go by themselves: glibc allows no more."""
+"""Size from which blocks are mapped separately; glibc allows no larger value."""
 
 
 def keep_freed_memory() -> None:
-    """Tell the allocator, for this whole process; where the C library is not glibc nothing happens."""
+    """Set the thresholds for this process; without effect if the C library is not glibc."""
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(_TRIM_THRESHOLD, KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""How many rows fit: floor(0.8 * free / bytes per row), the latter measured by running growing batches."""
+"""Memory bound of a batch: floor(0.8 * free / bytes per row), measured by running growing batches."""
 
 import time
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from typing_extensions import override
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_runtime.cgroup import free_memory_bytes
@@ -13,70 +14,70 @@ from penstock_runtime.engine.model import OutOfMemory
 
 SHARE_OF_FREE = 0.8
 ENOUGH_GROWTH_BYTES = 32 * 2**20
-"""A growth this large stands clear of what allocators round up, cache and hand back."""
+"""Growth that is large compared with the rounding and caching of allocators."""
 MEASURING_SECONDS = 1.0
 
 _PROCESS = Path("/proc/self")
 
 
 class MemoryMeter(Protocol):
-    """The memory that a model computes in."""
+    """Memory of the device that a model computes on."""
 
     def reset(self) -> None:
-        """Count growth from now."""
+        """Start a measurement of growth."""
 
     def peak_growth_bytes(self) -> int:
-        """Return the highest use since `reset`, less the use at `reset`."""
+        """Return the peak use since `reset` minus the use at `reset`."""
 
     def free_bytes(self) -> int:
-        """Return what can still be allocated."""
+        """Return the bytes that can be allocated."""
 
 
-class CudaMeter:
-    """Device memory, by torch's own allocator."""
+class CudaMeter(MemoryMeter):
+    """Device memory, measured by torch's allocator."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._start = 0
 
+    @override
     def reset(self) -> None:
-        """As `MemoryMeter`."""
         torch.cuda.reset_peak_memory_stats(self._device)
         self._start = torch.cuda.memory_allocated(self._device)
 
+    @override
     def peak_growth_bytes(self) -> int:
-        """As `MemoryMeter`."""
         return torch.cuda.max_memory_allocated(self._device) - self._start
 
+    @override
     def free_bytes(self) -> int:
-        """As `MemoryMeter`: what the driver has left, and what the allocator keeps without using it."""
         free, _ = torch.cuda.mem_get_info(self._device)
         kept = torch.cuda.memory_reserved(self._device)
         return free + kept - torch.cuda.memory_allocated(self._device)
 
 
-class ResidentMeter:
-    """The process's resident memory (proc(5): `VmHWM` is its peak, `clear_refs` 5 resets that)."""
+class ResidentMeter(MemoryMeter):
+    """Resident memory of the process (proc(5): `VmHWM` is its peak, which writing 5 to `clear_refs` resets)."""
 
     def __init__(self, process: Path = _PROCESS) -> None:
         self._process = process
         self._start = 0
 
+    @override
     def reset(self) -> None:
-        """As `MemoryMeter`; where the peak cannot be reset, growth counts from the highest use so far."""
         try:
             (self._process / "clear_refs").write_text("5")
-        except OSError:
+        except OSError:  # the peak cannot be reset: growth counts from the peak so far
             self._start = self._kilobytes("VmHWM:")
         else:
             self._start = self._kilobytes("VmRSS:")
 
+    @override
     def peak_growth_bytes(self) -> int:
-        """As `MemoryMeter`."""
         return max(0, self._kilobytes("VmHWM:") - self._start) * 1024
 
+    @override
     def free_bytes(self) -> int:
-        """As `MemoryMeter`: the control group's rest, or the machine's where that is less."""
         return free_memory_bytes()
 
     def _kilobytes(self, name: str) -> int:
@@ -85,7 +86,7 @@ class ResidentMeter:
 
 
 def meter_of(device: torch.device) -> MemoryMeter:
-    """Return what measures memory on `device`."""
+    """Return the meter of `device`."""
     return CudaMeter(device) if device.type == "cuda" else ResidentMeter()
 
 
@@ -96,23 +97,23 @@ def bound_rows(free_bytes: int, bytes_per_row: float, max_rows: int) -> int:
 
 
 def measured_bound_rows(
-    run: Callable[[int], None], least_bytes_per_row: int, max_rows: int, meter: MemoryMeter
+    run: Callable[[int], None], min_bytes_per_row: int, max_rows: int, meter: MemoryMeter
 ) -> int:
     """Return the bound of a model whose `run(rows)` computes a batch.
 
-    `least_bytes_per_row` (inputs and outputs) is the measurement's floor: a model too small to show in
-    the process's size still needs that much.
+    `min_bytes_per_row` (inputs and outputs) is the lower bound of the measurement, for models whose growth is
+    too small to measure.
     """
     run(1)
     free = meter.free_bytes()
     measured = _bytes_per_row(run, min(max_rows, MAX_BATCH_SIZE), meter)
-    return bound_rows(free, max(measured, least_bytes_per_row), max_rows)
+    return bound_rows(free, max(measured, min_bytes_per_row), max_rows)
 
 
 def _bytes_per_row(run: Callable[[int], None], max_rows: int, meter: MemoryMeter) -> float:
-    """Run 2, 4, 8 ... rows until the growth is clear, or time or rows are up; return growth per row.
+    """Run 2, 4, 8 ... rows until the growth is significant, or the time or row limit is reached; return growth per row.
 
-    One row has run before: what is allocated once and kept does not count.
+    One row has run before, so that permanent allocations do not count.
     """
     meter.reset()
     began, rows, growth = time.monotonic(), 1, 0

@@ -1,7 +1,7 @@
-"""Linear layers for inference on CPUs: weights laid out once as oneDNN wants them, what follows fused in.
+"""Linear layers for CPU inference with oneDNN: prepacked weights, and fused activation or residual.
 
-Whether that is the faster way depends on processor and shape (an AVX-512 Intel gains 10-30 %, an AVX2 AMD with
-MKL behind `F.linear` may lose), so each shape is tried both ways when the model is loaded.
+Whether prepacking is faster depends on processor and shape (Intel with AVX-512 gains 10-30 %, AMD with AVX2 and MKL
+behind `F.linear` may lose), so both variants of each shape are timed when the model is loaded.
 """
 
 import time
@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import torch
 from torch.nn import functional
+from typing_extensions import override
 
 ONE_DNN_ACTIVATIONS = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}
-"""By transformers' names: oneDNN's unary operation and its algorithm."""
+"""oneDNN's unary operation and algorithm by the name of the activation in transformers."""
 
 PROBE_ROWS = 256
-"""Of the trial: tokens of a small batch."""
+"""Rows of a timing run: tokens of a small batch."""
 PROBE_TIMES = 3
 
 
@@ -36,27 +37,27 @@ class Affine(Protocol):
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Plain:
-    """As torch has it."""
+class Plain(Affine):
+    """An affine layer computed by `F.linear`."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, act: Activation) -> None:
         self._weight, self._bias, self._act = weight, bias, act
 
+    @override
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         return functional.linear(x, self._weight, self._bias)
 
+    @override
     def activated(self, x: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         return self._act(self(x))
 
+    @override
     def added(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         return self(x).add_(residual)
 
 
-class Prepacked:
-    """By oneDNN, as torch's own compiler calls it (torch/_inductor/mkldnn_ir.py)."""
+class Prepacked(Affine):
+    """An affine layer computed by oneDNN, called as in torch's own compiler (torch/_inductor/mkldnn_ir.py)."""
 
     def __init__(
         self, weight: torch.Tensor, bias: torch.Tensor | None, fused: tuple[str, str] | None
@@ -68,13 +69,13 @@ class Prepacked:
         self._unary = ops._linear_pointwise.default
         self._binary = ops._linear_pointwise.binary
 
+    @override
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         y: torch.Tensor = self._unary(x, self._weight, self._bias, "none", [], "")
         return y
 
+    @override
     def activated(self, x: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         if self._fused is None:
             return self(x)
         y: torch.Tensor = self._unary(
@@ -82,14 +83,14 @@ class Prepacked:
         )
         return y
 
+    @override
     def added(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """As `Affine`."""
         y: torch.Tensor = self._binary(x, residual, self._weight, self._bias, "add")
         return y
 
 
 def can_prepack(weight: torch.Tensor) -> bool:
-    """Return whether oneDNN takes this weight."""
+    """Return whether oneDNN supports this weight."""
     return (
         weight.device.type == "cpu"
         and weight.dtype is torch.float32
@@ -99,19 +100,19 @@ def can_prepack(weight: torch.Tensor) -> bool:
 
 
 def merged(*linears: torch.nn.Linear) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return one weight and bias for several layers of one input: their outputs side by side."""
+    """Return one weight and bias for several layers of the same input, whose outputs are concatenated."""
     if len(linears) == 1:
         bias = linears[0].bias
         return linears[0].weight.detach(), None if bias is None else bias.detach()
-    weight = torch.cat([one.weight.detach() for one in linears])
-    biases = [one.bias.detach() for one in linears if one.bias is not None]
+    weight = torch.cat([linear.weight.detach() for linear in linears])
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     if biases and len(biases) < len(linears):
         raise ValueError("either all of the layers have a bias or none has")
     return weight, torch.cat(biases) if biases else None
 
 
 class Use(StrEnum):
-    """Which of its three ways an `Affine` is called."""
+    """Method of an `Affine` that a layer calls."""
 
     PLAIN = "plain"
     ACTIVATED = "activated"
@@ -119,10 +120,10 @@ class Use(StrEnum):
 
 
 class Chooser:
-    """Chooses the faster of the two for each shape and use, by trying them once."""
+    """Chooses the faster variant for each shape and use, by timing both once."""
 
     def __init__(self, act: Activation, fused: tuple[str, str] | None) -> None:
-        """`act` and `fused` are one function: as torch computes it, and by oneDNN's name."""
+        """`act` and `fused` are the same activation: in torch, and by its oneDNN name."""
         self._act, self._fused = act, fused
         self._prepacks: dict[tuple[torch.Size, Use], bool] = {}
 
@@ -141,7 +142,7 @@ class Chooser:
 
 
 def seconds(affine: Affine, weight: torch.Tensor, use: Use) -> float:
-    """Return the CPU time of one call on PROBE_ROWS rows, the best of a few: others may use this machine too."""
+    """Return the CPU time of one call on PROBE_ROWS rows, the minimum of several: the machine may be shared."""
     x, residual = (torch.ones(PROBE_ROWS, size) for size in reversed(weight.shape))
     calls: dict[Use, Callable[[], torch.Tensor]] = {
         Use.PLAIN: lambda: affine(x),
@@ -160,21 +161,21 @@ def _timed(call: Callable[[], torch.Tensor]) -> float:
 
 
 class PrepackedLinear(torch.nn.Module):
-    """Takes the place of a `torch.nn.Linear` inside any module; the original weight is let go."""
+    """Replacement of a `torch.nn.Linear` inside any module; the original weight is released."""
 
     def __init__(self, linear: torch.nn.Linear, affine: Affine) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self._affine = affine
 
+    @override
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As `torch.nn.Linear`."""
         y = self._affine(x.reshape(-1, self.in_features))
         return y.view(*x.shape[:-1], self.out_features)
 
 
 def prepack(module: torch.nn.Module, chooser: Chooser | None = None) -> int:
-    """Replace every linear layer of `module` that oneDNN computes faster; return how many."""
+    """Replace every linear layer of `module` that oneDNN computes faster; return their number."""
     chooser, replaced = chooser or Chooser(torch.nn.Identity(), None), 0
     for name, child in list(module.named_children()):
         if type(child) is not torch.nn.Linear:

@@ -1,8 +1,7 @@
-"""How a batch reaches its device and comes back.
+"""Transfer of batches to a device and back.
 
-On CUDA (CUDA C++ Best Practices, "Asynchronous and Overlapping Transfers"): inputs are copied into pinned
-memory that is kept, every transfer and kernel is queued on one stream of the model's own, and the host waits
-once, at the end.
+On CUDA (CUDA C++ Best Practices, "Asynchronous and Overlapping Transfers"), inputs are copied to persistent pinned
+memory, all transfers and kernels are queued on one stream of the model, and the host synchronizes once at the end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from penstock_runtime.models.device.cuda_graphs import Named
 from penstock_runtime.models.device.tensors import to_numpy, to_torch
@@ -18,42 +18,42 @@ from penstock_runtime.request import Tensor
 
 
 class Staging(Protocol):
-    """Runs a call of tensors on arrays."""
+    """Runs a call on arrays, which it converts to tensors and back."""
 
     def run(self, call: Named, arrays: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the call's outputs; the arrays stay as they are."""
+        """Return the outputs of `call`; the arrays are not modified."""
 
 
-class HostStaging:
-    """No device: arrays and tensors share their memory."""
+class HostStaging(Staging):
+    """Staging on the CPU: arrays and tensors share their memory."""
 
+    @override
     def run(self, call: Named, arrays: Sequence[Tensor]) -> dict[str, Tensor]:
-        """As `Staging`."""
         tensors = [to_torch(array) for array in arrays]
-        return {name: to_numpy(one) for name, one in call(tensors).items()}
+        return {name: to_numpy(tensor) for name, tensor in call(tensors).items()}
 
 
 class Buffers:
-    """Host memory that is kept from batch to batch, one buffer a use, as large as the largest so far."""
+    """Host memory reused across batches: one growing buffer per use."""
 
     def __init__(self, *, pinned: bool) -> None:
         self._pinned = pinned
-        self._held: dict[str, torch.Tensor] = {}
+        self._buffers: dict[str, torch.Tensor] = {}
 
     def like(self, use: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return a tensor over the buffer of `use`; what it held before is gone."""
+        """Return a tensor over the buffer of `use`, whose former content is overwritten."""
         elements = int(np.prod(shape, dtype=np.int64))
         size = elements * dtype.itemsize
-        held = self._held.get(use)
-        if held is None or held.numel() < size:
+        buffer = self._buffers.get(use)
+        if buffer is None or buffer.numel() < size:
             grown = 1 << max(size - 1, 1).bit_length()
-            held = torch.empty(grown, dtype=torch.uint8, pin_memory=self._pinned)
-            self._held[use] = held
-        return held[:size].view(dtype).view(tuple(shape))
+            buffer = torch.empty(grown, dtype=torch.uint8, pin_memory=self._pinned)
+            self._buffers[use] = buffer
+        return buffer[:size].view(dtype).view(tuple(shape))
 
 
-class DeviceStaging:
-    """One stream, pinned buffers, one wait. Any device may be named, so that a CPU can prove the copies."""
+class DeviceStaging(Staging):
+    """Staging by one stream, pinned buffers and one synchronization; tests also run it on the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -61,8 +61,8 @@ class DeviceStaging:
         self._stream = torch.cuda.Stream(device) if on_cuda else None  # type: ignore[no-untyped-call]
         self._buffers = Buffers(pinned=on_cuda)
 
+    @override
     def run(self, call: Named, arrays: Sequence[Tensor]) -> dict[str, Tensor]:
-        """As `Staging`."""
         with self._on_stream():
             tensors = [self._sent(f"in {n}", array) for n, array in enumerate(arrays)]
             hosts = self._fetched(call(tensors))
@@ -81,14 +81,14 @@ class DeviceStaging:
 
     def _fetched(self, outputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         hosts = {
-            name: self._buffers.like(f"out {name}", one.shape, one.dtype)
-            for name, one in outputs.items()
+            name: self._buffers.like(f"out {name}", tensor.shape, tensor.dtype)
+            for name, tensor in outputs.items()
         }
-        for name, one in outputs.items():
-            hosts[name].copy_(one, non_blocking=True)
+        for name, tensor in outputs.items():
+            hosts[name].copy_(tensor, non_blocking=True)
         return hosts
 
 
 def staging_for(device: torch.device) -> Staging:
-    """Return how batches reach `device`."""
+    """Return the staging of `device`."""
     return HostStaging() if device.type == "cpu" else DeviceStaging(device)

@@ -1,4 +1,4 @@
-"""Arrays to tensors and back, without a Python list in between."""
+"""Conversion between numpy arrays and torch tensors without copies where possible."""
 
 from types import MappingProxyType
 
@@ -23,18 +23,18 @@ TORCH_DATATYPES = MappingProxyType(
 
 
 def datatype_of_torch(dtype: torch.dtype) -> str:
-    """Return the Open Inference datatype of a torch dtype; raise ValueError naming those served."""
+    """Return the Open Inference datatype of a torch dtype; raise ValueError that names the supported ones."""
     datatype = TORCH_DATATYPES.get(dtype)
     if datatype is None:
-        served = ", ".join(str(one).removeprefix("torch.") for one in TORCH_DATATYPES)
+        served = ", ".join(str(key).removeprefix("torch.") for key in TORCH_DATATYPES)
         raise ValueError(f"dtype {str(dtype).removeprefix('torch.')} is not served: use {served}")
     return datatype
 
 
 def to_torch(array: Tensor) -> torch.Tensor:
-    """Return a tensor in host memory, the array's own unless that is read-only.
+    """Return a tensor in host memory, which shares the array's memory unless that is read-only.
 
-    Arrays that lie in a received body are read-only, and torch has no read-only tensors.
+    Arrays over a received body are read-only, and torch has no read-only tensors.
     """
     flags = array.flags
     usable = array if flags.writeable and flags.c_contiguous else np.array(array, order="C")
@@ -42,6 +42,6 @@ def to_torch(array: Tensor) -> torch.Tensor:
 
 
 def to_numpy(tensor: torch.Tensor) -> Tensor:
-    """Return the tensor's values in host memory, shared where they lie there already."""
+    """Return the tensor's values in host memory, shared if the tensor is on the CPU."""
     array: Tensor = tensor.numpy(force=True)
     return array

@@ -1,6 +1,6 @@
-"""Where the parts of a BERT lie in its relatives as `transformers` builds them, by name of the class.
+"""`parts_of`: extracts the layers of BERT and related architectures from the model classes of `transformers`.
 
-What is listed here can be computed packed. Everything else is served too, padded, by its own forward.
+The architectures listed here can run packed. All others run padded, by their own forward.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Classify = Callable[[torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class LayerParts:
-    """One layer: attention, then two linears, each with a residual and a norm behind it."""
+    """One layer: attention and two linears, each followed by a residual and a norm."""
 
     attention: tuple[torch.nn.Linear, torch.nn.Linear, torch.nn.Linear]
     """Query, key, value."""
@@ -30,25 +30,25 @@ class LayerParts:
 
 @dataclass(frozen=True, slots=True)
 class EncoderParts:
-    """A whole encoder."""
+    """Parts of a whole encoder."""
 
     words: torch.Tensor
     positions: torch.Tensor
-    """Row 0 is the first token's, the type embedding of the first segment added in."""
+    """Position embeddings from the first token on, plus the type embedding of the first segment."""
     norm: torch.nn.LayerNorm
     layers: Sequence[LayerParts]
     heads: int
     activation: str
     classify: Classify | None
-    """First token's hidden states (rows, width) to logits; holds nothing of the model but its last layers."""
+    """Maps hidden states of the first token (rows, width) to logits; references only the last layers of the model."""
 
 
 def parts_of(model: Any) -> EncoderParts | None:
-    """Return the parts of a known relative with weights that torch computes in float32, else None."""
+    """Return the parts of a model of a known architecture with float32 weights, else None."""
     name = type(model).__name__
-    if name.startswith(_NOT_MERELY):
+    if name.startswith(_UNSUPPORTED):
         return None
-    family = next((one for one in _FAMILIES if name.startswith(one)), None)
+    family = next((prefix for prefix in _FAMILIES if name.startswith(prefix)), None)
     if family is None or getattr(model.config, "is_decoder", False):
         return None
     parts = _FAMILIES[family](model)
@@ -78,7 +78,7 @@ def _like_bert(body: Any, skipped: int, classify: Classify | None) -> EncoderPar
         words=embeddings.word_embeddings.weight.detach(),
         positions=(embeddings.position_embeddings.weight[skipped:] + types).detach(),
         norm=embeddings.LayerNorm,
-        layers=[_bert_layer(one) for one in body.encoder.layer],
+        layers=[_bert_layer(layer) for layer in body.encoder.layer],
         heads=int(body.config.num_attention_heads),
         activation=str(body.config.hidden_act),
         classify=classify,
@@ -104,7 +104,7 @@ def _distilbert(model: Any) -> EncoderParts:
         words=embeddings.word_embeddings.weight.detach(),
         positions=embeddings.position_embeddings.weight.detach(),
         norm=embeddings.LayerNorm,
-        layers=[_distilbert_layer(one) for one in body.transformer.layer],
+        layers=[_distilbert_layer(layer) for layer in body.transformer.layer],
         heads=int(body.config.n_heads),
         activation=str(body.config.activation),
         classify=_distilbert_head(model),
@@ -137,5 +137,5 @@ _FAMILIES: dict[str, Callable[[Any], EncoderParts]] = {
     "Camembert": _roberta,
     "DistilBert": _distilbert,
 }
-_NOT_MERELY = ("BertGeneration", "BertJapanese", "RobertaPreLayerNorm", "XLMRobertaXL")
-"""Classes whose names begin alike but whose layers do not."""
+_UNSUPPORTED = ("BertGeneration", "BertJapanese", "RobertaPreLayerNorm", "XLMRobertaXL")
+"""Classes with the same name prefix but other layers."""

@@ -1,7 +1,7 @@
-"""What a Hugging Face directory says of a text encoder. JSON only: no torch, so the HTTP side reads it too.
+"""`EncoderDirectory`: the configuration of a text encoder in a Hugging Face directory, read without torch.
 
-Of sentence-transformers' own files three are understood: the module list, the pooling and the length bound.
-Where there is no module list an embedding is the mean over tokens, scaled to length 1.
+Three files of sentence-transformers are supported: the module list, the pooling and the length limit. Without a module
+list an embedding is the mean over tokens, scaled to length 1.
 """
 
 import json
@@ -13,14 +13,14 @@ from typing import Any
 from penstock_runtime.engine.model import ModelLoadFailed
 
 IDS, MASK = "input_ids", "attention_mask"
-"""The tensors of a text encoder, by transformers' own names."""
+"""Input tensors of a text encoder, named as in transformers."""
 _UNBOUNDED = 10**6
-"""Tokenizers write "no bound" as a number near 10^30."""
+"""Value from which a limit means none: tokenizers write about 10^30 for "no limit"."""
 _DEFAULT_MAX_TOKENS = 512
 
 
 class Pooling(StrEnum):
-    """How tokens become one vector."""
+    """Reduction of token vectors to one vector."""
 
     MEAN = "mean"
     FIRST = "cls"
@@ -29,24 +29,24 @@ class Pooling(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EncoderDirectory:
-    """One directory, read and judged."""
+    """Configuration of a text encoder."""
 
     folder: Path
     max_tokens: int
-    """Of one text, special tokens included."""
+    """Limit of tokens per text, including special tokens."""
     vocabulary: int
     pooling: Pooling
     normalize: bool
-    """Scale embeddings to length 1."""
+    """Whether embeddings are scaled to length 1."""
     labels: tuple[str, ...]
-    """Of a classifier, by index."""
+    """Labels of a classifier by index."""
 
 
 def read_directory(folder: Path) -> EncoderDirectory:
-    """Return what `folder` says.
+    """Return the configuration in `folder`.
 
     Raises:
-        ModelLoadFailed: a file is missing or broken, or asks for what is not served here.
+        ModelLoadFailed: a file is missing or broken, or requires an unsupported module.
     """
     if not folder.is_dir():
         raise ModelLoadFailed(
@@ -72,17 +72,17 @@ def read_directory(folder: Path) -> EncoderDirectory:
 
 
 def _max_tokens(folder: Path, config: dict[str, Any]) -> int:
-    """Return the least of what model, tokenizer and sentence-transformers say."""
+    """Return the minimum of the limits of model, tokenizer and sentence-transformers."""
     positions = int(config.get("max_position_embeddings") or _DEFAULT_MAX_TOKENS)
     if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
         positions -= (
             int(config.get("pad_token_id") or 0) + 1
-        )  # their first position comes after padding's
-    said = (
+        )  # positions start after that of padding
+    limits = (
         _json(folder, "tokenizer_config.json", optional=True).get("model_max_length"),
         _json(folder, "sentence_bert_config.json", optional=True).get("max_seq_length"),
     )
-    bounds = [int(one) for one in said if one is not None and 0 < one < _UNBOUNDED]
+    bounds = [int(limit) for limit in limits if limit is not None and 0 < limit < _UNBOUNDED]
     return min([positions, *bounds])
 
 
@@ -90,22 +90,22 @@ def _pooling(folder: Path) -> tuple[Pooling, bool]:
     modules = _json(folder, "modules.json", optional=True, kind=list)
     if not modules:
         return Pooling.MEAN, True
-    found, normalize = Pooling.MEAN, False
+    pooling, normalize = Pooling.MEAN, False
     for module in modules:
         name = str(module.get("type", "")).rpartition(".")[2]
         match name:
             case "Transformer":
                 pass
             case "Pooling":
-                found = _pooling_mode(folder, str(module.get("path", "")))
+                pooling = _pooling_mode(folder, str(module.get("path", "")))
             case "Normalize":
                 normalize = True
             case _:
                 raise ModelLoadFailed(
-                    f"directory '{folder}': modules.json asks for '{name}', which is not served:"
+                    f"directory '{folder}': modules.json requires '{name}', which is not supported:"
                     " use a model of Transformer, Pooling and Normalize"
                 )
-    return found, normalize
+    return pooling, normalize
 
 
 def _pooling_mode(folder: Path, path: str) -> Pooling:
@@ -129,11 +129,11 @@ def _json(folder: Path, name: str, *, optional: bool = False, kind: type = dict)
     if optional and not file.is_file():
         return kind()
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelLoadFailed(
             f"directory '{folder}': {name} cannot be read ({error}): copy the whole model"
         ) from error
-    if not isinstance(found, kind):
+    if not isinstance(content, kind):
         raise ModelLoadFailed(f"directory '{folder}': {name} holds no {kind.__name__}")
-    return found
+    return content

@@ -1,4 +1,4 @@
-"""From a Hugging Face directory to a `Model`: weights from safetensors alone, no code of the directory's own."""
+"""`load_encoder`: loads a text encoder from a Hugging Face directory, from safetensors and without remote code."""
 
 import logging
 from dataclasses import replace
@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 TOLERANCE = 1e-3
-"""Of the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst random models), a
-wrong layer by 1e-1."""
+"""Tolerated difference relative to the largest value: float32 sums in another order differ by 1e-6 (by 1e-4 in the worst
+random models), a wrong layer by 1e-1."""
 _UNUSED = ("pooler.",)
-"""What an embedding model's checkpoint may lack, since nobody reads it."""
+"""Weights that an embedding model does not use, and whose absence is no error."""
 
 
 def load_encoder(folder: Path, task: Task) -> Model:
     """Return the encoder in `folder`.
 
     Raises:
-        ModelLoadFailed: the directory is incomplete or is not served; the message says what to do.
+        ModelLoadFailed: the directory is incomplete or not supported; the message names the remedy.
     """
     directory = read_directory(folder)
     model = _read(directory, task)
@@ -64,12 +64,12 @@ def load_encoder(folder: Path, task: Task) -> Model:
     info = _info(directory, task, model, device)
     logits = task is Task.CLASSIFICATION
     plain = PaddedEncoder(TorchModel(info, padded_call(model, head, logits=logits), device), limits)
-    quick = _packed(model, info, head, limits) if device.type == "cpu" else None
-    if quick is None and device.type == "cpu":
+    packed = _packed(model, info, head, limits) if device.type == "cpu" else None
+    if packed is None and device.type == "cpu":
         return _prepacked(model, plain, limits)
-    if quick is None or not _agree(plain, quick, limits, "packed"):
+    if packed is None or not _agree(plain, packed, limits, "packed"):
         return plain
-    return quick
+    return packed
 
 
 def _read(directory: EncoderDirectory, task: Task) -> Any:
@@ -80,7 +80,7 @@ def _read(directory: EncoderDirectory, task: Task) -> Any:
     )
     on_gpu = torch.cuda.is_available()
     try:
-        model, told = kind.from_pretrained(
+        model, report = kind.from_pretrained(
             directory.folder,
             local_files_only=True,
             use_safetensors=True,
@@ -95,7 +95,7 @@ def _read(directory: EncoderDirectory, task: Task) -> Any:
         ) from error
     missing = sorted(
         name
-        for name in told["missing_keys"]
+        for name in report["missing_keys"]
         if task is not Task.EMBEDDING or not name.startswith(_UNUSED)
     )
     if missing:
@@ -151,44 +151,49 @@ def _packed(
 
 
 def _prepacked(model: Any, plain: PaddedEncoder, limits: TextLimits) -> PaddedEncoder:
-    """Return `plain` with its linear layers prepacked, unless that changes its answers."""
+    """Return `plain` with prepacked linear layers, unless its outputs change."""
     before = [plain.run(sample) for sample in _samples(limits)]
-    kept = {name: one for name, one in model.named_modules() if type(one) is torch.nn.Linear}
+    originals = {
+        name: module for name, module in model.named_modules() if type(module) is torch.nn.Linear
+    }
     if prepack(model) and not _close(
-        before, [plain.run(one) for one in _samples(limits)], "prepacked"
+        before, [plain.run(sample) for sample in _samples(limits)], "prepacked"
     ):
-        for name, linear in kept.items():
+        for name, linear in originals.items():
             parent, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(parent), leaf, linear)
     return plain
 
 
-def _agree(plain: Model, quick: Model, limits: TextLimits, what: str) -> bool:
+def _agree(plain: Model, other: Model, limits: TextLimits, variant: str) -> bool:
     samples = _samples(limits)
-    return _close([plain.run(one) for one in samples], [quick.run(one) for one in samples], what)
+    expected = [plain.run(sample) for sample in samples]
+    return _close(expected, [other.run(sample) for sample in samples], variant)
 
 
-def _close(wanted: list[dict[str, Tensor]], got: list[dict[str, Tensor]], what: str) -> bool:
-    """Return whether a faster way computes the same; a way that does not is told of and not taken."""
-    for one, other in zip(wanted, got, strict=True):
-        for name, values in one.items():
+def _close(expected: list[dict[str, Tensor]], got: list[dict[str, Tensor]], variant: str) -> bool:
+    """Return whether a faster variant computes the same; log a variant that does not."""
+    for outputs, other in zip(expected, got, strict=True):
+        for name, values in outputs.items():
             scale = max(1.0, float(np.abs(values).max()))
             error = float(np.abs(np.subtract(values, other[name])).max()) / scale
             if not error <= TOLERANCE:
                 log.warning(
-                    "the %s way differs from the untouched model by %.1e: not taken", what, error
+                    "the %s variant differs from the original model by %.1e: not used",
+                    variant,
+                    error,
                 )
                 return False
     return True
 
 
 def _samples(limits: TextLimits) -> list[dict[str, Tensor]]:
-    """Texts of random ids: one alone, and one of every kind of length together."""
+    """Return batches of random ids: one text alone, and texts of different lengths."""
     random = np.random.default_rng(0)
-    most = min(limits.max_tokens, 64)
-    found: list[dict[str, Tensor]] = []
-    for sizes in ((most,), (1, 2, 7, 7, most // 2 or 1, most)):
-        mask = (np.arange(most)[None] < np.array(sizes)[:, None]).astype(np.int64)
+    longest = min(limits.max_tokens, 64)
+    samples: list[dict[str, Tensor]] = []
+    for sizes in ((longest,), (1, 2, 7, 7, longest // 2 or 1, longest)):
+        mask = (np.arange(longest)[None] < np.array(sizes)[:, None]).astype(np.int64)
         ids = random.integers(limits.pad_id + 1, limits.vocabulary, mask.shape) * mask
-        found.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
-    return found
+        samples.append({IDS: ids + (1 - mask) * limits.pad_id, MASK: mask})
+    return samples

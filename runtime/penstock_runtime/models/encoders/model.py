@@ -1,7 +1,7 @@
-"""Text encoders as a `Model`: token ids with their attention mask in, one vector a row out.
+"""Text encoders as `Model`: token ids and attention mask in, one vector per row out.
 
-Two ways of computing, chosen at load: *packed* (known relatives of BERT on a CPU, no padding at all) and
-*padded* (anything else, and any device: rows in runs of near length, through the model's own forward).
+Two variants, selected at load: `PackedEncoder` (known architectures related to BERT on a CPU, without padding) and
+`PaddedEncoder` (all others, any device: rows of similar length together, by the model's own forward).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
+from typing_extensions import override
 
 from penstock_runtime.engine import padding as by_length
-from penstock_runtime.engine.model import ModelInfo
+from penstock_runtime.engine.model import Model, ModelInfo
 from penstock_runtime.models.device.device import device_errors
 from penstock_runtime.models.device.memory import measured_bound_rows, meter_of
 from penstock_runtime.models.encoders.bert_layers import Classify
@@ -24,16 +25,16 @@ from penstock_runtime.models.torch_model import TorchModel
 from penstock_runtime.request import Tensor
 
 CHUNK_TOKENS = 2048
-"""Of one pass: enough for full speed, few enough that memory is bounded and layers stay in the CPU's caches."""
+"""Tokens per pass: enough for full speed, few enough to bound memory and to stay in the CPU's caches."""
 
 
 class BadRow(ValueError):
-    """A row that no encoder can take; it fails alone."""
+    """An invalid row, which fails alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputHead:
-    """What becomes of hidden states: an embedding, or logits of the first token's."""
+    """Computation after the hidden states: an embedding, or logits from the first token."""
 
     pooling: Pooling
     normalize: bool
@@ -42,7 +43,7 @@ class OutputHead:
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """What a row may be, and how it is padded."""
+    """Limits of a row, and its padding."""
 
     max_tokens: int
     vocabulary: int
@@ -50,9 +51,9 @@ class TextLimits:
     to_bucket: bool = False
 
     def checked(self, ids: Tensor, mask: Tensor) -> NDArray[np.int64]:
-        """Return each row's tokens.
+        """Return the number of tokens of each row.
 
-        On a GPU an id outside the vocabulary would not fail its row: it would end the process.
+        On a GPU an id outside the vocabulary would end the process instead of failing its row.
 
         Raises:
             BadRow: a row is empty or too long, or an id is not in the vocabulary.
@@ -62,16 +63,16 @@ class TextLimits:
             raise BadRow(
                 f"a row has {counts.min()} to {counts.max()} tokens: send 1 to {self.max_tokens}"
             )
-        least, most = int(ids.min()), int(ids.max())
-        if least < 0 or most >= self.vocabulary:
+        lowest, highest = int(ids.min()), int(ids.max())
+        if lowest < 0 or highest >= self.vocabulary:
             raise BadRow(
-                f"token id {least if least < 0 else most} is not in the vocabulary of {self.vocabulary}"
+                f"token id {lowest if lowest < 0 else highest} is not in the vocabulary of {self.vocabulary}"
             )
         return counts
 
 
-class PackedEncoder:
-    """Rows sorted by length, laid end to end, in passes of about `chunk_tokens`."""
+class PackedEncoder(Model):
+    """An encoder that sorts rows by length and concatenates them into passes of about `chunk` tokens."""
 
     def __init__(
         self, info: ModelInfo, body: PackedBody, head: OutputHead, limits: TextLimits, chunk: int
@@ -79,23 +80,23 @@ class PackedEncoder:
         self.info = info
         self._body, self._head, self._limits, self._chunk = body, head, limits, chunk
 
+    @override
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`."""
         ids, mask = inputs[IDS], inputs[MASK].astype(bool)
         counts = self._limits.checked(ids, mask)
         order = np.argsort(counts, kind="stable")
-        found: Tensor | None = None
+        outputs: Tensor | None = None
         with device_errors(), torch.inference_mode():
             for rows in _passes(order, counts, self._chunk):
                 vectors = self._pass(ids[rows], mask[rows], counts[rows])
-                if found is None:
-                    found = np.empty((len(order), vectors.shape[1]), np.float32)
-                found[rows] = vectors
-        assert found is not None  # noqa: S101 - a batch has at least one row
-        return {self.info.outputs[0].name: found}
+                if outputs is None:
+                    outputs = np.empty((len(order), vectors.shape[1]), np.float32)
+                outputs[rows] = vectors
+        assert outputs is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: outputs}
 
+    @override
     def memory_bound_rows(self) -> int:
-        """As `Model.memory_bound_rows`, by rows of the greatest length."""
         return memory_bound(self.run, self.info, self._limits, torch.device("cpu"))
 
     def _pass(self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64]) -> Tensor:
@@ -111,40 +112,40 @@ class PackedEncoder:
         return array
 
 
-class PaddedEncoder:
-    """Runs of rows of near length, each padded to its longest (on CUDA: to its bucket, for the graphs' sake)."""
+class PaddedEncoder(Model):
+    """An encoder that pads rows of similar length to the longest of them (on CUDA to a bucket, for CUDA graphs)."""
 
     def __init__(self, inner: TorchModel, limits: TextLimits) -> None:
         self.info = inner.info
         self.inner = inner
         self._limits = limits
 
+    @override
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """As `Model.run`."""
         ids, mask = inputs[IDS], inputs[MASK].astype(bool)
         counts = self._limits.checked(ids, mask)
-        found: Tensor | None = None
+        outputs: Tensor | None = None
         for rows in self._runs(counts.tolist()):
             (vectors,) = self.inner.run(self._run_inputs(ids, mask, counts, rows)).values()
-            if found is None:
-                found = np.empty((len(ids), vectors.shape[1]), np.float32)
-            found[rows] = vectors
-        assert found is not None  # noqa: S101 - a batch has at least one row
-        return {self.info.outputs[0].name: found}
+            if outputs is None:
+                outputs = np.empty((len(ids), vectors.shape[1]), np.float32)
+            outputs[rows] = vectors
+        assert outputs is not None  # noqa: S101 - a batch has at least one row
+        return {self.info.outputs[0].name: outputs}
 
+    @override
     def memory_bound_rows(self) -> int:
-        """As `Model.memory_bound_rows`, by rows of the greatest length."""
         return memory_bound(self.run, self.info, self._limits, self.inner.device)
 
     def _runs(self, counts: list[int]) -> list[list[int]]:
-        """On a GPU few launches matter more than padding, which the buckets bound already."""
+        """Group rows by length; on a GPU by bucket, since few launches matter more than padding."""
         if not self._limits.to_bucket:
             return by_length.runs(counts)
-        found: dict[int, list[int]] = {}
+        by_bucket: dict[int, list[int]] = {}
         for row in sorted(range(len(counts)), key=lambda row: -counts[row]):
             bucket = by_length.bucket_of(counts[row], self.info.length_buckets)
-            found.setdefault(bucket, []).append(row)
-        return list(found.values())
+            by_bucket.setdefault(bucket, []).append(row)
+        return list(by_bucket.values())
 
     def _run_inputs(
         self, ids: Tensor, mask: Tensor, counts: NDArray[np.int64], rows: list[int]
@@ -167,7 +168,7 @@ def memory_bound(
     limits: TextLimits,
     device: torch.device,
 ) -> int:
-    """Return how many rows of the greatest length fit."""
+    """Return the number of rows of maximum length that fit in memory."""
     max_tokens = limits.max_tokens
 
     def run_rows(rows: int) -> None:
@@ -181,7 +182,7 @@ def memory_bound(
 def _passes(
     order: NDArray[np.int64], counts: NDArray[np.int64], max_tokens: int
 ) -> Sequence[NDArray[np.int64]]:
-    """Cut rows in `order` where a pass would exceed `max_tokens`; one row alone may."""
+    """Split rows in `order` into passes of at most `max_tokens`, which a single row may exceed."""
     ends = np.cumsum(counts[order])
     if ends[-1] <= max_tokens:
         return [order]
@@ -197,7 +198,7 @@ def _passes(
 def padded_call(
     model: Any, head: OutputHead, *, logits: bool
 ) -> Callable[[list[torch.Tensor]], torch.Tensor]:
-    """Return the model's own forward, and what follows, over padded ids and masks."""
+    """Return a call of the model's own forward and head over padded ids and masks."""
 
     def call(tensors: list[torch.Tensor]) -> torch.Tensor:
         ids, mask = tensors

@@ -1,7 +1,7 @@
-"""An encoder over packed rows: token after token without padding, so every product is of real tokens only.
+"""`PackedBody`: an encoder over packed rows, which computes no padding.
 
-Rows come sorted by length. Linear layers and norms see one long list of tokens; attention runs once for each
-group of equally long rows.
+Rows are sorted by length. Linear layers and norms run over one list of all tokens; attention runs once per group of
+rows of equal length.
 """
 
 from collections.abc import Sequence
@@ -20,31 +20,31 @@ from penstock_runtime.models.encoders.bert_layers import EncoderParts, LayerPart
 from penstock_runtime.models.encoders.directory import Pooling
 
 TOKEN_STEP = 16
-"""Tokens are rounded up to this many: oneDNN makes a kernel for every new size, and keeps about a thousand."""
+"""Multiple that tokens are rounded up to: oneDNN compiles a kernel per size, and caches about a thousand."""
 
 Equals = list[tuple[int, int]]
-"""How many rows of which length, in order."""
+"""Pairs of a number of rows and their length, in order."""
 
 
 def equals_of(lengths: Sequence[int]) -> Equals:
-    """Return the groups of neighbours of equal length: (rows, length)."""
+    """Return the groups of consecutive equal lengths."""
     return [(len(list(rows)), length) for length, rows in groupby(lengths)]
 
 
 class LayerNorm:
-    """A layer norm."""
+    """A layer norm by its weights."""
 
     def __init__(self, norm: torch.nn.LayerNorm) -> None:
         self._shape = tuple(int(size) for size in norm.normalized_shape)
         self._weight, self._bias, self._eps = norm.weight.detach(), norm.bias.detach(), norm.eps
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return x, normed over its last axis."""
+        """Return x, normalized over its last axis."""
         return functional.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
 
 
 class PackedLayer:
-    """One layer, its query, key and value as one product."""
+    """One layer, with query, key and value as one matrix product."""
 
     def __init__(self, parts: LayerParts, heads: int, chooser: Chooser) -> None:
         self._heads = heads
@@ -68,28 +68,28 @@ class PackedLayer:
             query, key, value = (
                 qkv[start:stop].view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
             )
-            found = functional.scaled_dot_product_attention(query, key, value)
-            context[start:stop].view(rows, length, self._heads, -1).copy_(found.transpose(1, 2))
+            attended = functional.scaled_dot_product_attention(query, key, value)
+            context[start:stop].view(rows, length, self._heads, -1).copy_(attended.transpose(1, 2))
             start = stop
         return context
 
 
 class PackedBody:
-    """Token ids to hidden states."""
+    """Computes hidden states from token ids."""
 
     def __init__(self, parts: EncoderParts) -> None:
         self._words, self._positions = parts.words, parts.positions
         self._norm = LayerNorm(parts.norm)
         chooser = _chooser(parts.activation)
-        self._layers = [PackedLayer(one, parts.heads, chooser) for one in parts.layers]
+        self._layers = [PackedLayer(layer, parts.heads, chooser) for layer in parts.layers]
 
     def __call__(self, ids: torch.Tensor, equals: Equals) -> torch.Tensor:
-        """Return hidden states (tokens, width) of `ids` (tokens), row after row as `equals` says."""
+        """Return hidden states (tokens, width) of `ids` (tokens), whose rows `equals` describes."""
         tokens = ids.shape[0]
         places = torch.cat([torch.arange(length).repeat(rows) for rows, length in equals])
         missing = -tokens % TOKEN_STEP
         if missing:
-            ids, places = (functional.pad(one, (0, missing)) for one in (ids, places))
+            ids, places = (functional.pad(tensor, (0, missing)) for tensor in (ids, places))
         x = self._norm(self._words[ids] + self._positions[places])
         for layer in self._layers:
             x = layer(x, equals)
@@ -97,13 +97,13 @@ class PackedBody:
 
 
 def pooled(hidden: torch.Tensor, equals: Equals, pooling: Pooling) -> torch.Tensor:
-    """Return one vector a row (rows, width)."""
-    found, start = [], 0
+    """Return one vector per row (rows, width)."""
+    vectors, start = [], 0
     for rows, length in equals:
         stop = start + rows * length
-        found.append(_pool(hidden[start:stop].view(rows, length, -1), pooling))
+        vectors.append(_pool(hidden[start:stop].view(rows, length, -1), pooling))
         start = stop
-    return torch.cat(found)
+    return torch.cat(vectors)
 
 
 def _pool(hidden: torch.Tensor, pooling: Pooling) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A directory's own tokenizer, many texts at once. No torch: this is the HTTP side's part of an encoder."""
+"""`TextTokenizer`: tokenizes batches of texts for an encoder on the HTTP side, without torch."""
 
 import os
 from collections.abc import Sequence
@@ -17,19 +17,22 @@ Ids = NDArray[np.int64]
 
 
 class TextTokenizer:
-    """Texts to token ids with the special tokens that the model expects; cut at `max_tokens` on request."""
+    """Converts texts to token ids with the model's special tokens; truncates to `max_tokens` on request."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
-        """Read `tokenizer.json`; raise ModelLoadFailed when it is none."""
+        """Read `tokenizer.json`; raise ModelLoadFailed if it is invalid."""
         self.max_tokens = max_tokens
         self._whole = _read(folder)
         self._cut = _read(folder)
         self._cut.enable_truncation(max_tokens)
 
     def encode(self, texts: Sequence[str], *, cut: bool = False) -> list[Ids]:
-        """Return the ids of each text; releases the GIL while it works."""
+        """Return the ids of each text; releases the GIL."""
         tokenizer = self._cut if cut else self._whole
-        return [np.array(one.ids, np.int64) for one in tokenizer.encode_batch_fast(list(texts))]
+        return [
+            np.array(encoding.ids, np.int64)
+            for encoding in tokenizer.encode_batch_fast(list(texts))
+        ]
 
 
 def _read(folder: Path) -> Tokenizer:

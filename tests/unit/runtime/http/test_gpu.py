@@ -13,16 +13,16 @@ def test_the_busy_share_is_that_of_the_last_seconds() -> None:
     share = BusyShare(window_seconds=5.0)
     assert share.ratio() == 0.0
     for second in range(11):
-        share.note(100.0 + second, busy_seconds=min(second, 8))
+        share.add(100.0 + second, busy_seconds=min(second, 8))
     assert share.ratio() == pytest.approx(3 / 5)
 
 
 def test_a_busy_share_never_leaves_zero_to_one() -> None:
     share = BusyShare()
-    share.note(1.0, 5.0)
-    share.note(2.0, 9.0)
+    share.add(1.0, 5.0)
+    share.add(2.0, 9.0)
     assert share.ratio() == 1.0
-    share.note(2.5, 1.0)
+    share.add(2.5, 1.0)
     assert share.ratio() == 0.0
 
 

@@ -45,7 +45,7 @@ def test_memory_per_row_is_measured_by_running_growing_batches() -> None:
         def free_bytes(self) -> int:
             return 1000 * MEBIBYTE
 
-    bound = measured_bound_rows(run, least_bytes_per_row=8, max_rows=4096, meter=Roomy())
+    bound = measured_bound_rows(run, min_bytes_per_row=8, max_rows=4096, meter=Roomy())
     assert sizes in ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 16, 32, 64])
     # 0.8 * 1000 MiB / 1 MiB, but for what other threads of the process take and give back meanwhile.
     assert 700 <= bound <= 900

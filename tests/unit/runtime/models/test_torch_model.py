@@ -129,8 +129,8 @@ def test_the_emulated_accelerators_bound_is_what_it_was_told() -> None:
         ({"a_milliseconds": "soon"}, "a_milliseconds must be a number from 0"),
         ({"c_milliseconds": "-1"}, "c_milliseconds must be a number from 0"),
         ({"load_seconds": "nan"}, "load_seconds must be a number from 0"),
-        ({"features": "0"}, "features must be a whole number from 1"),
-        ({"max_rows": "1.5"}, "max_rows must be a whole number from 1"),
+        ({"features": "0"}, "features must be an integer from 1"),
+        ({"max_rows": "1.5"}, "max_rows must be an integer from 1"),
     ],
 )
 def test_a_senseless_argument_is_named(arguments: dict[str, str], words: str) -> None:

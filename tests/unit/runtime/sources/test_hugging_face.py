@@ -119,7 +119,7 @@ def test_a_content_that_does_not_hash_to_its_name_is_thrown_away(
     hub: Hub, config: RuntimeConfig
 ) -> None:
     hub.spoil = True
-    with pytest.raises(ModelCorrupt, match="not what its source says"):
+    with pytest.raises(ModelCorrupt, match="does not match the digest"):
         fetched(config)
     assert not list(config.files.model_folder.rglob("*.partial"))
     hub.spoil = False
@@ -153,7 +153,7 @@ def test_a_model_that_does_not_fit_its_ephemeral_cache_says_so_before_a_byte(
     hub: Hub, configured: Configure
 ) -> None:
     cache = {"type": "Ephemeral", "sizeLimit": "1Mi"}
-    with pytest.raises(CacheFull, match=r"cache\.sizeLimit 0\.00 GB: raise it"):
+    with pytest.raises(CacheFull, match=r"cache\.sizeLimit is 0\.00 GB: raise it"):
         fetched(configured("huggingFace", repository="owner/tiny", cache=cache))
     assert hub.sent == []
 

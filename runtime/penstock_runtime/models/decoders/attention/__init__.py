@@ -1,1 +1,1 @@
-"""Paged attention, one backend a file; which of them serves is found out by running it."""
+"""Backends of paged attention."""

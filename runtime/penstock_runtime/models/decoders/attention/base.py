@@ -1,4 +1,4 @@
-"""What an attention backend is: where keys and values lie, and how a packed step attends to them."""
+"""`AttentionBackend`: the layout of keys and values, and the attention of a packed step over them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from penstock_runtime.models.decoders.packing import PackedBatch
 
 @dataclass(frozen=True, slots=True)
 class HeadShape:
-    """The shape of one layer's attention; all layers of a model agree."""
+    """Attention heads of a layer, equal for all layers of a model."""
 
     query: int
     kv: int
@@ -19,7 +19,7 @@ class HeadShape:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What a cache is laid out for."""
+    """Layout parameters of a cache."""
 
     heads: HeadShape
     block_tokens: int
@@ -29,25 +29,25 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """How one layer attends."""
+    """Attention parameters of one layer."""
 
     scaling: float
     softcap: float | None = None
-    """scores become softcap * tanh(scores / softcap)."""
+    """Cap of scores, which become softcap * tanh(scores / softcap)."""
     window: int | None = None
-    """Only the last so many positions, the token's own included; None: all."""
+    """Number of last positions attended to, including the token's own; None: all."""
 
 
 class AttentionBackend(Protocol):
-    """Owns the layout of a block; never which block is whose."""
+    """Defines the layout of blocks; their owners are the block manager's."""
 
     name: str
 
     def allocate(self, blocks: int) -> torch.Tensor:
-        """Return one layer's cache: the first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""
+        """Return one layer's cache, whose first axis is [2 * blocks]: keys of block b at b, values at blocks + b."""
 
     def begin(self, packed: PackedBatch) -> None:
-        """Prepare what all layers of this step share."""
+        """Prepare the data that all layers of this step share."""
 
     def attend(
         self,

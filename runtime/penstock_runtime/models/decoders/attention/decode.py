@@ -1,4 +1,4 @@
-"""One token a row, from tensors of fixed shapes: nothing looks at a value, so what is done can be recorded and replayed."""
+"""`DecodeRows`: attention of one token per row over tensors of fixed shapes, which a CUDA graph can capture."""
 
 from dataclasses import dataclass
 
@@ -10,35 +10,35 @@ from penstock_runtime.models.decoders.attention.sdpa import Masks, attend
 
 @dataclass(slots=True)
 class DecodeRows:
-    """What all layers of such a step share. R rows look at `longest` places each, most of them past their end."""
+    """Data shared by all layers of a decode step. Each of R rows attends to `longest` slots, including padding."""
 
     new: torch.Tensor
-    """[R]: the slots that the step's keys and values go to."""
+    """[R]: slots for the keys and values of the step."""
     slots: torch.Tensor
-    """[R, longest]: where the keys are. Past a row's end its first is named: another's could hold NaN, and 0 times
+    """[R, longest]: slots of the keys. Padding refers to the row's first slot: another row's could contain NaN, and 0 times
     NaN is NaN."""
     masks: Masks
-    """Of [R, longest]; what is ahead of a query is past its row's end."""
+    """Masks of shape [R, longest]; positions ahead of a query are past the end of its row."""
 
     def attend(
         self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, rule: LayerRule
     ) -> torch.Tensor:
         """Return [R, query, size] for `query` of that shape over stored `keys` and `values` ([slots, kv, size]).
 
-        The heads that share keys stand where SDPA expects queries, so that no key is copied for each of them.
+        Heads that share keys are passed to SDPA as queries, so that keys are not copied per head.
         """
         rows, heads, size = query.shape
-        asked = query.view(rows, keys.shape[1], heads // keys.shape[1], size)
-        found = (keys[self.slots].transpose(1, 2), values[self.slots].transpose(1, 2))
-        return attend(asked, *found, self.masks.of(rule.window)[:, None, None], rule).reshape(
+        grouped = query.view(rows, keys.shape[1], heads // keys.shape[1], size)
+        gathered = (keys[self.slots].transpose(1, 2), values[self.slots].transpose(1, 2))
+        return attend(grouped, *gathered, self.masks.of(rule.window)[:, None, None], rule).reshape(
             rows, heads, size
         )
 
 
 def decode_rows(positions: torch.Tensor, tables: torch.Tensor, block_tokens: int) -> DecodeRows:
-    """Return the rows that feed a token at each of `positions` ([R]), over block tables [R, widest] (both int64).
+    """Return the rows that process a token at each of `positions` ([R]), over block tables [R, widest] (both int64).
 
-    Entries of a table past a row's end may name any block.
+    Entries of a table past the end of a row may be any block.
     """
     offsets = torch.arange(block_tokens, device=tables.device)
     slots = (tables[:, :, None] * block_tokens + offsets).flatten(1)

@@ -1,11 +1,12 @@
-"""Gather and SDPA: copies each row's keys and values out of their blocks. Slow and always there."""
+"""`GatherAttention`: gathers each row's keys and values from their blocks and calls SDPA."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from typing_extensions import override
 
-from penstock_runtime.models.decoders.attention.base import Geometry, LayerRule
+from penstock_runtime.models.decoders.attention.base import AttentionBackend, Geometry, LayerRule
 from penstock_runtime.models.decoders.attention.decode import DecodeRows, decode_rows
 from penstock_runtime.models.decoders.attention.sdpa import Masks, attend
 from penstock_runtime.models.decoders.packing import PackedBatch
@@ -13,21 +14,21 @@ from penstock_runtime.models.decoders.packing import PackedBatch
 
 @dataclass(slots=True)
 class _Part:
-    """Rows that one call attends for: all decode rows padded to the longest, or one chunk of a prompt."""
+    """Rows of one attention call: all decode rows padded to the longest, or one chunk of a prompt."""
 
     tokens: slice | torch.Tensor
-    """Which of the step's T."""
+    """Indices of the rows' tokens in the step."""
     rows: int
     queries: int
-    """A row."""
+    """Queries per row."""
     slots: torch.Tensor
-    """[rows, longest]: where the keys are."""
+    """[rows, longest]: slots of the keys."""
     masks: Masks
-    """Of [rows, queries, longest]; what is ahead of a query is the future or padding."""
+    """Masks of shape [rows, queries, longest]; positions ahead of a query are future tokens or padding."""
 
 
-class GatherAttention:
-    """For every dtype, device and shape that torch knows."""
+class GatherAttention(AttentionBackend):
+    """Attention for every dtype, device and shape that torch supports."""
 
     name = "gather-sdpa"
 
@@ -40,13 +41,13 @@ class GatherAttention:
         self._decode: DecodeRows | None = None
         self._slots = torch.empty(0, dtype=torch.int64)
 
+    @override
     def allocate(self, blocks: int) -> torch.Tensor:
-        """As `AttentionBackend.allocate`; a block is [block_tokens, kv, size]."""
         shape = (2 * blocks, self._block_tokens, self._heads.kv, self._heads.size)
         return torch.zeros(shape, dtype=self._dtype, device=self._device)
 
+    @override
     def begin(self, packed: PackedBatch) -> None:
-        """As `AttentionBackend.begin`."""
         self._decode = None
         self._slots = torch.from_numpy(packed.slots).to(self._device)
         counts = np.diff(packed.starts)
@@ -56,9 +57,9 @@ class GatherAttention:
             self._parts.append(self._part(packed, np.array([row])))
 
     def begin_decode(self, positions: torch.Tensor, tables: torch.Tensor) -> None:
-        """As `begin` for one token a row, at `positions` ([R]) of sequences with `tables` ([R, widest]).
+        """Prepare a step of one token per row, at `positions` ([R]) of sequences with `tables` ([R, widest]).
 
-        Both are int64, on the device, and are not looked at: what follows can be recorded.
+        Both are int64 on the device. No value is read, so that a CUDA graph can capture the step.
         """
         self._decode = decode_rows(positions, tables, self._block_tokens)
 
@@ -68,7 +69,7 @@ class GatherAttention:
         keys = np.arange(contexts.max())
         blocks = packed.tables[np.ix_(rows, keys // self._block_tokens)].astype(np.int64)
         slots = blocks * self._block_tokens + keys % self._block_tokens
-        # Padding looks at the row's own first position: another's could hold NaN, and 0 times NaN is NaN.
+        # Padding refers to the row's first slot: another row's could contain NaN, and 0 times NaN is NaN.
         slots = np.where(keys < contexts[:, None], slots, slots[:, :1])
         at = contexts[:, None] - queries + np.arange(queries)
         tokens = packed.starts[rows][:, None] + np.arange(queries)
@@ -80,6 +81,7 @@ class GatherAttention:
             masks=Masks(torch.from_numpy(at[:, :, None] - keys).to(self._device)),
         )
 
+    @override
     def attend(
         self,
         cache: torch.Tensor,
@@ -88,7 +90,6 @@ class GatherAttention:
         value: torch.Tensor,
         rule: LayerRule,
     ) -> torch.Tensor:
-        """As `AttentionBackend.attend`."""
         heads = self._heads
         keys, values = cache.view(2, -1, heads.kv, heads.size).unbind(0)
         if self._decode is not None:
@@ -98,8 +99,8 @@ class GatherAttention:
         out = torch.empty_like(query)
         for part in self._parts:
             shape = (part.rows, part.queries, heads.query, heads.size)
-            asked = query[part.tokens].view(shape).transpose(1, 2)
-            found = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
-            attended = attend(asked, *found, part.masks.of(rule.window)[:, None], rule)
+            queries = query[part.tokens].view(shape).transpose(1, 2)
+            gathered = (keys[part.slots].transpose(1, 2), values[part.slots].transpose(1, 2))
+            attended = attend(queries, *gathered, part.masks.of(rule.window)[:, None], rule)
             out[part.tokens] = attended.transpose(1, 2).reshape(-1, heads.query, heads.size)
         return out.view(len(out), -1)

@@ -1,4 +1,4 @@
-"""Attention over keys and values that lie in order: torch's SDPA, or its arithmetic where scores are capped."""
+"""Attention over contiguous keys and values: torch's SDPA, or explicit arithmetic for capped scores."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from penstock_runtime.models.decoders.attention.base import LayerRule
 
 @dataclass(slots=True)
 class Masks:
-    """Where queries may look, by the window of a layer: made once a step, however many layers share it."""
+    """Attention masks by the window of a layer, computed once per step for all layers."""
 
     ahead: torch.Tensor
-    """[..., queries or rows, longest]: query position minus key position; where it is negative nobody looks."""
-    _held: dict[int | None, torch.Tensor] = field(default_factory=dict)
+    """[..., queries or rows, longest]: query position minus key position; negative positions are masked."""
+    _by_window: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     def of(self, window: int | None) -> torch.Tensor:
-        """Return True where a query may look, of the shape of `ahead`."""
-        held = self._held.get(window)
-        if held is None:
-            held = self.ahead >= 0
+        """Return a mask of the shape of `ahead`: True where a query attends."""
+        mask = self._by_window.get(window)
+        if mask is None:
+            mask = self.ahead >= 0
             if window is not None:
-                held &= self.ahead < window
-            self._held[window] = held
-        return held
+                mask &= self.ahead < window
+            self._by_window[window] = mask
+        return mask
 
 
 def attend(
@@ -35,7 +35,7 @@ def attend(
     mask: torch.Tensor,
     rule: LayerRule,
 ) -> torch.Tensor:
-    """Return [rows, heads, queries, size] for `query` of that shape; of `key` and `value` there may be fewer heads."""
+    """Return [rows, heads, queries, size] for `query` of that shape; `key` and `value` may have fewer heads."""
     groups = query.shape[1] // key.shape[1]
     if rule.softcap is None:
         return scaled_dot_product_attention(
