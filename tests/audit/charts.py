@@ -15,7 +15,7 @@ from tests.audit import reach
 from tests.audit.schemas import write_schemas
 from tests.support.cluster.commands import output
 from tests.support.cluster.places import CHECKOUT, Places
-from tests.support.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, Tool, build_tool
+from tests.support.cluster.tools import CYCLONUS, KUBE_SCORE, KUBERNETES, GoTool, build_tool
 from tests.support.kube.target import Target
 
 CHART = CHECKOUT / "charts" / "penstock"
@@ -91,7 +91,7 @@ def misreached(rendered: Path, folder: Path) -> bool:
     return bool(wrong)
 
 
-def _built(tool: Tool) -> Path:
+def _built(tool: GoTool) -> Path:
     return build_tool(Places.from_env(), tool) / tool.programs[0]
 
 

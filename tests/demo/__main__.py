@@ -20,7 +20,7 @@ from tests.demo.stage import fresh_pool
 from tests.demo.table import Screen
 from tests.support.kube import install
 from tests.support.kube.install import Images
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
@@ -38,7 +38,7 @@ def main() -> int:
     return _close(console, target, run)
 
 
-def _set_stage(console: Console, target: Target, run: Run) -> tuple[Pool, Load]:
+def _set_stage(console: Console, target: Target, run: Run) -> tuple[PoolHandle, Load]:
     api = target.api()
     with _timed(console, run, "images"):
         images = Images.of_checkout()

@@ -9,7 +9,7 @@ from tests.demo.moment import Moment, moment
 from tests.demo.outcome import EditTaken, Run
 from tests.demo.story import STORY, Act
 from tests.demo.table import Screen
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
@@ -22,7 +22,7 @@ class Director:
     """Runs the acts over a load that is already there."""
 
     target: Target
-    pool: Pool
+    pool: PoolHandle
     load: Load
     screen: Screen
     run: Run

@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.demo.outcome import EditTaken
 from tests.demo.story import Edit
-from tests.support.kube.pools import NotSoError, Pool, until
+from tests.support.kube.pools import NotSoError, PoolHandle, until
 from tests.support.kube.target import Target
 
 LONGEST_SECONDS = 30.0
 
 
-def make(target: Target, pool: Pool, edit: Edit) -> EditTaken:
+def make(target: Target, pool: PoolHandle, edit: Edit) -> EditTaken:
     """Type the edit and wait until every pod, or for a policy the operator, has taken it up."""
     before = pool.status().get("batch", {}).get("generation", 0)
     began = time.monotonic()
@@ -30,7 +30,7 @@ def make(target: Target, pool: Pool, edit: Edit) -> EditTaken:
     return EditTaken(typed, None, effect)
 
 
-def _holds(pool: Pool, edit: Edit, generation: int) -> bool:
+def _holds(pool: PoolHandle, edit: Edit, generation: int) -> bool:
     policies = pool.status().get("policies", [])
     return {"name": edit.name, "generation": generation} in policies
 

@@ -5,18 +5,18 @@ import time
 from tests.demo.story import NAMESPACE, POOL
 from tests.support.kube.api import Api
 from tests.support.kube.install import CHART, ensure_namespace
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 
 SAMPLES = [CHART / "samples" / name for name in ("policy.yaml", "pool.yaml")]
 
 
-def fresh_pool(target: Target, api: Api) -> tuple[Pool, float]:
+def fresh_pool(target: Target, api: Api) -> tuple[PoolHandle, float]:
     """Apply the chart's samples in a namespace of the demo; return the pool and the seconds to Ready.
 
     What an earlier demo left is deleted first, so that each begins alike.
     """
-    pool = Pool(api, NAMESPACE, POOL)
+    pool = PoolHandle(api, NAMESPACE, POOL)
     if api.get(pool.path):
         pool.delete()
     ensure_namespace(api, NAMESPACE)

@@ -9,12 +9,12 @@ import pytest
 from tests.support.kube import install, namespaces
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import Images
-from tests.support.kube.operator import Operator
-from tests.support.kube.pools import Pool, emulated
+from tests.support.kube.operator import InstalledOperator
+from tests.support.kube.pools import PoolHandle, emulated
 from tests.support.kube.target import Target
 
 HERE = Path(__file__).parent
-MakePool = Callable[..., Pool]
+MakePool = Callable[..., PoolHandle]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,11 +75,13 @@ def prometheus(target: Target, api: Api, images: Images) -> None:
 
 
 @pytest.fixture(scope="session")
-def operator(target: Target, api: Api, images: Images, prometheus: None) -> Iterator[Operator]:
+def operator(
+    target: Target, api: Api, images: Images, prometheus: None
+) -> Iterator[InstalledOperator]:
     """The operator of this checkout, by its chart; gone at the end, so that nothing acts on later pools."""
     install.clear_stage(target, api)
     install.install_operator(target, images)
-    yield Operator(target, api)
+    yield InstalledOperator(target, api)
     target.helm(
         "uninstall",
         install.RELEASE,
@@ -107,11 +109,11 @@ def _namespace(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture
-def make_pool(operator: Operator, api: Api, namespace: str) -> MakePool:
+def make_pool(operator: InstalledOperator, api: Api, namespace: str) -> MakePool:
     """Apply a pool of the emulated accelerator in a namespace of the test's own."""
 
-    def make(name: str = "pool", *, a: int = 40, c: int = 5, **spec: Any) -> Pool:
-        pool = Pool(api, namespace, name)
+    def make(name: str = "pool", *, a: int = 40, c: int = 5, **spec: Any) -> PoolHandle:
+        pool = PoolHandle(api, namespace, name)
         pool.apply(emulated(a, c, drain={"deadlineSeconds": 20}, **spec))
         return pool
 
@@ -122,14 +124,14 @@ STEADY: Object = {"replicas": 2, "drain": {"deadlineSeconds": 20}}
 
 
 @pytest.fixture(scope="session")
-def shared_pool(operator: Operator, api: Api, shared_namespace: str) -> Pool:
-    pool = Pool(api, shared_namespace, "steady")
+def shared_pool(operator: InstalledOperator, api: Api, shared_namespace: str) -> PoolHandle:
+    pool = PoolHandle(api, shared_namespace, "steady")
     pool.apply(emulated(**STEADY))
     return pool
 
 
 @pytest.fixture
-def steady(shared_pool: Pool) -> Pool:
+def steady(shared_pool: PoolHandle) -> PoolHandle:
     """Two ready replicas in mode Manual, as applied first, whatever the test before did to them."""
     shared_pool.apply(emulated(**STEADY))
     shared_pool.await_condition("Progressing", "False", "Settled", seconds=90)

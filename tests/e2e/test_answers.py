@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tritonclient import http as triton
 
-from tests.support.kube.pools import Pool
-from tests.support.load.questions import answer
+from tests.support.kube.pools import PoolHandle
+from tests.support.load.samples import answer
 
 ROWS = np.random.default_rng(5).uniform(-1, 1, (3, 8)).astype(np.float32)
 EXPECTED = np.array([answer(row.tolist()) for row in ROWS], dtype=np.float32)
@@ -13,7 +13,7 @@ EXPECTED = np.array([answer(row.tolist()) for row in ROWS], dtype=np.float32)
 
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
 def test_tritonclient_unchanged_gets_right_answers_through_the_service(
-    steady: Pool, binary: bool
+    steady: PoolHandle, binary: bool
 ) -> None:
     client = triton.InferenceServerClient(steady.url().removeprefix("http://"))
     asked = triton.InferInput("INPUT", list(ROWS.shape), "FP32")
@@ -24,7 +24,7 @@ def test_tritonclient_unchanged_gets_right_answers_through_the_service(
     client.close()
 
 
-def test_the_model_is_described_and_named_for_what_it_is(steady: Pool) -> None:
+def test_the_model_is_described_and_named_for_what_it_is(steady: PoolHandle) -> None:
     client = triton.InferenceServerClient(steady.url().removeprefix("http://"))
     assert client.is_server_ready()
     assert client.is_model_ready(steady.name)
@@ -34,14 +34,14 @@ def test_the_model_is_described_and_named_for_what_it_is(steady: Pool) -> None:
     client.close()
 
 
-def test_the_status_counts_and_selects_the_pods(steady: Pool) -> None:
+def test_the_status_counts_and_selects_the_pods(steady: PoolHandle) -> None:
     table = steady.api.request("GET", steady.path)
     assert table["status"]["readyReplicas"] == 2
     assert steady.condition("Ready")["status"] == "True"
     assert table["status"]["selector"] == f"penstock.dev/pool-uid={table['metadata']['uid']}"
 
 
-def test_every_condition_that_the_operator_knows_has_a_reason(steady: Pool) -> None:
+def test_every_condition_that_the_operator_knows_has_a_reason(steady: PoolHandle) -> None:
     conditions = {one["type"]: one for one in steady.status()["conditions"]}
     assert {"Ready", "Progressing", "UpToDate", "Scaling", "LimitsApplied", "MetricsAvailable", "PolicyApplied"} <= set(conditions)  # fmt: skip
     assert all(one["reason"] for one in conditions.values())

@@ -6,16 +6,16 @@ import pytest
 
 from tests.e2e.conftest import MakePool
 from tests.support.kube.api import Api, Object
-from tests.support.kube.devices import GPU, held_devices
+from tests.support.kube.devices import GPU, occupied_devices
 from tests.support.kube.install import Images
-from tests.support.kube.operator import Operator
-from tests.support.kube.pools import Pool, condition_of, emulated, until
+from tests.support.kube.operator import InstalledOperator
+from tests.support.kube.pools import PoolHandle, condition_of, emulated, until
 
 TOLD_WITHIN_SECONDS = 10.0
 
 
 @pytest.fixture(autouse=True)
-def no_crash_loop(operator: Operator) -> Iterator[None]:
+def no_crash_loop(operator: InstalledOperator) -> Iterator[None]:
     """Whatever a pool says, the operator goes on."""
     yield
     assert operator.restarts() == 0
@@ -62,10 +62,10 @@ def test_an_image_that_cannot_be_had_says_so_and_heals_by_an_edit(make_pool: Mak
 
 @pytest.mark.own_cluster
 def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back(
-    api: Api, namespace: str, operator: Operator, images: Images
+    api: Api, namespace: str, operator: InstalledOperator, images: Images
 ) -> None:
-    greedy, late = Pool(api, namespace, "greedy"), Pool(api, namespace, "late")
-    with held_devices(api, namespace, images.runtime, 7):
+    greedy, late = PoolHandle(api, namespace, "greedy"), PoolHandle(api, namespace, "late")
+    with occupied_devices(api, namespace, images.runtime, 7):
         greedy.apply(emulated(accelerators=1, drain={"deadlineSeconds": 5}))
         greedy.await_ready(1, seconds=150)
         late.apply(emulated(accelerators=1))

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from tests.e2e.conftest import Figure
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 from tests.support.load.load import Load
 
 LEAST_SHARE = 0.15
@@ -20,7 +20,7 @@ def least(shares: dict[str, float], pods: set[str]) -> float:
 
 
 async def test_each_new_replica_carries_its_share_of_keep_alive_clients(
-    steady: Pool, figure: Figure
+    steady: PoolHandle, figure: Figure
 ) -> None:
     old = steady.pod_names()
     async with Load(steady.url(), steady.name, rate=80, clients=16, constant=True) as load:

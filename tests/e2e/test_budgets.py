@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
-from tests.support.kube.pools import LABEL_POOL_UID, Pool, until
+from tests.support.kube.pools import LABEL_POOL_UID, PoolHandle, until
 from tests.support.load.load import Load
 
 POLICY_NAME = "e2e-budget"
@@ -43,8 +43,8 @@ def policy(api: Api, namespace: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def pools(policy: str, make_pool: MakePool) -> tuple[Pool, Pool]:
-    def make(name: str, most: int, weight: int) -> Pool:
+def pools(policy: str, make_pool: MakePool) -> tuple[PoolHandle, PoolHandle]:
+    def make(name: str, most: int, weight: int) -> PoolHandle:
         scaling = {**SCALING, "maxReplicas": most}
         more = {
             "scaling": scaling,
@@ -60,7 +60,7 @@ def pools(policy: str, make_pool: MakePool) -> tuple[Pool, Pool]:
     return heavy, light
 
 
-def held(pool: Pool) -> int:
+def held(pool: PoolHandle) -> int:
     """Return the GPUs that the pool's pods hold, terminating ones too."""
     uid = pool.get()["metadata"]["uid"]
     path = f"/api/v1/namespaces/{pool.namespace}/pods?labelSelector={LABEL_POOL_UID}%3D{uid}"
@@ -68,13 +68,15 @@ def held(pool: Pool) -> int:
     return len([one for one in running if one["status"]["phase"] not in ("Succeeded", "Failed")])
 
 
-def asked(*pools: Pool) -> tuple[int, ...]:
+def asked(*pools: PoolHandle) -> tuple[int, ...]:
     """Return what the Deployments ask for."""
     each = [pool.api.request("GET", pool.children["Deployment"]) for pool in pools]
     return tuple(int(one["spec"]["replicas"]) for one in each)
 
 
-def await_asked(pools: tuple[Pool, Pool], wanted: tuple[int, int], seconds: float = 150) -> float:
+def await_asked(
+    pools: tuple[PoolHandle, PoolHandle], wanted: tuple[int, int], seconds: float = 150
+) -> float:
     def probe() -> bool | str:
         now = asked(*pools)
         assert sum(map(held, pools)) <= 7
@@ -83,7 +85,7 @@ def await_asked(pools: tuple[Pool, Pool], wanted: tuple[int, int], seconds: floa
     return until(f"replicas {wanted}", probe, seconds=seconds)
 
 
-async def watch(pools: tuple[Pool, Pool], seconds: float) -> None:
+async def watch(pools: tuple[PoolHandle, PoolHandle], seconds: float) -> None:
     """Watch that nobody's count moves, and that no more devices are held than granted."""
     before, ends = asked(*pools), time.monotonic() + seconds
     while time.monotonic() < ends:
@@ -92,7 +94,7 @@ async def watch(pools: tuple[Pool, Pool], seconds: float) -> None:
         await asyncio.sleep(1)
 
 
-def _told(api: Api, light: Pool) -> bool | str:
+def _told(api: Api, light: PoolHandle) -> bool | str:
     """Say whether the wishes, which load brings up, stand on the pool and on the policy."""
     said = light.condition("BudgetLimited").get("message", "")
     (spent,) = api.request("GET", POLICY_PATH)["status"]["budgets"]
@@ -100,7 +102,9 @@ def _told(api: Api, light: Pool) -> bool | str:
     return (f"3 replicas (3 {GPU}) wanted, 1 (1) granted" in said and whole) or f"{said}, {spent}"
 
 
-async def divided(api: Api, pools: tuple[Pool, Pool], figure: Figure, seconds: float) -> None:
+async def divided(
+    api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure, seconds: float
+) -> None:
     heavy, light = pools
     async with (
         Load(heavy.url(), heavy.name, rate=RATE) as one,
@@ -126,13 +130,13 @@ async def divided(api: Api, pools: tuple[Pool, Pool], figure: Figure, seconds: f
 
 @pytest.mark.timeout(480)
 async def test_shares_follow_weights_floors_hold_and_the_budget_is_edited_live(
-    api: Api, pools: tuple[Pool, Pool], figure: Figure
+    api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure
 ) -> None:
     await divided(api, pools, figure, seconds=20)
 
 
 @pytest.mark.timeout(1200)
 async def test_for_ten_minutes_nothing_swings(
-    api: Api, pools: tuple[Pool, Pool], figure: Figure
+    api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure
 ) -> None:
     await divided(api, pools, figure, seconds=600)

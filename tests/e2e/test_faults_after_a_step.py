@@ -11,8 +11,8 @@ import pytest
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube import packets, prometheus
 from tests.support.kube.api import Api
-from tests.support.kube.nan import asked_of, between
-from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.kube.nan_prometheus import nan_prometheus, queried_for_namespace
+from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 
 LEAST, MOST = 2, 4
@@ -43,53 +43,53 @@ BREATH = 1.3
 class Fault:
     """What goes wrong, how a pool that it befalls tells of it, and for how long it lasts."""
 
-    befalls: Callable[[Api, Pool], AbstractContextManager[None]]
-    told: Callable[[Pool], bool | str]
+    befalls: Callable[[Api, PoolHandle], AbstractContextManager[None]]
+    told: Callable[[PoolHandle], bool | str]
     seconds: float
     blind: bool = False
     """Whether it leaves the law nothing to see."""
 
 
-def prometheus_killed(api: Api, _: Pool) -> AbstractContextManager[None]:
+def prometheus_killed(api: Api, _: PoolHandle) -> AbstractContextManager[None]:
     return prometheus.stopped(api)
 
 
-def series_stale(api: Api, _: Pool) -> AbstractContextManager[None]:
+def series_stale(api: Api, _: PoolHandle) -> AbstractContextManager[None]:
     """llm-d-autoscaling#368: stale series oscillate."""
     return prometheus.not_scraping(api)
 
 
 @contextmanager
-def every_value_nan(api: Api, pool: Pool) -> Iterator[None]:
+def every_value_nan(api: Api, pool: PoolHandle) -> Iterator[None]:
     """dynamo#6985: NaN is no number to scale by."""
     with (
-        between(prometheus.url(api)) as server,
+        nan_prometheus(prometheus.url(api)) as server,
         server.spoiling(),
-        asked_of(api, pool.namespace, server),
+        queried_for_namespace(api, pool.namespace, server),
     ):
         yield
         assert server.spoiled >= 8
 
 
-def one_not_ready(_: Api, pool: Pool) -> AbstractContextManager[None]:
+def one_not_ready(_: Api, pool: PoolHandle) -> AbstractContextManager[None]:
     """aibrix#617: one NotReady pod stalls the pool."""
     serving = next(one for one in pool.pods() if is_ready(one))
     return packets.not_ready(serving["status"]["podIP"])
 
 
-def from_prometheus(pool: Pool) -> bool | str:
+def from_prometheus(pool: PoolHandle) -> bool | str:
     return pool.says("MetricsAvailable", "True", "FromPrometheus")
 
 
-def from_pods(pool: Pool) -> bool | str:
+def from_pods(pool: PoolHandle) -> bool | str:
     return pool.says("MetricsAvailable", "True", "ReadFromPods")
 
 
-def no_signals(pool: Pool) -> bool | str:
+def no_signals(pool: PoolHandle) -> bool | str:
     return pool.says("MetricsAvailable", "False", "NoSignals")
 
 
-def one_serves(pool: Pool) -> bool | str:
+def one_serves(pool: PoolHandle) -> bool | str:
     said: str = pool.condition("Ready").get("message", "")
     return said.startswith(f"{LEAST - 1} of {MOST} replicas ready") or said
 
@@ -107,7 +107,7 @@ FAULTS = {
 class Watch:
     """A pool under a load that has risen and stays: every look asserts what must hold, fault or none."""
 
-    pool: Pool
+    pool: PoolHandle
     planned: int
     """The cap before the load rose."""
     count: int = LEAST
@@ -140,7 +140,7 @@ class Watch:
         back = cap <= self.highest
         return (ready == count and back) or f"cap {cap}, {ready} of {count} Ready"
 
-    def hears(self, told: Callable[[Pool], bool | str]) -> bool | str:
+    def hears(self, told: Callable[[PoolHandle], bool | str]) -> bool | str:
         """Say whether the pool tells this."""
         self.look()
         return told(self.pool)
@@ -153,7 +153,7 @@ class Watch:
             time.sleep(0.5)
 
 
-def planned_cap(pool: Pool) -> bool | str:
+def planned_cap(pool: PoolHandle) -> bool | str:
     cap: int = pool.status().get("batch", {}).get("cap", 0)
     return cap > 5 or f"cap {cap}"
 

@@ -14,9 +14,9 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from tests.e2e.conftest import Figure
 from tests.support.kube.api import Api, Object
-from tests.support.kube.operator import Operator
+from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pods import metrics
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is a pool?"}]
@@ -52,9 +52,9 @@ def volume(api: Api, namespace: str) -> Iterator[Path]:
 
 
 @pytest.fixture
-def writer(operator: Operator, api: Api, namespace: str, volume: Path) -> Pool:
+def writer(operator: InstalledOperator, api: Api, namespace: str, volume: Path) -> PoolHandle:
     """One replica on the CPU, of a model on the claim."""
-    pool = Pool(api, namespace, "writer")
+    pool = PoolHandle(api, namespace, "writer")
     source = {"claimName": "models", "path": "tiny"}
     spec: Object = {
         "model": {
@@ -79,7 +79,7 @@ class Streams:
 
 
 @contextmanager
-def streaming(pool: Pool, clients: int) -> Iterator[Streams]:
+def streaming(pool: PoolHandle, clients: int) -> Iterator[Streams]:
     """Stream chats from `clients` threads, one after the other, until the block is left; then let them finish."""
     seen, leaving, lock = Streams(), threading.Event(), threading.Lock()
 
@@ -131,7 +131,7 @@ def await_more(seen: Streams, more: int) -> None:
 @pytest.mark.long
 @pytest.mark.own_cluster
 def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_dropping_one(
-    api: Api, writer: Pool, figure: Figure
+    api: Api, writer: PoolHandle, figure: Figure
 ) -> None:
     with openai.OpenAI(base_url=f"{writer.url()}/v1", api_key="none") as client:
         assert [one.id for one in client.models.list()] == ["writer"]
@@ -153,7 +153,7 @@ def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_droppin
     figure(f"{seen.whole} streams through a cap edit and a rolling restart, none dropped")
 
 
-def cap_is_taken_live(api: Api, pool: Pool) -> None:
+def cap_is_taken_live(api: Api, pool: PoolHandle) -> None:
     """Lower the cap, and see it obeyed by the pods that run."""
     names, before = pool.pod_names(), pool.status()["batch"]["generation"]
     pool.edit({"batching": {"size": {"max": 2}, "preemption": "TimeSlice"}})
@@ -163,7 +163,7 @@ def cap_is_taken_live(api: Api, pool: Pool) -> None:
     assert [one["penstock_batch_cap"] for one in told] == [2]
 
 
-def restart(pool: Pool) -> None:
+def restart(pool: PoolHandle) -> None:
     """Replace every pod, by a change of the template."""
     old, began = pool.pod_names(), time.monotonic()
     pool.edit({"template": {"annotations": {"example.com/restarted": f"{began:.0f}"}}})
@@ -177,7 +177,7 @@ def restart(pool: Pool) -> None:
 
 @pytest.mark.long
 @pytest.mark.own_cluster
-def test_the_law_follows_tokens_up_and_down_again(writer: Pool, figure: Figure) -> None:
+def test_the_law_follows_tokens_up_and_down_again(writer: PoolHandle, figure: Figure) -> None:
     """24 clients stream at once where four may run: the law learns what an answer takes, and asks for a second replica."""
     writer.edit({
         "objectives": [{"metric": "TimePerOutputToken", "milliseconds": 100}],
@@ -203,11 +203,11 @@ def test_the_law_follows_tokens_up_and_down_again(writer: Pool, figure: Figure) 
     )
 
 
-def desired(pool: Pool) -> int:
+def desired(pool: PoolHandle) -> int:
     """Return the replicas that the law wants."""
     return int(pool.status().get("desiredReplicas", 0))
 
 
-def told(pool: Pool) -> str:
+def told(pool: PoolHandle) -> str:
     """Return why it does not want others."""
     return str(pool.status().get("scaling", {}))

@@ -10,7 +10,7 @@ from tests.e2e.conftest import MakePool
 from tests.e2e.test_models import ROWS, Halve, ask, exported
 from tests.support.cluster import archive, sandbox
 from tests.support.cluster.places import Places
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 
 pytestmark = [
     pytest.mark.own_cluster,
@@ -37,7 +37,7 @@ def source(reference: str) -> dict[str, object]:
 
 
 def test_a_program_in_an_image_is_mounted_and_served(make_pool: MakePool, image: str) -> None:
-    pool: Pool = make_pool("halve", model=source(image))
+    pool: PoolHandle = make_pool("halve", model=source(image))
     pool.await_ready(1)
     np.testing.assert_array_equal(ask(pool, "x", "output"), ROWS / 2)
 

@@ -8,25 +8,25 @@ import pytest
 from tests.e2e.conftest import Figure
 from tests.support.kube.api import Api
 from tests.support.kube.pods import metrics, restarts
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 
 TAKEN_WITHIN_SECONDS = 5.0
 POLICY = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
 POLICY_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-live"
 
 
-def caps(api: Api, pool: Pool) -> list[float]:
+def caps(api: Api, pool: PoolHandle) -> list[float]:
     """Return the cap that each pod obeys, by its own metrics."""
     return [metrics(api, pod)["penstock_batch_cap"] for pod in pool.pods()]
 
 
-def generations(api: Api, pool: Pool) -> set[float]:
+def generations(api: Api, pool: PoolHandle) -> set[float]:
     """Return the generations that the pods obey."""
     return {metrics(api, pod)["penstock_limits_generation"] for pod in pool.pods()}
 
 
 def test_a_live_edit_is_acknowledged_by_all_pods_within_five_seconds(
-    api: Api, steady: Pool, figure: Figure
+    api: Api, steady: PoolHandle, figure: Figure
 ) -> None:
     steady.await_acknowledged()
     before, names = steady.status()["batch"]["generation"], steady.pod_names()
@@ -43,7 +43,7 @@ def test_a_live_edit_is_acknowledged_by_all_pods_within_five_seconds(
 
 
 @pytest.fixture
-def policy(api: Api, steady: Pool) -> Iterator[str]:
+def policy(api: Api, steady: PoolHandle) -> Iterator[str]:
     selector = {"matchLabels": {"kubernetes.io/metadata.name": steady.namespace}}
     spec = {
         "namespaceSelector": selector,
@@ -55,7 +55,7 @@ def policy(api: Api, steady: Pool) -> Iterator[str]:
 
 
 def test_a_policy_bounds_cap_and_replicas_live_and_the_status_says_by_whom(
-    api: Api, steady: Pool, policy: str
+    api: Api, steady: PoolHandle, policy: str
 ) -> None:
     def bounded() -> bool | str:
         fields = {one["field"]: one["policy"] for one in steady.status().get("bounded", [])}

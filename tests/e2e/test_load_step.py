@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.e2e.conftest import Figure, MakePool
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.load.load import Load
 
 SCALING = {
@@ -18,7 +18,7 @@ BATCHING = {"size": {"min": 2, "max": 16}, "maxQueueDelayMilliseconds": 10}
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 2000}]
 
 
-def cap(pool: Pool) -> int:
+def cap(pool: PoolHandle) -> int:
     """Return the published batch cap."""
     held: int = pool.status().get("batch", {}).get("cap", 0)
     return held

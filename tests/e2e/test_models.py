@@ -11,7 +11,7 @@ from tritonclient import http as triton
 
 from tests.e2e.conftest import MakePool
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 FACTORY = """
@@ -44,7 +44,9 @@ def exported(module: torch.nn.Module, file: Path) -> None:
     file.chmod(0o644)
 
 
-def ask(pool: Pool, name: str, output: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+def ask(
+    pool: PoolHandle, name: str, output: str
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """Ask about `ROWS` and return the answer."""
     client = triton.InferenceServerClient(pool.url().removeprefix("http://"))
     asked = triton.InferInput(name, list(ROWS.shape), "FP32")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.conftest import MakePool
 from tests.support.kube.api import Api, ApiError
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 
 EIGHT = 8
@@ -15,14 +15,14 @@ WATCHED_SECONDS = 12.0
 
 
 @pytest.fixture
-def eight(make_pool: MakePool) -> Iterator[Pool]:
+def eight(make_pool: MakePool) -> Iterator[PoolHandle]:
     pool = make_pool(scaling={"mode": "Auto", "minReplicas": EIGHT, "maxReplicas": EIGHT})
     pool.await_ready(EIGHT, seconds=180)
     yield pool
     pool.delete()
 
 
-def assert_keeps(pool: Pool, names: set[str]) -> None:
+def assert_keeps(pool: PoolHandle, names: set[str]) -> None:
     """Watch for a while: the very same pods stay."""
     ends = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < ends:
@@ -30,7 +30,7 @@ def assert_keeps(pool: Pool, names: set[str]) -> None:
         time.sleep(0.5)
 
 
-def test_eight_replicas_stay_through_auto_hold_auto_and_manual(eight: Pool) -> None:
+def test_eight_replicas_stay_through_auto_hold_auto_and_manual(eight: PoolHandle) -> None:
     names = eight.pod_names()
     eight.edit({"scaling": {"mode": "Hold", "minReplicas": 1, "maxReplicas": 10}})
     eight.await_condition("Scaling", "False", "Held", seconds=10)
@@ -45,7 +45,7 @@ def test_eight_replicas_stay_through_auto_hold_auto_and_manual(eight: Pool) -> N
     assert_keeps(eight, names)
 
 
-def test_kubectl_scale_moves_a_manual_pool(target: Target, api: Api, steady: Pool) -> None:
+def test_kubectl_scale_moves_a_manual_pool(target: Target, api: Api, steady: PoolHandle) -> None:
     scale = api.request("GET", f"{steady.path}/scale")
     assert scale["spec"]["replicas"] == scale["status"]["replicas"] == 2
     assert scale["status"]["selector"] == steady.status()["selector"]
@@ -53,7 +53,7 @@ def test_kubectl_scale_moves_a_manual_pool(target: Target, api: Api, steady: Poo
     steady.await_ready(1)
 
 
-def test_a_scale_write_that_auto_ignores_is_said(target: Target, steady: Pool) -> None:
+def test_a_scale_write_that_auto_ignores_is_said(target: Target, steady: PoolHandle) -> None:
     names = steady.pod_names()
     steady.edit({"scaling": {"mode": "Auto", "minReplicas": 2, "maxReplicas": 2}})
     steady.await_condition("Scaling", "True", "Acting", seconds=30)

@@ -5,8 +5,8 @@ import time
 
 from tests.e2e.conftest import MakePool
 from tests.support.kube.api import Api, Object
-from tests.support.kube.operator import Operator
-from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.operator import InstalledOperator
+from tests.support.kube.pools import PoolHandle, emulated, until
 
 SELECTOR = {"matchLabels": {"app": "foreign"}}
 RESTRICTED = {
@@ -17,7 +17,7 @@ RESTRICTED = {
 }
 
 
-def left_over(api: Api, pool: Pool) -> list[str]:
+def left_over(api: Api, pool: PoolHandle) -> list[str]:
     """Return the names of whatever a pool left in its namespace."""
     paths = (
         "/api/v1/namespaces/{}/pods", "/api/v1/namespaces/{}/services",
@@ -33,7 +33,7 @@ def left_over(api: Api, pool: Pool) -> list[str]:
 
 
 def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
-    api: Api, operator: Operator, make_pool: MakePool
+    api: Api, operator: InstalledOperator, make_pool: MakePool
 ) -> None:
     pool = make_pool("orphan")
     pool.await_ready(1)
@@ -68,9 +68,9 @@ def foreign_deployment(namespace: str) -> Object:
 
 
 def test_names_taken_by_others_are_a_condition_and_the_others_stay_byte_identical(
-    api: Api, namespace: str, operator: Operator
+    api: Api, namespace: str, operator: InstalledOperator
 ) -> None:
-    pool = Pool(api, namespace, "taken")
+    pool = PoolHandle(api, namespace, "taken")
     api.create(foreign_service(namespace))
     api.create(foreign_deployment(namespace))
     paths = (pool.children["Service"], pool.children["Deployment"])
@@ -93,7 +93,7 @@ def test_names_taken_by_others_are_a_condition_and_the_others_stay_byte_identica
     pool.await_ready(1)
 
 
-def test_children_edited_or_deleted_by_hand_are_repaired(api: Api, steady: Pool) -> None:
+def test_children_edited_or_deleted_by_hand_are_repaired(api: Api, steady: PoolHandle) -> None:
     deployment, service = steady.children["Deployment"], steady.children["Service"]
     selector = api.request("GET", service)["spec"]["selector"]
     api.merge(service, {"spec": {"selector": {"app": "elsewhere"}}})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.load.load import Load
 
 POLICY_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/e2e-rollback"
@@ -31,7 +31,7 @@ def batching(most: int) -> dict[str, object]:
     return {"batching": {"mode": "Fixed", "size": {"max": most}, "maxQueueDepth": 64}}
 
 
-def published(pool: Pool) -> int:
+def published(pool: PoolHandle) -> int:
     cap: int = pool.status().get("batch", {}).get("cap", 0)
     return cap
 

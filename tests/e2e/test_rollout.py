@@ -6,13 +6,15 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
-from tests.support.kube.devices import GPU, held_devices
+from tests.support.kube.devices import GPU, occupied_devices
 from tests.support.kube.install import Images
-from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 
 
-async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure: Figure) -> None:
+async def test_a_rolling_update_under_load_loses_no_request(
+    steady: PoolHandle, figure: Figure
+) -> None:
     old = steady.pod_names()
 
     def rolled() -> bool | str:
@@ -42,7 +44,7 @@ async def test_a_rolling_update_under_load_loses_no_request(steady: Pool, figure
 async def test_a_rollout_where_every_gpu_is_taken_replaces_one_pod_at_a_time_and_loses_nothing(
     api: Api, make_pool: MakePool, namespace: str, images: Images, figure: Figure
 ) -> None:
-    with held_devices(api, namespace, images.runtime, 6):
+    with occupied_devices(api, namespace, images.runtime, 6):
         await replaced_without_loss(api, make_pool, figure)
 
 

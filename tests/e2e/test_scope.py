@@ -7,8 +7,8 @@ import pytest
 from tests.support.kube import install, namespaces
 from tests.support.kube.api import Api
 from tests.support.kube.install import Images
-from tests.support.kube.operator import Operator
-from tests.support.kube.pools import Pool, emulated
+from tests.support.kube.operator import InstalledOperator
+from tests.support.kube.pools import PoolHandle, emulated
 from tests.support.kube.target import Target
 
 SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
@@ -16,8 +16,8 @@ SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
 
 @pytest.fixture
 def scoped(
-    target: Target, images: Images, operator: Operator, namespace: str
-) -> Iterator[Operator]:
+    target: Target, images: Images, operator: InstalledOperator, namespace: str
+) -> Iterator[InstalledOperator]:
     """The release in scope Namespaces, for the test's own; afterwards as it was."""
     operator.change("scope=Namespaces", f"namespaces={{{namespace}}}")
     yield operator
@@ -25,14 +25,14 @@ def scoped(
 
 
 def test_a_named_namespace_is_served_and_another_is_not(
-    api: Api, scoped: Operator, namespace: str
+    api: Api, scoped: InstalledOperator, namespace: str
 ) -> None:
-    pool = Pool(api, namespace, "named")
+    pool = PoolHandle(api, namespace, "named")
     pool.apply(SPEC)
     pool.await_ready(1)
     pool.await_acknowledged()
     with namespaces.namespace(api, "e2e") as other:
-        left = Pool(api, other, "left")
+        left = PoolHandle(api, other, "left")
         left.apply(SPEC)
         pool.edit({"replicas": 2})
         pool.await_ready(2)

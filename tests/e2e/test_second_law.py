@@ -8,9 +8,9 @@ import pytest
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube import prometheus
 from tests.support.kube.api import Api
-from tests.support.kube.nan import asked_of, between
+from tests.support.kube.nan_prometheus import nan_prometheus, queried_for_namespace
 from tests.support.kube.packets import not_ready
-from tests.support.kube.pools import Pool, is_ready, until
+from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 
 SCALING = {
@@ -53,7 +53,7 @@ async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
     )
 
 
-async def _watched(pool: Pool, planned: int) -> list[tuple[int, int, int]]:
+async def _watched(pool: PoolHandle, planned: int) -> list[tuple[int, int, int]]:
     """Watch (cap, ready, wanted) until more replicas are Ready and the cap is back."""
     seen: list[tuple[int, int, int]] = []
 
@@ -68,7 +68,7 @@ async def _watched(pool: Pool, planned: int) -> list[tuple[int, int, int]]:
     return seen
 
 
-def _cap(pool: Pool) -> int:
+def _cap(pool: PoolHandle) -> int:
     held: int = pool.status().get("batch", {}).get("cap", 0)
     return held
 
@@ -113,11 +113,13 @@ async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
     batching = {"size": {"min": 8, "max": 8}}
     pool = make_pool(a=50, c=20, scaling=STEADY, batching=batching)
     await asyncio.to_thread(pool.await_ready, 2, seconds=120)
-    with between(prometheus.url(api)) as server:
+    with nan_prometheus(prometheus.url(api)) as server:
         async with Load(pool.url(), pool.name, rate=RATE) as load:
             await load.next()
-            with asked_of(api, pool.namespace, server):
-                await asyncio.to_thread(until, "it asked", lambda: server.asked >= 30, seconds=120)
+            with queried_for_namespace(api, pool.namespace, server):
+                await asyncio.to_thread(
+                    until, "it asked", lambda: server.series_answers >= 30, seconds=120
+                )
                 pool.edit({"scaling": {"minReplicas": 1}})
                 held = await _settled(pool, 15)
                 with server.spoiling():
@@ -132,12 +134,12 @@ async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
     figure(f"every value NaN for 40 s: {held} replicas throughout, lost 0 of {load.final.sent}")
 
 
-def _blind(pool: Pool) -> bool | str:
+def _blind(pool: PoolHandle) -> bool | str:
     said = pool.condition("MetricsAvailable")
     return (said["status"], said["reason"]) == ("False", "NoSignals") or str(said)
 
 
-async def _settled(pool: Pool, seconds: int) -> int:
+async def _settled(pool: PoolHandle, seconds: int) -> int:
     """Return the count, once it has been the same for a while."""
     counts: list[int] = []
     while len(counts) < seconds or len(set(counts[-seconds:])) > 1:
@@ -147,21 +149,21 @@ async def _settled(pool: Pool, seconds: int) -> int:
     return counts[-1]
 
 
-async def _stays(pool: Pool, count: int, seconds: int) -> None:
+async def _stays(pool: PoolHandle, count: int, seconds: int) -> None:
     for _ in range(seconds):
         await asyncio.sleep(1)
         assert pool.status()["desiredReplicas"] == count
 
 
-def _ready(pool: Pool) -> int:
+def _ready(pool: PoolHandle) -> int:
     return sum(map(is_ready, pool.pods()))
 
 
-async def _says(pool: Pool, reason: str) -> None:
+async def _says(pool: PoolHandle, reason: str) -> None:
     await asyncio.to_thread(pool.await_condition, "MetricsAvailable", "True", reason, seconds=60)
 
 
-async def _never_fewer(pool: Pool, seconds: float) -> None:
+async def _never_fewer(pool: PoolHandle, seconds: float) -> None:
     for _ in range(int(seconds)):
         await asyncio.sleep(1)
         assert pool.status()["desiredReplicas"] >= 2

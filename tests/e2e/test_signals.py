@@ -8,9 +8,9 @@ import pytest
 
 from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube.api import Api
-from tests.support.kube.operator import Operator
+from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.packets import dropped
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 from tests.support.kube.prometheus import stopped
 from tests.support.load.load import Load
 
@@ -24,14 +24,14 @@ RATE = 40
 
 
 @contextmanager
-def control_port_blocked(operator: Operator) -> Iterator[None]:
+def control_port_blocked(operator: InstalledOperator) -> Iterator[None]:
     """Drop what the operator's pod sends to port 8001 of any pod; the kubelet's probes go on."""
     address = operator.pods()[0]["status"]["podIP"]
     with dropped("FORWARD", "-s", address):
         yield
 
 
-async def held(pool: Pool, seconds: float, *fields: str) -> None:
+async def held(pool: PoolHandle, seconds: float, *fields: str) -> None:
     """Watch that the count stays for a while, and so does the cap where it is named."""
     before = pool.status()
     for _ in range(int(seconds)):
@@ -45,7 +45,7 @@ async def held(pool: Pool, seconds: float, *fields: str) -> None:
 @pytest.mark.own_cluster
 @pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.long)])
 async def test_lost_signals_move_nothing_and_come_back_alone(
-    api: Api, operator: Operator, make_pool: MakePool, figure: Figure, seconds: int
+    api: Api, operator: InstalledOperator, make_pool: MakePool, figure: Figure, seconds: int
 ) -> None:
     pool = make_pool(a=50, c=20, scaling=SCALING, batching=BATCHING)
     await asyncio.to_thread(pool.await_ready, 2)
@@ -71,6 +71,6 @@ async def test_lost_signals_move_nothing_and_come_back_alone(
     )
 
 
-async def says(pool: Pool, status: str, reason: str) -> None:
+async def says(pool: PoolHandle, status: str, reason: str) -> None:
     """Wait until the pool tells where its signals come from."""
     await asyncio.to_thread(pool.await_condition, "MetricsAvailable", status, reason, seconds=60)

@@ -14,9 +14,9 @@ from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube import install
 from tests.support.kube.api import Api, Object
 from tests.support.kube.install import Images
-from tests.support.kube.operator import Operator
+from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pods import restarts
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.unit.operator.net.certificates import Authority
 
 pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
@@ -37,7 +37,7 @@ def secret(namespace: str, name: str, folder: Path) -> Object:
 
 @pytest.fixture(scope="module")
 def authority(
-    api: Api, operator: Operator, images: Images, tmp_path_factory: pytest.TempPathFactory
+    api: Api, operator: InstalledOperator, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Authority]:
     """The one that the operator judges pods by, while it serves by TLS itself; afterwards all is as it was."""
     made, home = Authority.make(), install.OPERATOR_NAMESPACE
@@ -54,7 +54,7 @@ def authority(
     api.delete(f"/api/v1/namespaces/{home}/secrets/{OWN}")
 
 
-def served(pool: Pool, trust: ssl.SSLContext) -> int:
+def served(pool: PoolHandle, trust: ssl.SSLContext) -> int:
     """Ask the model through the Service, by the Service's name; return the serial number of the certificate shown."""
     host, port = pool.url().removeprefix("http://").split(":")
     name = f"{pool.name}.{pool.namespace}.svc"
@@ -101,7 +101,7 @@ def test_a_pool_speaks_tls_its_certificate_is_judged_and_a_renewed_one_served_wi
     assert all(restarts(pod) == 0 for pod in pool.pods())
 
 
-def refuses_plain_http(pool: Pool) -> bool:
+def refuses_plain_http(pool: PoolHandle) -> bool:
     """Say whether plain HTTP gets no answer at the clients' port."""
     asking = http.client.HTTPConnection(pool.url().removeprefix("http://"), timeout=10)
     try:

@@ -9,9 +9,9 @@ from tests.e2e.conftest import Figure, MakePool
 from tests.support.kube import install
 from tests.support.kube.api import Api
 from tests.support.kube.install import Images
-from tests.support.kube.operator import Operator
+from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pods import restarts
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
@@ -21,7 +21,7 @@ NEWER = "localhost/penstock-runtime:newer"
 
 
 async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
-    target: Target, images: Images, operator: Operator, steady: Pool, figure: Figure
+    target: Target, images: Images, operator: InstalledOperator, steady: PoolHandle, figure: Figure
 ) -> None:
     names = steady.pod_names()
     async with Load(steady.url(), steady.name, rate=20) as load:
@@ -48,7 +48,7 @@ async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
 
 
 def test_an_operator_that_comes_back_takes_up_what_it_finds(
-    operator: Operator, steady: Pool
+    operator: InstalledOperator, steady: PoolHandle
 ) -> None:
     steady.await_acknowledged()
     names, batch = steady.pod_names(), steady.status()["batch"]
@@ -63,7 +63,7 @@ def test_an_operator_that_comes_back_takes_up_what_it_finds(
 
 @pytest.mark.long
 def test_a_newer_runtime_is_taken_up_by_the_pool_that_asks_for_it_and_by_no_other(
-    api: Api, images: Images, operator: Operator, make_pool: MakePool
+    api: Api, images: Images, operator: InstalledOperator, make_pool: MakePool
 ) -> None:
     newer = f"{images.runtime.rpartition(':')[0]}:dev"  # the same image under its other name
     pools = [make_pool(name) for name in ("asks", "waits")]
@@ -92,7 +92,7 @@ ELSEWHERE = "penstock-elsewhere"
 
 @pytest.mark.long
 def test_a_release_of_another_name_in_another_namespace_takes_over_and_restarts_nothing(
-    api: Api, images: Images, operator: Operator, steady: Pool, figure: Figure
+    api: Api, images: Images, operator: InstalledOperator, steady: PoolHandle, figure: Figure
 ) -> None:
     names, target = steady.pod_names(), operator.target
     target.helm("uninstall", *RELEASE)

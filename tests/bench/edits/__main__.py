@@ -20,7 +20,7 @@ from tests.bench.edits.watching import Watched, watching
 from tests.support.kube import install
 from tests.support.kube.api import POOLS, Api, Object
 from tests.support.kube.install import Images
-from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.pools import PoolHandle, emulated, until
 from tests.support.kube.target import Target
 
 OUT = Path("build/bench/edits.json")
@@ -70,11 +70,11 @@ def _pods(api: Api) -> list[Object]:
     return api.list(f"/api/v1/namespaces/{NAMESPACE}/pods")
 
 
-def _staged(api: Api, pods: int, console: Console) -> Pool:
+def _staged(api: Api, pods: int, console: Console) -> PoolHandle:
     """Apply policy and pool, and wait until all pods obey."""
     install.ensure_namespace(api, NAMESPACE)
     _edit(api, CAPS[-1])
-    pool = Pool(api, NAMESPACE, "many")
+    pool = PoolHandle(api, NAMESPACE, "many")
     size = {"mode": "Fixed", "size": {"min": 1, "max": LARGEST}}
     pool.apply(emulated(replicas=pods, batching=size, drain={"deadlineSeconds": 5}))
 

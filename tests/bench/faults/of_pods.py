@@ -7,7 +7,7 @@ from tests.bench.faults.stage import Stage
 from tests.support.cluster import kernel
 from tests.support.kube import packets
 from tests.support.kube.api import Object
-from tests.support.kube.kubelet import path_of
+from tests.support.kube.kubelet import pod_path
 from tests.support.kube.pods import restarts
 from tests.support.kube.pools import until
 from tests.support.kube.target import ProgramFailedError
@@ -46,7 +46,7 @@ def killed(stage: Stage) -> Iterator[None]:
     assert pids, "the pod has no process on this machine"
     for pid in pids:
         kernel.kill(pid)
-    stage.api.delete(path_of(pod), grace_seconds=0)
+    stage.api.delete(pod_path(pod), grace_seconds=0)
     yield
 
 
@@ -59,7 +59,7 @@ def out_of_memory(stage: Stage) -> Iterator[None]:
     yield
 
     def told() -> bool | str:
-        now = stage.api.request("GET", path_of(pod))
+        now = stage.api.request("GET", pod_path(pod))
         ends = [one.get("lastState", {}).get("terminated", {}) for one in _containers(now)]
         reasons = {one.get("reason") for one in ends}
         return (restarts(now) > before and "OOMKilled" in reasons) or f"ended by {reasons}"

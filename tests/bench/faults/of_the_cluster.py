@@ -9,7 +9,7 @@ from penstock_operator.kube.kinds import WATCHED
 from tests.bench.faults.stage import Stage
 from tests.support.cluster import faults
 from tests.support.kube import prometheus
-from tests.support.kube.fault_proxy import Answers
+from tests.support.kube.fault_proxy import ProxyFault
 from tests.support.kube.pools import until
 
 OLD_SECONDS = 30.0
@@ -31,7 +31,7 @@ def prometheus_stale(stage: Stage) -> Iterator[None]:
         yield
 
 
-def refusals(answers: Answers) -> Callable[[Stage], AbstractContextManager[None]]:
+def refusals(answers: ProxyFault) -> Callable[[Stage], AbstractContextManager[None]]:
     """Return the fault that gives the operator these answers instead of the API server's."""
 
     @contextmanager
@@ -41,7 +41,7 @@ def refusals(answers: Answers) -> Callable[[Stage], AbstractContextManager[None]
         try:
             yield
         finally:
-            stage.proxy.fault = Answers.REAL
+            stage.proxy.fault = ProxyFault.NONE
         assert stage.proxy.answers[int(answers.value)] > before, "nobody asked"
 
     return inject
@@ -51,12 +51,12 @@ def refusals(answers: Answers) -> Callable[[Stage], AbstractContextManager[None]
 def watches_dropped(stage: Stage) -> Iterator[None]:
     """Cut every watch of the operator, and refuse new ones for a while."""
     until("every kind is watched", lambda: stage.proxy.watches >= len(WATCHED), seconds=60)
-    stage.proxy.fault = Answers.NO_WATCH
+    stage.proxy.fault = ProxyFault.NO_WATCH
     stage.proxy.drop_watches()
     try:
         yield
     finally:
-        stage.proxy.fault = Answers.REAL
+        stage.proxy.fault = ProxyFault.NONE
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from tests.support.kube.api import Api, Object
 from tests.support.kube.fault_proxy import FaultProxy, fault_proxy
 from tests.support.kube.install import Images
 from tests.support.kube.loopback import write_kubeconfig
-from tests.support.kube.operator_process import Operator
-from tests.support.kube.pools import Pool, emulated, is_ready, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, emulated, is_ready, until
 from tests.support.kube.target import Target
 
 REPLICAS = 3
@@ -45,8 +45,8 @@ class Stage:
     target: Target
     api: Api
     places: Places
-    pool: Pool
-    operator: Operator
+    pool: PoolHandle
+    operator: OperatorProcess
     proxy: FaultProxy
     prometheus_url: str
     folder: Path
@@ -137,11 +137,11 @@ def stage(target: Target, folder: Path) -> Iterator[Stage]:
             "PENSTOCK_PROMETHEUS_URL": prometheus_url(api),
         }
         behind = write_kubeconfig(folder / "proxy.kubeconfig", proxy.url)
-        operator = Operator(behind, system, folder, settings=settings)
+        operator = OperatorProcess(behind, system, folder, settings=settings)
         operator.start()
         held.callback(_stop, operator)
         api.create(_pod_files(mine))
-        pool = Pool(api, mine, "chat")
+        pool = PoolHandle(api, mine, "chat")
         pool.apply(spec())
         held.callback(pool.delete)
         pool.await_ready(REPLICAS, seconds=180)
@@ -155,7 +155,7 @@ def prometheus_url(api: Api) -> str:
     return f"http://{service['spec']['clusterIP']}:9090"
 
 
-def _stop(operator: Operator) -> None:
+def _stop(operator: OperatorProcess) -> None:
     if operator.running:
         operator.stop()
 

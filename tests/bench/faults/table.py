@@ -3,7 +3,7 @@
 from tests.bench.faults import of_pods, of_the_cluster
 from tests.bench.faults.fault import Fault, Right
 from tests.bench.faults.of_nodes import SecondNode
-from tests.support.kube.fault_proxy import Answers
+from tests.support.kube.fault_proxy import ProxyFault
 
 MINUTE = 60.0
 
@@ -19,8 +19,8 @@ def all_faults() -> tuple[Fault, ...]:
         ),
         Fault("Prometheus dead", of_the_cluster.prometheus_dead, 30.0),
         Fault("Prometheus stale", of_the_cluster.prometheus_stale, 30.0),
-        Fault("API server answers 429", of_the_cluster.refusals(Answers.TOO_MANY), MINUTE),
-        Fault("API server answers 500", of_the_cluster.refusals(Answers.SERVER_ERROR), MINUTE),
+        Fault("API server answers 429", of_the_cluster.refusals(ProxyFault.TOO_MANY), MINUTE),
+        Fault("API server answers 500", of_the_cluster.refusals(ProxyFault.SERVER_ERROR), MINUTE),
         Fault("watches dropped", of_the_cluster.watches_dropped, 10.0),
         Fault("API server restarted", of_the_cluster.api_server_down, 5.0),
         Fault("etcd slow", of_the_cluster.etcd_slow, 30.0),

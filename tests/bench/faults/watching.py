@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from tests.bench.faults.outcome import Valves
 from tests.support.kube.api import ApiError
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 
 EVERY_SECONDS = 0.5
 
@@ -33,7 +33,7 @@ def _standing(one: Valves) -> tuple[int, int]:
 
 
 @contextmanager
-def watching(pool: Pool) -> Iterator[Watched]:
+def watching(pool: PoolHandle) -> Iterator[Watched]:
     """Watch a pool's valves from a thread."""
     seen, over, began = Watched(), threading.Event(), time.monotonic()
 

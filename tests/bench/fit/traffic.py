@@ -8,7 +8,7 @@ import aiohttp
 import numpy as np
 
 from penstock_simulator.routing import Times
-from tests.support.load.questions import Question, questions
+from tests.support.load.samples import SampleRequest, sample_requests
 
 FEATURES = 8
 
@@ -36,7 +36,7 @@ def send(url: str, times: Times) -> Measured:
 
 
 async def _send(url: str, times: Times) -> Measured:
-    asked = questions(1, 1, FEATURES)
+    asked = sample_requests(1, 1, FEATURES)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     async with aiohttp.ClientSession(connector=connector) as session:
         began = time.perf_counter()
@@ -51,11 +51,11 @@ async def _send(url: str, times: Times) -> Measured:
 
 
 async def _ask(
-    session: aiohttp.ClientSession, url: str, question: Question, began: float
+    session: aiohttp.ClientSession, url: str, question: SampleRequest, began: float
 ) -> tuple[float, float] | None:
     sent = time.perf_counter()
     async with session.post(url, data=question.body, headers=question.headers) as answer:
         body = await answer.read()
         took = time.perf_counter() - sent
-        right = answer.status == 200 and question.is_answered_by(body)
+        right = answer.status == 200 and question.accepts(body)
     return (sent - began, took) if right else None

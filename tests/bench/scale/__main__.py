@@ -25,7 +25,7 @@ from rich.table import Table
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.kubelet import keep_serving
 from tests.bench.scale.multiply import multiply
-from tests.bench.scale.operator import Operator, Told
+from tests.bench.scale.operator import ScaleOperator, Told
 from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.watch import Watch
@@ -92,7 +92,7 @@ class World:
     """A control plane, the operator over it and the pods in it."""
 
     plane: Plane
-    operator: Operator
+    operator: ScaleOperator
     pods: Pods
     console: Console
 
@@ -103,7 +103,7 @@ async def _measured(
     pods = Pods()
     with running(folder) as plane:
         await asyncio.to_thread(_install, plane.api)
-        operator = Operator(plane.places.kubeconfig, SYSTEM, folder)
+        operator = ScaleOperator(plane.places.kubeconfig, SYSTEM, folder)
         async with pods.serving():
             kubelet = asyncio.create_task(keep_serving(plane.api, pods))
             try:
@@ -170,7 +170,7 @@ def _install(api: Api) -> None:
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def _told(operator: Operator) -> Told:
+async def _told(operator: ScaleOperator) -> Told:
     told = await asyncio.to_thread(operator.tell)
     assert told is not None, "the operator does not answer any more"
     return told

@@ -35,7 +35,7 @@ class Told:
 
 
 @dataclass
-class Operator:
+class ScaleOperator:
     """One operator process."""
 
     kubeconfig: Path

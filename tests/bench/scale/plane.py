@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.cluster import parts, processes, settings, tools
-from tests.support.cluster.api import Api as ClusterApi
+from tests.support.cluster.api import ClusterApi
 from tests.support.cluster.life import write_files
 from tests.support.cluster.parts import Part
 from tests.support.cluster.places import Places

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from rich.console import Console
 from urllib3.exceptions import HTTPError
 
-from tests.bench.scale.operator import Operator, Told
+from tests.bench.scale.operator import ScaleOperator, Told
 from tests.bench.scale.plane import NAMESPACE
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.stages import Patience, Stages
@@ -37,7 +37,7 @@ class Watch:
     """One control plane's pools."""
 
     api: Api
-    operator: Operator
+    operator: ScaleOperator
     pods: Pods
     size: int
     patience_seconds: float

@@ -8,11 +8,9 @@ import pytest
 from tests.support.kube import namespaces
 from tests.support.kube.api import Api
 from tests.support.kube.install import install_crds
-from tests.support.kube.operator_process import Operator
-from tests.support.kube.pools import Pool
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle
 from tests.support.kube.target import Target
-
-__all__ = ["Operator"]
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +37,9 @@ def operator(
     api: Api,
     system_namespace: str,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Operator]:
+) -> Iterator[OperatorProcess]:
     assert api.list("/api/v1/nodes")
-    made = Operator(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
+    made = OperatorProcess(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
     made.start()
     yield made
     if made.running:
@@ -49,12 +47,12 @@ def operator(
 
 
 @pytest.fixture
-def namespace(api: Api, operator: Operator) -> Iterator[str]:
+def namespace(api: Api, operator: OperatorProcess) -> Iterator[str]:
     assert operator.running
     with namespaces.namespace(api, "pools") as name:
         yield name
 
 
 @pytest.fixture
-def pool(api: Api, namespace: str) -> Pool:
-    return Pool(api, namespace, "chat")
+def pool(api: Api, namespace: str) -> PoolHandle:
+    return PoolHandle(api, namespace, "chat")

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.pools.conftest import Operator
 from tests.support.kube.account import kubeconfig_of
 from tests.support.kube.api import Api
 from tests.support.kube.install import CHART
+from tests.support.kube.operator_process import OperatorProcess
 from tests.support.kube.target import Target
 
 SETTINGS = (
@@ -33,14 +33,14 @@ class Stage:
     @contextmanager
     def installed(
         self, home: str, namespaces: tuple[str, ...], *settings: str
-    ) -> Iterator[Operator]:
+    ) -> Iterator[OperatorProcess]:
         """Install the chart in `home` for `namespaces`, with no pod, and hand out its operator, not started."""
         named = ",".join(namespaces)
         given = (*SETTINGS, f"namespaces={{{named}}}", *settings)
         sets = [word for one in given for word in ("--set", one)]
         self.target.helm("upgrade", "--install", "penstock", CHART, "--namespace", home, *sets)
         account = (home, "penstock-operator")
-        made = Operator(
+        made = OperatorProcess(
             kubeconfig_of(self.api, self.kubeconfig, account, self.folder),
             home,
             self.folder,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock_operator.kube.kinds import WATCHED
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.support.kube.api import Api
-from tests.support.kube.fault_proxy import Answers, FaultProxy, fault_proxy
+from tests.support.kube.fault_proxy import FaultProxy, ProxyFault, fault_proxy
 from tests.support.kube.loopback import write_kubeconfig
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -31,35 +31,37 @@ def proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def behind(operator: Operator, proxy: FaultProxy, tmp_path: Path) -> Iterator[Operator]:
+def behind(
+    operator: OperatorProcess, proxy: FaultProxy, tmp_path: Path
+) -> Iterator[OperatorProcess]:
     """The only operator, with the proxy before the API server."""
     operator.stop()
     made = operator.as_user("behind", write_kubeconfig(tmp_path / "kubeconfig", proxy.url))
     made.start()
     until("it leads", lambda: leads(made), seconds=60)
     yield made
-    proxy.fault = Answers.REAL
+    proxy.fault = ProxyFault.NONE
     if made.running:
         made.stop()
     operator.start()
 
 
-def standing(api: Api, pool: Pool) -> dict[str, str]:
+def standing(api: Api, pool: PoolHandle) -> dict[str, str]:
     """Return what must not move of its own: every child's identity, and the count."""
     children = {kind: api.request("GET", path) for kind, path in pool.children.items()}
     held = {kind: one["metadata"]["uid"] for kind, one in children.items()}
     return {**held, "replicas": str(children["Deployment"]["spec"]["replicas"])}
 
 
-def depth(api: Api, pool: Pool) -> int:
+def depth(api: Api, pool: PoolHandle) -> int:
     text = api.request("GET", pool.children["ConfigMap"])["data"]["limits.json"]
     return int(text.split('"maxQueueDepth":')[1].split(",")[0].strip(" }"))
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("fault", [Answers.TOO_MANY, Answers.SERVER_ERROR])
+@pytest.mark.parametrize("fault", [ProxyFault.TOO_MANY, ProxyFault.SERVER_ERROR])
 def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
-    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy, fault: Answers
+    api: Api, pool: PoolHandle, behind: OperatorProcess, proxy: FaultProxy, fault: ProxyFault
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool, seconds=60)
@@ -74,7 +76,7 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
         assert behind.running
         time.sleep(1)
     asked = sum(proxy.answers.values())
-    proxy.fault = Answers.REAL
+    proxy.fault = ProxyFault.NONE
 
     took = until("the edit is in force", lambda: depth(api, pool) == 91, seconds=RECOVERY_SECONDS)
     await_children(api, pool, seconds=RECOVERY_SECONDS)
@@ -89,7 +91,7 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
 
 @pytest.mark.timeout(400)
 def test_dropped_watches_are_made_again_and_miss_nothing(
-    api: Api, pool: Pool, behind: Operator, proxy: FaultProxy
+    api: Api, pool: PoolHandle, behind: OperatorProcess, proxy: FaultProxy
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool, seconds=60)
@@ -97,11 +99,11 @@ def test_dropped_watches_are_made_again_and_miss_nothing(
     before = standing(api, pool)
 
     until("every kind is watched", lambda: proxy.watches >= KINDS, seconds=30)
-    proxy.fault = Answers.NO_WATCH
+    proxy.fault = ProxyFault.NO_WATCH
     assert proxy.drop_watches() >= KINDS
     pool.edit({"batching": {"maxQueueDepth": 92}})
     time.sleep(10)
-    proxy.fault = Answers.REAL
+    proxy.fault = ProxyFault.NONE
 
     took = until("the edit is in force", lambda: depth(api, pool) == 92, seconds=RECOVERY_SECONDS)
     assert standing(api, pool) == before

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, emulated, is_ready, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, emulated, is_ready, until
 
 pytestmark = pytest.mark.integration
 
@@ -15,7 +15,7 @@ SMALL = {"template": {"container": {"resources": {"requests": {"cpu": "5m"}}}}}
 
 
 def test_a_missing_claim_is_told_and_heals_when_it_comes(
-    api: Api, pool: Pool, operator: Operator
+    api: Api, pool: PoolHandle, operator: OperatorProcess
 ) -> None:
     spec = {**emulated(replicas=1), **SMALL}
     claim = {"claimName": CLAIM, "path": "model.pt2"}
@@ -34,7 +34,7 @@ def test_a_missing_claim_is_told_and_heals_when_it_comes(
 
 
 def test_an_image_that_cannot_be_pulled_is_told_and_heals_with_another(
-    api: Api, pool: Pool
+    api: Api, pool: PoolHandle
 ) -> None:
     pool.apply({**emulated(replicas=1), **SMALL, "runtime": {"image": "localhost/no-such-image:1"}})
 
@@ -45,7 +45,7 @@ def test_an_image_that_cannot_be_pulled_is_told_and_heals_with_another(
     pool.await_condition("Ready", "True", seconds=40)
 
 
-def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: Pool) -> None:
+def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: PoolHandle) -> None:
     absent = {"resourceName": "example.com/absent", "count": 1}
     pool.apply({**emulated(replicas=1, accelerator=absent), **SMALL})
 
@@ -53,7 +53,7 @@ def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: Pool) ->
     assert not any(map(is_ready, pool.pods()))
 
 
-def test_pods_that_admission_refuses_are_told(api: Api, pool: Pool) -> None:
+def test_pods_that_admission_refuses_are_told(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     quota: Object = {
@@ -72,12 +72,12 @@ def test_pods_that_admission_refuses_are_told(api: Api, pool: Pool) -> None:
     assert until("the quota is told", lambda: told(pool, "quota"), seconds=20) < 12
 
 
-def told(pool: Pool, word: str) -> bool | str:
+def told(pool: PoolHandle, word: str) -> bool | str:
     said = pool.condition("Ready")
     return (said.get("status") == "False" and word in said.get("message", "")) or str(said)
 
 
-def not_told(pool: Pool, word: str) -> bool | str:
+def not_told(pool: PoolHandle, word: str) -> bool | str:
     said = pool.condition("Ready")
     return (bool(said) and word not in said.get("message", "")) or str(said)
 

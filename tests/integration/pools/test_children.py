@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, emulated, until
 
 pytestmark = pytest.mark.integration
 
 BARE = emulated(replicas=0)
 
 
-def test_a_pool_makes_its_children_and_owns_them(api: Api, pool: Pool) -> None:
+def test_a_pool_makes_its_children_and_owns_them(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
 
     await_children(api, pool)
@@ -26,7 +26,7 @@ def test_a_pool_makes_its_children_and_owns_them(api: Api, pool: Pool) -> None:
         assert child["metadata"]["labels"]["penstock.dev/pool-uid"] == uid
 
 
-def test_a_deleted_child_is_made_again(api: Api, pool: Pool) -> None:
+def test_a_deleted_child_is_made_again(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     before = {kind: uid_at(api, path) for kind, path in pool.children.items()}
@@ -41,7 +41,7 @@ def test_a_deleted_child_is_made_again(api: Api, pool: Pool) -> None:
     assert until("all children are back", made_again, seconds=15) < 10
 
 
-def test_a_child_edited_by_hand_is_repaired(api: Api, pool: Pool) -> None:
+def test_a_child_edited_by_hand_is_repaired(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     service, deployment = pool.children["Service"], pool.children["Deployment"]
@@ -63,7 +63,7 @@ def test_a_child_edited_by_hand_is_repaired(api: Api, pool: Pool) -> None:
     until("the edits are undone", repaired, seconds=15)
 
 
-def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: Pool) -> None:
+def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: PoolHandle) -> None:
     variable = {"name": "GREETING", "value": "hello"}
     pool.apply({**BARE, "template": {"container": {"env": [variable]}}})
     await_children(api, pool)
@@ -77,7 +77,7 @@ def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: Po
     until("the variable is gone", gone, seconds=15)
 
 
-def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: Pool) -> None:
+def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: PoolHandle) -> None:
     """The revision's data is immutable byte for byte: only its number may be written."""
     greeting = {**BARE, "template": {"container": {"env": [{"name": "GREETING", "value": "<&>"}]}}}
     pool.apply(greeting)
@@ -100,7 +100,7 @@ def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: Pool) ->
     assert "refused" not in pool.condition("Ready")["message"]
 
 
-def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: Pool) -> None:
+def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: PoolHandle) -> None:
     strangers = [stranger_service(pool), stranger_deployment(pool)]
     before = [api.create(one) for one in strangers]
     paths = [pool.children["Service"], pool.children["Deployment"]]
@@ -117,7 +117,7 @@ def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: Pool) -
 
 
 def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
-    api: Api, pool: Pool, operator: Operator
+    api: Api, pool: PoolHandle, operator: OperatorProcess
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)
@@ -141,7 +141,7 @@ def test_a_pool_that_cannot_be_made_hurts_no_other(api: Api, namespace: str) -> 
         "metadata": {"name": "no-deployments", "namespace": namespace},
         "spec": {"hard": {"count/deployments.apps": "1"}},
     }
-    good, bad = Pool(api, namespace, "good"), Pool(api, namespace, "bad")
+    good, bad = PoolHandle(api, namespace, "good"), PoolHandle(api, namespace, "bad")
     good.apply(BARE)
     await_children(api, good)
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
@@ -163,7 +163,7 @@ def test_a_pool_that_cannot_be_made_hurts_no_other(api: Api, namespace: str) -> 
     await_children(api, bad, seconds=40)
 
 
-def await_children(api: Api, pool: Pool, *, seconds: float = 15) -> None:
+def await_children(api: Api, pool: PoolHandle, *, seconds: float = 15) -> None:
     def there() -> bool | str:
         missing = [kind for kind, path in pool.children.items() if not uid_at(api, path)]
         return not missing or f"missing: {missing}; {pool.condition('Ready')}"
@@ -182,7 +182,7 @@ def spec_of(child: Object) -> str:
     return json.dumps([metadata, child["spec"]], sort_keys=True)
 
 
-def stranger_service(pool: Pool) -> Object:
+def stranger_service(pool: PoolHandle) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -191,7 +191,7 @@ def stranger_service(pool: Pool) -> Object:
     }
 
 
-def stranger_deployment(pool: Pool) -> Object:
+def stranger_deployment(pool: PoolHandle) -> Object:
     labels = {"app": "stranger"}
     container = {"name": "stranger", "image": "localhost/penstock-busybox:1"}
     return {
@@ -206,7 +206,7 @@ def stranger_deployment(pool: Pool) -> Object:
     }
 
 
-def revision_in_force(api: Api, pool: Pool) -> str:
+def revision_in_force(api: Api, pool: PoolHandle) -> str:
     """Return the name of the revision that the Deployment's pods are labelled with."""
     template = api.request("GET", pool.children["Deployment"])["spec"]["template"]
     name: str = template["metadata"]["labels"]["penstock.dev/revision"]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api, ApiError, Object
 from tests.support.kube.install import CRDS
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -22,9 +22,9 @@ OPENAPI = "/openapi/v3/apis/penstock.dev/v1alpha1"
 
 
 def test_an_older_crd_is_served_with_a_condition_and_its_pools_go_through_the_upgrade(
-    api: Api, namespace: str, operator: Operator
+    api: Api, namespace: str, operator: OperatorProcess
 ) -> None:
-    pool, mark = Pool(api, namespace, "chat"), len(operator.log())
+    pool, mark = PoolHandle(api, namespace, "chat"), len(operator.log())
     with operator.down(), older(api):
         pool.apply(BARE)
         operator.start()
@@ -46,9 +46,12 @@ def test_an_older_crd_is_served_with_a_condition_and_its_pools_go_through_the_up
 
 
 def test_a_pool_stored_with_several_devices_a_replica_is_served_and_editable(
-    api: Api, namespace: str, operator: Operator
+    api: Api, namespace: str, operator: OperatorProcess
 ) -> None:
-    pool, several = Pool(api, namespace, "several"), {"resourceName": "nvidia.com/gpu", "count": 2}
+    pool, several = (
+        PoolHandle(api, namespace, "several"),
+        {"resourceName": "nvidia.com/gpu", "count": 2},
+    )
     with operator.down():
         with older(api):
             pool.apply({**BARE, "accelerator": several})
@@ -65,9 +68,9 @@ def test_a_pool_stored_with_several_devices_a_replica_is_served_and_editable(
 
 
 def test_a_newer_crd_is_served_and_a_pool_that_uses_it_says_so(
-    api: Api, namespace: str, operator: Operator
+    api: Api, namespace: str, operator: OperatorProcess
 ) -> None:
-    plain, newer = Pool(api, namespace, "plain"), Pool(api, namespace, "newer")
+    plain, newer = PoolHandle(api, namespace, "plain"), PoolHandle(api, namespace, "newer")
     with operator.down(), changed(api, "inferencepools", with_more):
         plain.apply(BARE)
         newer.apply({**BARE, "colour": "blue", "batching": {"discipline": "Lottery"}})

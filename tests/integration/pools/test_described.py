@@ -6,25 +6,25 @@ import pytest
 
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-def stranger(pool: Pool) -> Object:
+def stranger(pool: PoolHandle) -> Object:
     """Return a Service of somebody else's that has the pool's name."""
     metadata = {"name": pool.name, "namespace": pool.namespace}
     spec = {"ports": [{"port": 80}], "selector": {"app": "foreign"}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def described(target: Target, pool: Pool) -> str:
+def described(target: Target, pool: PoolHandle) -> str:
     return target.kubectl("describe", "pspool", pool.name, "-n", pool.namespace)
 
 
 def test_a_pools_troubles_and_their_end_read_as_a_story(
-    target: Target, api: Api, pool: Pool
+    target: Target, api: Api, pool: PoolHandle
 ) -> None:
     api.create(stranger(pool))
     pool.apply(BARE)

@@ -9,10 +9,10 @@ from signal import SIGKILL
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.support.kube import namespaces
 from tests.support.kube.api import Api
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.script import Script, first_spec
 from tests.support.kube.snapshot import differing, settled, snapshot, versions
 
@@ -30,7 +30,7 @@ LIFE_SECONDS = 1.5
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_five_kills_during_changes_of_twenty_pools_leave_no_trace(
-    api: Api, operator: Operator
+    api: Api, operator: OperatorProcess
 ) -> None:
     assert_no_trace(api, operator, kills=5)
 
@@ -38,12 +38,12 @@ def test_five_kills_during_changes_of_twenty_pools_leave_no_trace(
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_two_hundred_kills_during_changes_of_twenty_pools_leave_no_trace(
-    api: Api, operator: Operator
+    api: Api, operator: OperatorProcess
 ) -> None:
     assert_no_trace(api, operator, kills=200)
 
 
-def assert_no_trace(api: Api, operator: Operator, kills: int) -> None:
+def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
     """Make the same changes under an operator that lives and under one that is killed, and compare all objects."""
     with twenty(api) as (here, there):
         for script in (here, there):
@@ -76,11 +76,13 @@ class Stage:
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.namespace = namespace
-        self.pools = [Pool(api, namespace, f"pool-{number:02}") for number in range(POOLS)]
-        self.late = [Pool(api, namespace, f"pool-{POOLS + number:02}") for number in range(LATE)]
+        self.pools = [PoolHandle(api, namespace, f"pool-{number:02}") for number in range(POOLS)]
+        self.late = [
+            PoolHandle(api, namespace, f"pool-{POOLS + number:02}") for number in range(LATE)
+        ]
 
 
-def parts(stage: Stage) -> tuple[Sequence[Pool], Sequence[Pool]]:
+def parts(stage: Stage) -> tuple[Sequence[PoolHandle], Sequence[PoolHandle]]:
     return stage.pools, stage.late
 
 
@@ -94,12 +96,12 @@ def twenty(api: Api) -> Iterator[tuple[Stage, Stage]]:
         yield stages
 
 
-def give_back(api: Api, operator: Operator) -> None:
+def give_back(api: Api, operator: OperatorProcess) -> None:
     """Free the Lease of a process that is dead, as its 15 s would: they are not what is tried here."""
     api.merge(LEASE.format(operator.namespace), {"spec": {"holderIdentity": ""}})
 
 
-def leads_since(operator: Operator, mark: int) -> bool:
+def leads_since(operator: OperatorProcess, mark: int) -> bool:
     return "leading by" in operator.log()[mark:]
 
 

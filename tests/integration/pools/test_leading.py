@@ -6,17 +6,17 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def standby(operator: Operator) -> Iterator[Operator]:
-    made = operator.beside("standby")
+def standby(operator: OperatorProcess) -> Iterator[OperatorProcess]:
+    made = operator.replica("standby")
     made.start()
     yield made
     if made.running:
@@ -24,7 +24,7 @@ def standby(operator: Operator) -> Iterator[Operator]:
 
 
 def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
-    api: Api, pool: Pool, operator: Operator, standby: Operator
+    api: Api, pool: PoolHandle, operator: OperatorProcess, standby: OperatorProcess
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)
@@ -41,7 +41,7 @@ def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
 
 
 def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
-    api: Api, pool: Pool, operator: Operator, standby: Operator
+    api: Api, pool: PoolHandle, operator: OperatorProcess, standby: OperatorProcess
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)
@@ -59,12 +59,12 @@ def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wakes(
-    api: Api, pool: Pool, operator: Operator
+    api: Api, pool: PoolHandle, operator: OperatorProcess
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     operator.send(SIGSTOP)
-    other = operator.beside("successor")
+    other = operator.replica("successor")
     try:
         time.sleep(1)
         other.start()
@@ -85,10 +85,10 @@ def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wake
     until("the first one leads again", lambda: leads(operator), seconds=40)
 
 
-def leads(operator: Operator) -> bool:
+def leads(operator: OperatorProcess) -> bool:
     return "penstock_operator_leader 1.0" in operator.get("/metrics")
 
 
-def generation(api: Api, pool: Pool) -> list[str]:
+def generation(api: Api, pool: PoolHandle) -> list[str]:
     children = [api.request("GET", path) for path in pool.children.values()]
     return [child["metadata"]["resourceVersion"] for child in [*children, pool.get()]]

@@ -12,11 +12,11 @@ import pytest
 from penstock_api import names
 from penstock_api.limits import LimitsUpdate
 from tests.bench.scale.pods import LIMITS, METRICS, report
-from tests.integration.pools.conftest import Operator
-from tests.integration.pools.pretended import NOWHERE, Pretended
+from tests.integration.pools.fake_pod import NOWHERE, FakePod
 from tests.integration.pools.test_leading import leads
 from tests.support.kube.api import Api
-from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, emulated, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -62,10 +62,10 @@ class Pod(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def told(api: Api, pool: Pool, tmp_path: Path) -> Iterator[list[LimitsUpdate]]:
+def told(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[list[LimitsUpdate]]:
     """Make the pool with one pod, which listens here, and hand out all limits that it is told."""
     pool.apply({**emulated(), **NOWHERE, "replicas": 1})
-    pod = Pretended.of(api, pool, ADDRESS, tmp_path)
+    pod = FakePod.of(api, pool, ADDRESS, tmp_path)
     heard: list[LimitsUpdate] = []
     handler = type("ThisPod", (Pod,), {"told": heard, "uid": pod.pod["metadata"]["uid"]})
     server = ThreadingHTTPServer((ADDRESS, names.CLUSTER_PORT), handler)
@@ -78,11 +78,11 @@ def told(api: Api, pool: Pool, tmp_path: Path) -> Iterator[list[LimitsUpdate]]:
 
 @pytest.mark.timeout(240)
 def test_a_leader_that_was_stopped_tells_no_pod_anything_when_it_wakes(
-    pool: Pool, operator: Operator, told: list[LimitsUpdate]
+    pool: PoolHandle, operator: OperatorProcess, told: list[LimitsUpdate]
 ) -> None:
     pool.await_condition("LimitsApplied", "True", seconds=60)
     operator.send(SIGSTOP)
-    other = operator.beside("successor")
+    other = operator.replica("successor")
     try:
         other.start()
         until("the successor leads", lambda: leads(other), seconds=60)

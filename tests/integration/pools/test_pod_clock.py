@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock_api import names
-from tests.integration.pools.pretended import NOWHERE, Pretended
+from tests.integration.pools.fake_pod import NOWHERE, FakePod
 from tests.support.kube.api import Api
-from tests.support.kube.pools import Pool, emulated, until
+from tests.support.kube.pools import PoolHandle, emulated, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -51,12 +51,12 @@ class Load:
 
 
 @pytest.fixture
-def pretended(api: Api, pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Pretended]]:
-    made: list[Pretended] = []
+def pretended(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[Callable[..., FakePod]]:
+    made: list[FakePod] = []
 
-    def begin(address: str, clock_off_seconds: float) -> Pretended:
+    def begin(address: str, clock_off_seconds: float) -> FakePod:
         pool.apply({**emulated(a=10, c=1), **NOWHERE, "replicas": 1})
-        one = Pretended.of(api, pool, address, tmp_path)
+        one = FakePod.of(api, pool, address, tmp_path)
         made.append(one)
         one.start(clock_off_seconds)
 
@@ -77,7 +77,7 @@ def pretended(api: Api, pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Pr
         one.stop()
 
 
-def replicas(api: Api, pool: Pool) -> int:
+def replicas(api: Api, pool: PoolHandle) -> int:
     return int(api.request("GET", pool.children["Deployment"])["spec"]["replicas"])
 
 
@@ -92,7 +92,7 @@ def metric(address: str, name: str) -> float:
 
 @pytest.mark.timeout(400)
 def test_a_clock_that_is_behind_hinders_nothing(
-    api: Api, pool: Pool, pretended: Callable[..., Pretended]
+    api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
 ) -> None:
     one = pretended("127.0.113.1", -FIVE_MINUTES)
     with Load(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
@@ -107,7 +107,7 @@ def test_a_clock_that_is_behind_hinders_nothing(
 
 @pytest.mark.timeout(400)
 def test_a_clock_that_is_ahead_is_told_and_the_pod_goes_on_by_its_config_map(
-    api: Api, pool: Pool, pretended: Callable[..., Pretended]
+    api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
 ) -> None:
     one = pretended("127.0.113.2", FIVE_MINUTES)
     with Load(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:

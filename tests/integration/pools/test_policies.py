@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 
 from penstock_api import names
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -35,7 +35,7 @@ def budget(count: int) -> Object:
     return {"gpuBudgets": [{"resourceName": GPU, "count": count}]}
 
 
-def await_replicas(pools: list[Pool], *wanted: int, seconds: float = 30) -> None:
+def await_replicas(pools: list[PoolHandle], *wanted: int, seconds: float = 30) -> None:
     def probe() -> bool | str:
         each = [pool.api.get(pool.children["Deployment"]) for pool in pools]
         now = tuple(one["spec"]["replicas"] if one else None for one in each)
@@ -45,7 +45,7 @@ def await_replicas(pools: list[Pool], *wanted: int, seconds: float = 30) -> None
 
 
 def test_a_budget_binds_deployments_and_is_edited_live(api: Api, namespace: str) -> None:
-    pools = [Pool(api, namespace, name) for name in ("heavy", "light")]
+    pools = [PoolHandle(api, namespace, name) for name in ("heavy", "light")]
     with policy(api, namespace, **budget(2)):
         for pool, weight in zip(pools, (300, 100), strict=True):
             accelerator = {"resourceName": GPU, "count": 1}
@@ -66,7 +66,7 @@ def test_a_budget_binds_deployments_and_is_edited_live(api: Api, namespace: str)
 
 def test_a_schedule_that_cannot_be_read_is_said_on_the_policy(api: Api, namespace: str) -> None:
     wrong = {"name": "odd", "cron": "61 8 * * *", "durationMinutes": 60, "minReplicas": 2}
-    Pool(api, namespace, "chat").apply(BARE)
+    PoolHandle(api, namespace, "chat").apply(BARE)
     with policy(api, namespace, schedules=[wrong]):
 
         def told() -> bool | str:
@@ -78,7 +78,7 @@ def test_a_schedule_that_cannot_be_read_is_said_on_the_policy(api: Api, namespac
 
 
 def test_good_settings_are_kept_in_the_operators_namespace_and_go_with_the_pool(
-    api: Api, operator: Operator, pool: Pool
+    api: Api, operator: OperatorProcess, pool: PoolHandle
 ) -> None:
     pool.apply(BARE)
     await_children(api, pool)

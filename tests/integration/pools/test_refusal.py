@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.support.kube.account import kubeconfig_of
 from tests.support.kube.api import Api
+from tests.support.kube.operator_process import OperatorProcess
 
 pytestmark = pytest.mark.integration
 
 
 def test_an_operator_without_rights_ends_with_the_remedy(
-    api: Api, namespace: str, operator: Operator, kubeconfig: Path, tmp_path: Path
+    api: Api, namespace: str, operator: OperatorProcess, kubeconfig: Path, tmp_path: Path
 ) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     api.request("POST", accounts, {"metadata": {"name": "nobody"}})

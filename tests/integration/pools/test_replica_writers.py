@@ -15,7 +15,7 @@ import pytest
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.signals.test_real_clusters import certificate
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = pytest.mark.integration
 
@@ -108,7 +108,7 @@ def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
         server.server_close()
 
 
-def hpa(pool: Pool) -> Object:
+def hpa(pool: PoolHandle) -> Object:
     metric = {
         "type": "External",
         "external": {
@@ -133,13 +133,13 @@ def hpa(pool: Pool) -> Object:
     }
 
 
-def deployed(api: Api, pool: Pool) -> int:
+def deployed(api: Api, pool: PoolHandle) -> int:
     count: int = api.request("GET", pool.children["Deployment"])["spec"]["replicas"]
     return count
 
 
 def test_a_stock_hpa_scales_a_manual_pool_by_its_scale_subresource(
-    api: Api, pool: Pool, tmp_path: Path
+    api: Api, pool: PoolHandle, tmp_path: Path
 ) -> None:
     pool.apply({**BARE, "replicas": 1})
     await_children(api, pool)
@@ -159,7 +159,7 @@ def test_a_stock_hpa_scales_a_manual_pool_by_its_scale_subresource(
 
 
 def test_somebody_who_fights_over_the_deployment_is_found_out_and_left_alone(
-    api: Api, pool: Pool
+    api: Api, pool: PoolHandle
 ) -> None:
     pool.apply({**BARE, "replicas": 0})
     await_children(api, pool)

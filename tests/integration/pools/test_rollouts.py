@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, is_ready, until
-from tests.support.kube.pretended import BROKEN_IMAGE, PretendedNode
+from tests.support.kube.fake_node import BROKEN_IMAGE, FakeNode
+from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -16,15 +16,15 @@ EDIT = {"annotations": {"example.com/turn": "2"}}
 
 
 @pytest.fixture
-def full_node(target: Target) -> Iterator[PretendedNode]:
+def full_node(target: Target) -> Iterator[FakeNode]:
     """A node of two devices."""
     name = f"pretended-{secrets.token_hex(3)}"
-    with PretendedNode(target.api(), name, 2).running() as node:
+    with FakeNode(target.api(), name, 2).running() as node:
         yield node
 
 
 def test_a_rollout_without_a_spare_device_surges_waits_and_replaces(
-    api: Api, pool: Pool, full_node: PretendedNode
+    api: Api, pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=2))
     await_ready(pool, 2)
@@ -41,7 +41,7 @@ def test_a_rollout_without_a_spare_device_surges_waits_and_replaces(
     until("the next rollout surges again", lambda: strategy(api, pool)["maxSurge"] == 1, seconds=20)
 
 
-def watch_replaced(api: Api, pool: Pool, old: set[str], seconds: float) -> tuple[float, int]:
+def watch_replaced(api: Api, pool: PoolHandle, old: set[str], seconds: float) -> tuple[float, int]:
     """Wait until as many others as `old` are Ready; return how long it took, and how few were Ready meanwhile."""
     fewest = len(old)
 
@@ -56,7 +56,7 @@ def watch_replaced(api: Api, pool: Pool, old: set[str], seconds: float) -> tuple
 
 
 def test_a_rollout_with_a_spare_device_never_has_fewer_pods(
-    api: Api, pool: Pool, full_node: PretendedNode
+    api: Api, pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=1))
     await_ready(pool, 1)
@@ -68,7 +68,7 @@ def test_a_rollout_with_a_spare_device_never_has_fewer_pods(
 
 
 def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_touches_no_other(
-    pool: Pool, full_node: PretendedNode
+    pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=1))
     await_ready(pool, 1)
@@ -89,7 +89,7 @@ def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_touches_no_othe
 
 
 def test_the_only_replica_can_be_evicted_and_comes_again(
-    api: Api, pool: Pool, full_node: PretendedNode
+    api: Api, pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=1))
     await_ready(pool, 1)
@@ -109,7 +109,7 @@ def test_the_only_replica_can_be_evicted_and_comes_again(
     await_ready(pool, 1)
 
 
-def await_ready(pool: Pool, replicas: int) -> None:
+def await_ready(pool: PoolHandle, replicas: int) -> None:
     until(
         f"{replicas} pods ready",
         lambda: sum(map(is_ready, pool.pods())) == pool.status().get("readyReplicas") == replicas,
@@ -117,12 +117,12 @@ def await_ready(pool: Pool, replicas: int) -> None:
     )
 
 
-def strategy(api: Api, pool: Pool) -> Object:
+def strategy(api: Api, pool: PoolHandle) -> Object:
     held: Object = api.request("GET", pool.children["Deployment"])["spec"]["strategy"]
     step: Object = held["rollingUpdate"]
     return step
 
 
-def told(api: Api, pool: Pool, reason: str) -> list[str]:
+def told(api: Api, pool: PoolHandle, reason: str) -> list[str]:
     events = api.list(f"/api/v1/namespaces/{pool.namespace}/events")
     return [one["message"] for one in events if one["reason"] == reason]

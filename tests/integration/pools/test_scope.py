@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.installations import Stage
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.support.kube import namespaces
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.target import Target
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -23,7 +23,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 
 @pytest.fixture
 def stage(
-    target: Target, api: Api, kubeconfig: Path, operator: Operator, tmp_path: Path
+    target: Target, api: Api, kubeconfig: Path, operator: OperatorProcess, tmp_path: Path
 ) -> Iterator[Stage]:
     """The stage without the operator that serves the whole cluster."""
     with operator.down():
@@ -46,7 +46,7 @@ def test_what_is_named_is_served_and_nothing_else(
 ) -> None:
     home, _, served, other = spaces
     with stage.installed(home, (served,)) as operator:
-        pools = [Pool(api, one, "chat") for one in (served, other)]
+        pools = [PoolHandle(api, one, "chat") for one in (served, other)]
         for one in pools:
             one.apply(BARE)
         operator.start()
@@ -67,7 +67,7 @@ def test_policies_that_may_not_be_read_are_said_not_to_apply(
 ) -> None:
     home, _, served, _ = spaces
     with stage.installed(home, (served,), "rbac.readPolicies=false") as operator:
-        pool = Pool(api, served, "chat")
+        pool = PoolHandle(api, served, "chat")
         pool.apply(BARE)
         operator.start()
         pool.await_condition("PolicyApplied", "Unknown", "PoliciesNotReadable", seconds=20)
@@ -80,7 +80,7 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
     api: Api, stage: Stage, spaces: tuple[str, str, str, str]
 ) -> None:
     first, second, shared, own = spaces
-    both, alone = Pool(api, shared, "chat"), Pool(api, own, "chat")
+    both, alone = PoolHandle(api, shared, "chat"), PoolHandle(api, own, "chat")
     with (
         stage.installed(first, (shared,)) as holder,
         stage.installed(second, (shared, own)) as other,
@@ -110,7 +110,7 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
     target: Target, api: Api, stage: Stage, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, _ = spaces
-    pool = Pool(api, served, "chat")
+    pool = PoolHandle(api, served, "chat")
     pool.apply(BARE)
     with stage.installed(home, (served,)) as first:
         first.start()
@@ -131,7 +131,7 @@ def test_a_namespace_whose_role_is_gone_stops_no_other_and_is_taken_up_again(
     api: Api, stage: Stage, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, kept, lost = spaces
-    pools = [Pool(api, one, "chat") for one in (kept, lost)]
+    pools = [PoolHandle(api, one, "chat") for one in (kept, lost)]
     with stage.installed(home, (kept, lost)) as operator:
         for one in pools:
             one.apply(BARE)

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.cluster.places import Places
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = pytest.mark.integration
 
@@ -37,9 +37,9 @@ def test_five_minutes_over_fifty_unchanged_pools_cost_no_write(api: Api, namespa
     assert written_within(api, namespace, 300) == []
 
 
-def make(api: Api, namespace: str, number: int) -> list[Pool]:
+def make(api: Api, namespace: str, number: int) -> list[PoolHandle]:
     """Make pools without replicas, and wait until their statuses have followed the Deployments' own."""
-    pools = [Pool(api, namespace, f"quiet-{one}") for one in range(number)]
+    pools = [PoolHandle(api, namespace, f"quiet-{one}") for one in range(number)]
     for pool in pools:
         pool.apply(BARE)
     for pool in pools:
@@ -57,13 +57,13 @@ def written_within(api: Api, namespace: str, seconds: float) -> list[str]:
     return [*audited(since, namespace), *posted.elements()]
 
 
-def settled(pool: Pool) -> bool:
+def settled(pool: PoolHandle) -> bool:
     """Say whether the status tells what holds from the second tick on: there is nobody to give signals."""
     told: str = pool.status().get("scaling", {}).get("capTerm", "")
     return told == "SignalsAbsent"
 
 
-def test_an_edit_is_answered_within_a_second(api: Api, pool: Pool) -> None:
+def test_an_edit_is_answered_within_a_second(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     pool.await_condition("Ready", "True", seconds=20)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from penstock_api import names
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.tenant import refusal, tenant
 from tests.integration.pools.test_children import (
     BARE,
@@ -21,7 +20,8 @@ from tests.integration.pools.test_children import (
     stranger_service,
 )
 from tests.support.kube.api import POOLS, Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = pytest.mark.integration
 
@@ -34,9 +34,9 @@ def outsider(api: Api, namespace: str, kubeconfig: Path, tmp_path: Path) -> Api:
 
 
 @pytest.fixture
-def his(outsider: Api, namespace: str) -> Pool:
+def his(outsider: Api, namespace: str) -> PoolHandle:
     """A pool as the tenant handles it."""
-    return Pool(outsider, namespace, "chat")
+    return PoolHandle(outsider, namespace, "chat")
 
 
 def pool_of(spec: Object, name: str = "chat") -> Object:
@@ -68,7 +68,7 @@ def bounds(api: Api, namespace: str, **template: list[str]) -> Iterator[None]:
         api.delete(POLICY)
 
 
-def test_a_name_that_somebody_else_has_takes_nothing_over(api: Api, his: Pool) -> None:
+def test_a_name_that_somebody_else_has_takes_nothing_over(api: Api, his: PoolHandle) -> None:
     strangers = [stranger_service(his), stranger_deployment(his)]
     before = [api.create(one) for one in strangers]
     his.apply(BARE)
@@ -88,7 +88,7 @@ def test_a_host_path_is_refused(outsider: Api, namespace: str, *, strict: bool) 
 
 
 def test_a_service_account_that_is_not_allowed_runs_nothing(
-    api: Api, his: Pool, namespace: str
+    api: Api, his: PoolHandle, namespace: str
 ) -> None:
     with bounds(api, namespace, serviceAccountNames=[]):
         his.apply({**BARE, "template": {"serviceAccountName": "tenant"}})
@@ -116,7 +116,7 @@ def test_labels_make_no_pod_another_pools(outsider: Api, namespace: str) -> None
     ids=lambda one: next(iter(one)),
 )
 def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
-    api: Api, his: Pool, namespace: str, way: Object
+    api: Api, his: PoolHandle, namespace: str, way: Object
 ) -> None:
     status, said = refusal(his.api, "POST", path_of(namespace), pool_of({"template": way}))
     assert (status, "unknown field" in said) == (400, True), said
@@ -130,7 +130,9 @@ def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
     assert "privileged" not in container["securityContext"]
 
 
-def test_an_image_that_is_not_allowed_runs_nothing(api: Api, his: Pool, namespace: str) -> None:
+def test_an_image_that_is_not_allowed_runs_nothing(
+    api: Api, his: PoolHandle, namespace: str
+) -> None:
     with bounds(api, namespace, allowedImages=["registry.example/"]):
         image = "registry.example.attacker.dev/miner:1"
         his.apply({**BARE, "runtime": {"image": image}})
@@ -151,7 +153,7 @@ def test_no_pool_says_where_the_operator_connects_to(outsider: Api, namespace: s
     assert status == 403
 
 
-def test_a_service_shows_the_clients_port_alone(api: Api, his: Pool) -> None:
+def test_a_service_shows_the_clients_port_alone(api: Api, his: PoolHandle) -> None:
     his.apply(BARE)
     await_children(api, his)
     (port,) = api.request("GET", his.children["Service"])["spec"]["ports"]
@@ -160,7 +162,7 @@ def test_a_service_shows_the_clients_port_alone(api: Api, his: Pool) -> None:
 
 
 def test_a_tenant_reads_no_secret_and_forges_no_status(
-    api: Api, his: Pool, operator: Operator
+    api: Api, his: PoolHandle, operator: OperatorProcess
 ) -> None:
     his.apply(BARE)
     await_children(api, his)

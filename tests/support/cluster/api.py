@@ -11,7 +11,7 @@ from tests.support.cluster import settings
 JSON_PATCH = "application/json-patch+json"
 
 
-class Api:
+class ClusterApi:
     """The API server as its administrator sees it."""
 
     def __init__(self, pki: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.support.cluster import parts, processes, settings, tools
-from tests.support.cluster.api import Api
+from tests.support.cluster.api import ClusterApi
 from tests.support.cluster.commands import output, quietly
 from tests.support.cluster.places import Places
 from tests.support.cluster.progress import wait_until
@@ -44,7 +44,7 @@ def start(places: Places, name: str) -> None:
     part = part_named(places, name)
     if not processes.recorded(places.run)[name].alive:
         processes.start(part, places.run)
-    api = Api(places.run / "pki")
+    api = ClusterApi(places.run / "pki")
     wait_until("the API server", api.not_ready, timeout_seconds=READY_SECONDS)
     wait_until("the node to be Ready", api.node_not_ready, timeout_seconds=READY_SECONDS)
     api.pretend_gpus()  # a kubelet that registers anew takes back what its device plugins do not vouch for

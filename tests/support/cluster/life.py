@@ -14,7 +14,7 @@ from tests.support.cluster import (
     sandbox,
     tools,
 )
-from tests.support.cluster.api import Api
+from tests.support.cluster.api import ClusterApi
 from tests.support.cluster.caches import size
 from tests.support.cluster.clearing import clear
 from tests.support.cluster.commands import output, tail
@@ -88,7 +88,7 @@ def status(places: Places) -> dict[str, str]:
         for name, one in sorted(found.items())
     }
     if found:
-        lines["node"] = Api(places.run / "pki").node_not_ready() or "Ready"
+        lines["node"] = ClusterApi(places.run / "pki").node_not_ready() or "Ready"
     return lines or {"cluster": "down"}
 
 
@@ -100,7 +100,7 @@ def require_up(places: Places) -> None:
     """
     if not places.kubeconfig.exists():
         raise NotUpError("the test cluster is not up: run `make cluster`, or set KUBE_CONTEXT")
-    if reason := Api(places.run / "pki").not_ready():
+    if reason := ClusterApi(places.run / "pki").not_ready():
         raise NotUpError(
             f"the test cluster's API server is not ready ({reason}): run `make cluster`"
         )
@@ -115,7 +115,7 @@ def _fault(places: Places, wanted: str) -> str | None:
         return "the running cluster was made from something else"
     if ended := [name for name, one in processes.recorded(places.run).items() if not one.alive]:
         return f"ended: {', '.join(sorted(ended))}"
-    return Api(places.run / "pki").node_not_ready()
+    return ClusterApi(places.run / "pki").node_not_ready()
 
 
 def _start(places: Places, node: Path, programs: Path) -> None:
@@ -132,7 +132,7 @@ def _start(places: Places, node: Path, programs: Path) -> None:
         processes.start(parts.container_part(places, programs), places.run)
         _await(places, "containerd", lambda: sandbox.not_serving(places, programs), 30)
     sandbox.import_sandbox(places, programs)
-    api = Api(places.run / "pki")
+    api = ClusterApi(places.run / "pki")
     _await(places, "the API server", api.not_ready, 60)
     for part in parts.other_parts(places, node):
         processes.start(part, places.run)

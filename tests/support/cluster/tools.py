@@ -21,7 +21,7 @@ COMPILER_GOGC = "400"
 
 
 @dataclass(frozen=True)
-class Tool:
+class GoTool:
     """A program, or a few, from one `go build` or `go install`."""
 
     name: str
@@ -44,14 +44,14 @@ def _kubernetes_flags() -> str:
     return " ".join(["-s", "-w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
 
 
-NODE = Tool(
+NODE = GoTool(
     name="node",
     argv=("go", "build", *GO_FLAGS, _kubernetes_flags(), "-o", "{bin}/node", "."),
     programs=("node",),
     sources=tuple(NODE_SOURCE / name for name in ("go.mod", "go.sum", "main.go")),
 )
 CONTAINER_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
-CONTAINERD_TOOL = Tool(
+CONTAINERD_TOOL = GoTool(
     name="containerd",
     argv=(
         "go", "install", *GO_FLAGS, "-s -w", "-tags", "no_btrfs no_devmapper no_zfs",
@@ -59,12 +59,12 @@ CONTAINERD_TOOL = Tool(
     ),
     programs=CONTAINER_PROGRAMS,
 )  # fmt: skip
-HELM = Tool(
+HELM = GoTool(
     "helm",
     ("go", "install", *GO_FLAGS, "-s -w", "helm.sh/helm/v3/cmd/helm@v3.20.2"),
     ("helm",),
 )
-KUBECONFORM = Tool(
+KUBECONFORM = GoTool(
     "kubeconform",
     (
         "go",
@@ -75,12 +75,12 @@ KUBECONFORM = Tool(
     ),
     ("kubeconform",),
 )
-KUBE_SCORE = Tool(
+KUBE_SCORE = GoTool(
     "kube-score",
     ("go", "install", *GO_FLAGS, "-s -w", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"),
     ("kube-score",),
 )
-CYCLONUS = Tool(
+CYCLONUS = GoTool(
     "cyclonus",
     ("go", "install", *GO_FLAGS, "-s -w", "github.com/mattfenwick/cyclonus/cmd/cyclonus@v0.5.6"),
     ("cyclonus",),
@@ -101,12 +101,12 @@ def go_version() -> str:
     return output(["go", "env", "GOVERSION", "GOOS", "GOARCH"]).replace("\n", " ").strip()
 
 
-def program(places: Places, tool: Tool, name: str) -> Path:
+def program(places: Places, tool: GoTool, name: str) -> Path:
     """Return where a tool's program is, or will be."""
     return _folder(places, tool) / name
 
 
-def build_tool(places: Places, tool: Tool) -> Path:
+def build_tool(places: Places, tool: GoTool) -> Path:
     """Build a tool unless this very content is built already; return its folder.
 
     Raises:
@@ -120,11 +120,11 @@ def build_tool(places: Places, tool: Tool) -> Path:
     return folder
 
 
-def _folder(places: Places, tool: Tool) -> Path:
+def _folder(places: Places, tool: GoTool) -> Path:
     return places.tools / f"{tool.name}-{tool.key(go_version())}"
 
 
-def _compile(tool: Tool, folder: Path, log: Path) -> None:
+def _compile(tool: GoTool, folder: Path, log: Path) -> None:
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def _compile(tool: Tool, folder: Path, log: Path) -> None:
     unfinished.rename(folder)
 
 
-def _forget_older(tools: Path, tool: Tool, kept: Path) -> None:
+def _forget_older(tools: Path, tool: GoTool, kept: Path) -> None:
     """Another clone may still run an older build, so the newest three stay."""
     others = sorted(tools.glob(f"{tool.name}-*"), key=lambda folder: folder.stat().st_mtime)[:-3]
     for folder in others:

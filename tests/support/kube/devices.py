@@ -10,7 +10,7 @@ GPU = "nvidia.com/gpu"
 
 
 @contextmanager
-def held_devices(api: Api, namespace: str, image: str, count: int) -> Iterator[None]:
+def occupied_devices(api: Api, namespace: str, image: str, count: int) -> Iterator[None]:
     """Hold `count` devices in a pod of `image` that sleeps, as long as it lasts."""
     pod = _holder(namespace, image, count)
     path = path_of(pod)

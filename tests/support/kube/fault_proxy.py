@@ -29,10 +29,10 @@ QUIET.propagate = False
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
 
 
-class Answers(Enum):
+class ProxyFault(Enum):
     """What requests are answered with."""
 
-    REAL = "they pass"
+    NONE = "they pass"
     TOO_MANY = "429"
     SERVER_ERROR = "500"
     NO_WATCH = "watches are refused, all else passes"
@@ -43,7 +43,7 @@ class FaultProxy:
     """One proxy; `fault` may be set at any time."""
 
     kubeconfig: Path
-    fault: Answers = Answers.REAL
+    fault: ProxyFault = ProxyFault.NONE
     answers: Counter[int] = field(default_factory=Counter)
     """How often it gave each status."""
     url: str = ""
@@ -139,10 +139,10 @@ class FaultProxy:
             self._watches.discard(task)
 
 
-def _refused(fault: Answers, *, watching: bool) -> web.Response | None:
+def _refused(fault: ProxyFault, *, watching: bool) -> web.Response | None:
     """Return the answer that stands for the API server's, or None where it is to be asked."""
-    status = {Answers.TOO_MANY: 429, Answers.SERVER_ERROR: 500}.get(fault)
-    if fault is Answers.NO_WATCH and watching:
+    status = {ProxyFault.TOO_MANY: 429, ProxyFault.SERVER_ERROR: 500}.get(fault)
+    if fault is ProxyFault.NO_WATCH and watching:
         status = 500
     if status is None:
         return None

@@ -20,7 +20,7 @@ from penstock_api import names
 from tests.support.cluster import settings
 from tests.support.kube import runtime_process
 from tests.support.kube.api import Api, ApiError, Object
-from tests.support.kube.kubelet import alive, now, path_of
+from tests.support.kube.kubelet import now, pod_path, ready_node_status
 from tests.support.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0
@@ -77,7 +77,7 @@ class HostNode:
     def _drain(self) -> None:
         """Let its pod end as it should; the room that it leaves is on the other node."""
         for pod in self.pods():
-            self.api.delete(path_of(pod))
+            self.api.delete(pod_path(pod))
         until("its pod has drained", lambda: not self.pods(), seconds=60)
 
     def _run(self) -> None:
@@ -95,11 +95,11 @@ class HostNode:
     def _turn(self) -> None:
         if time.monotonic() - self._beat > HEARTBEAT_SECONDS:
             self._beat = time.monotonic()
-            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": alive(ROOM)})
+            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": ready_node_status(ROOM)})
         for pod in self.pods():
             if "deletionTimestamp" in pod["metadata"]:
                 self._stop()
-                self.api.delete(path_of(pod), grace_seconds=0)
+                self.api.delete(pod_path(pod), grace_seconds=0)
             else:
                 self._serve(pod)
 
@@ -108,7 +108,7 @@ class HostNode:
         if self._process is None or self._process.poll() is not None:
             self._process = runtime_process.start(pod, self.address, self.folder, {})
         elif not is_ready(pod) and self._answers():
-            self.api.merge(f"{path_of(pod)}/status", {"status": self._running(pod)})
+            self.api.merge(f"{pod_path(pod)}/status", {"status": self._running(pod)})
 
     def _answers(self) -> bool:
         url = f"http://{self.address}:{names.CLUSTER_PORT}{names.PATH_READYZ}"

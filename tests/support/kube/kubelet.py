@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from tests.support.kube.api import Object
 
 
-def alive(room: Mapping[str, str]) -> Object:
+def ready_node_status(room: Mapping[str, str]) -> Object:
     """Return the status of a node that is Ready, with room for so much."""
     ready = {
         "type": "Ready",
@@ -17,7 +17,7 @@ def alive(room: Mapping[str, str]) -> Object:
     return {"capacity": room, "allocatable": room, "conditions": [ready]}
 
 
-def path_of(pod: Object) -> str:
+def pod_path(pod: Object) -> str:
     """Return a pod's path at the API server."""
     where = pod["metadata"]
     return f"/api/v1/namespaces/{where['namespace']}/pods/{where['name']}"

@@ -21,10 +21,10 @@ def namespace(api: Api, prefix: str) -> Iterator[str]:
     try:
         yield name
     finally:
-        forsake(api, name)
+        delete_namespace(api, name)
 
 
-def forsake(api: Api, name: str) -> None:
+def delete_namespace(api: Api, name: str) -> None:
     """Delete a namespace; nobody is left whom a drain of its pods could serve, so they end at once."""
     api.delete(f"/api/v1/namespaces/{name}")
     api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
@@ -45,6 +45,6 @@ def clear_namespaces(api: Api) -> None:
     left: list[Object] = api.list(ALL)
     names = [one["metadata"]["name"] for one in left]
     for name in names:
-        forsake(api, name)
+        delete_namespace(api, name)
     for name in names:
         await_no_pods(api, name)

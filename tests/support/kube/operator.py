@@ -14,7 +14,7 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{OPERATOR_NAMESPACE}/deployments"
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class InstalledOperator:
     """The one release of the chart."""
 
     target: Target

@@ -17,7 +17,7 @@ IMAGE = "localhost/penstock-busybox:1"
 """Pods here are not asked to serve, unless the settings name another: any image does."""
 
 
-class Operator:
+class OperatorProcess:
     """One operator process after the other, all of one installation."""
 
     def __init__(
@@ -65,13 +65,13 @@ class Operator:
                 [sys.executable, "-m", "penstock_operator"], env=environ, stderr=log, stdout=log
             )
 
-    def beside(self, name: str) -> "Operator":
+    def replica(self, name: str) -> "OperatorProcess":
         """Return another one of the same installation, not started."""
-        return Operator(self._kubeconfig, self.namespace, self._folder, name)
+        return OperatorProcess(self._kubeconfig, self.namespace, self._folder, name)
 
-    def as_user(self, name: str, kubeconfig: Path) -> "Operator":
+    def as_user(self, name: str, kubeconfig: Path) -> "OperatorProcess":
         """Return another one with other credentials, not started."""
-        return Operator(kubeconfig, self.namespace, self._folder, name)
+        return OperatorProcess(kubeconfig, self.namespace, self._folder, name)
 
     def send(self, number: Signals) -> None:
         """Send a signal to the process."""

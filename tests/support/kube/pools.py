@@ -44,7 +44,7 @@ def emulated(a: int = 40, c: int = 5, *, accelerators: int = 0, **spec: Any) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolHandle:
     """One pool by name; nothing is cached."""
 
     api: Api

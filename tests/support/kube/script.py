@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.support.kube.api import Object
-from tests.support.kube.pools import Pool, emulated
+from tests.support.kube.pools import PoolHandle, emulated
 
 Change = Callable[[], object]
 NOWHERE: Object = {"nodeSelector": {"penstock-tests/nowhere": "yes"}}
@@ -22,8 +22,8 @@ def first_spec() -> Object:
 class Script:
     """`rounds` rounds of `each` changes: live and template edits, counts, lost children, pools that come and go."""
 
-    pools: Sequence[Pool]
-    late: Sequence[Pool]
+    pools: Sequence[PoolHandle]
+    late: Sequence[PoolHandle]
     """Created on the way."""
     seed: int
     rounds: int
@@ -45,7 +45,9 @@ class Script:
                 made.append(self._one(dice, turn, fresh, coming))
             yield made
 
-    def _one(self, dice: random.Random, turn: int, fresh: list[Pool], coming: list[Pool]) -> Change:
+    def _one(
+        self, dice: random.Random, turn: int, fresh: list[PoolHandle], coming: list[PoolHandle]
+    ) -> Change:
         pool, kind = dice.choice(self.pools), dice.choice(CHILD_KINDS)
         what = dice.choice(("live", "live", "count", "child", "child", "template", "late"))
         if what == "template" and fresh:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool
+from tests.support.kube.pools import PoolHandle
 
 LISTS = {
     "Pool": "/apis/penstock.dev/v1alpha1/namespaces/{}/inferencepools",
@@ -56,7 +56,7 @@ def versions(api: Api, namespace: str) -> dict[str, str]:
     }
 
 
-def settled(pools: Sequence[Pool]) -> bool | str:
+def settled(pools: Sequence[PoolHandle]) -> bool | str:
     """Say whether every pool's status is about its newest spec."""
     for pool in pools:
         held = pool.get()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from tests.support.load.arrivals import Arrivals, Process, Step, parse_schedule
 from tests.support.load.generator import Generator
-from tests.support.load.questions import questions
 from tests.support.load.report import Report
+from tests.support.load.samples import sample_requests
 from tests.support.load.sender import Connections, Sender
 
 
@@ -49,7 +49,7 @@ async def run(options: argparse.Namespace, tell: Callable[[Report], None]) -> Re
     clock = time.monotonic
     async with Sender(url, connections, options.timeout, clock) as sender:
         arrivals = Arrivals(options.arrivals, options.seed)
-        asked = questions(options.seed, options.rows, options.features)
+        asked = sample_requests(options.seed, options.rows, options.features)
         generator = Generator(sender, asked, arrivals, clock, rate=schedule[0].rate)
         started = clock()
         async with asyncio.TaskGroup() as beside:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.support.load.arrivals import Arrivals, Step
-from tests.support.load.questions import Question
 from tests.support.load.report import Report, report
+from tests.support.load.samples import SampleRequest
 from tests.support.load.sender import Sender
-from tests.support.load.tally import Ended, Outcome, Tally
+from tests.support.load.tally import FinishedRequest, RequestOutcome, RequestTally
 
 LONGEST_SLEEP_SECONDS = 0.05
 """A change of rate takes hold within this."""
@@ -20,17 +20,17 @@ class Generator:
     """Sends `questions` in turn through `sender` and counts what comes of it."""
 
     sender: Sender
-    questions: Sequence[Question]
+    sample_requests: Sequence[SampleRequest]
     arrivals: Arrivals
     clock: Callable[[], float]
     rate: float = 0.0
-    tally: Tally = field(default_factory=Tally)
+    tally: RequestTally = field(default_factory=RequestTally)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Send until `stop`."""
-        turn = itertools.cycle(self.questions)
+        turn = itertools.cycle(self.sample_requests)
         before = self.clock()
         while not self._stopping.is_set():
             now = self.clock()
@@ -63,15 +63,17 @@ class Generator:
         now = self.clock()
         return report(self.tally, now - started, self.rate, now, final=final)
 
-    def _send(self, question: Question, intended: float) -> None:
+    def _send(self, sample_request: SampleRequest, intended: float) -> None:
         self.tally.send(self.clock() - intended)
-        task = asyncio.create_task(self._ask(question, intended))
+        task = asyncio.create_task(self._ask(sample_request, intended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, question: Question, intended: float) -> None:
+    async def _ask(self, sample_request: SampleRequest, intended: float) -> None:
         try:
-            ended = await self.sender.ask(question, intended)
+            ended = await self.sender.send(sample_request, intended)
         except asyncio.CancelledError:
-            ended = Ended(intended, self.clock(), Outcome.LOST, note="no answer by the end")
+            ended = FinishedRequest(
+                intended, self.clock(), RequestOutcome.LOST, note="no answer by the end"
+            )
         self.tally.end(ended)

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from tests.support.load.tally import Outcome, Tally, percentile
+from tests.support.load.tally import RequestOutcome, RequestTally, percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,19 @@ class Report:
         return {pod: count / total for pod, count in counts.items()} if total else {}
 
 
-def report(tally: Tally, second: float, rate: float, now: float, *, final: bool = False) -> Report:
+def report(
+    tally: RequestTally, second: float, rate: float, now: float, *, final: bool = False
+) -> Report:
     """Return the tally as it stands."""
     latencies = tally.latencies if final else tally.recent(now)
     return Report(
         second=round(second, 3),
         rate=rate,
         sent=tally.sent,
-        completed=tally.outcomes[Outcome.COMPLETED],
-        refused=tally.outcomes[Outcome.REFUSED],
-        lost=tally.outcomes[Outcome.LOST],
-        wrong=tally.outcomes[Outcome.WRONG],
+        completed=tally.outcomes[RequestOutcome.COMPLETED],
+        refused=tally.outcomes[RequestOutcome.REFUSED],
+        lost=tally.outcomes[RequestOutcome.LOST],
+        wrong=tally.outcomes[RequestOutcome.WRONG],
         in_flight=tally.in_flight,
         p50=_milliseconds(percentile(latencies, 50)),
         p99=_milliseconds(percentile(latencies, 99)),

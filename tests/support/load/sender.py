@@ -8,8 +8,8 @@ from typing import Self
 import aiohttp
 
 from penstock_api.names import HEADER_POD
-from tests.support.load.questions import Question
-from tests.support.load.tally import Ended, Outcome, outcome_of
+from tests.support.load.samples import SampleRequest
+from tests.support.load.tally import FinishedRequest, RequestOutcome, outcome_of
 
 UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -57,27 +57,33 @@ class Sender:
             connector = aiohttp.TCPConnector(limit=limit, force_close=True)
         return aiohttp.ClientSession(connector=connector, timeout=self._timeout)
 
-    async def ask(self, question: Question, intended: float) -> Ended:
+    async def send(self, sample_request: SampleRequest, intended: float) -> FinishedRequest:
         """Send one question and return how it ended; raises only on cancellation."""
         session = self._sessions[next(self._turn) % len(self._sessions)]
         try:
             async with session.post(
-                self._url, data=question.body, headers=question.headers
+                self._url, data=sample_request.body, headers=sample_request.headers
             ) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             note = f"{type(error).__name__}: {error}"
             reached = not isinstance(error, UNREACHED)
-            return Ended(intended, self._clock(), Outcome.LOST, note=note, reached=reached)
-        return self._judge(question, intended, answer, body)
+            return FinishedRequest(
+                intended, self._clock(), RequestOutcome.LOST, note=note, reached=reached
+            )
+        return self._judge(sample_request, intended, answer, body)
 
     def _judge(
-        self, question: Question, intended: float, answer: aiohttp.ClientResponse, body: bytes
-    ) -> Ended:
-        correct = answer.status == 200 and question.is_answered_by(body)
+        self,
+        sample_request: SampleRequest,
+        intended: float,
+        answer: aiohttp.ClientResponse,
+        body: bytes,
+    ) -> FinishedRequest:
+        correct = answer.status == 200 and sample_request.accepts(body)
         refused = "Retry-After" in answer.headers
         outcome = outcome_of(answer.status, retry_after=refused, correct=correct)
-        odd = outcome in (Outcome.LOST, Outcome.WRONG)
+        odd = outcome in (RequestOutcome.LOST, RequestOutcome.WRONG)
         note = f"{answer.status} {body[:300]!r}" if odd else ""
         pod = answer.headers.get(HEADER_POD, "")
-        return Ended(intended, self._clock(), outcome, pod, note)
+        return FinishedRequest(intended, self._clock(), outcome, pod, note)

@@ -11,7 +11,7 @@ WINDOW_SECONDS = 5.0
 NOTES_KEPT = 20
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request that was sent ended, seen by its client."""
 
     COMPLETED = "completed"
@@ -23,13 +23,13 @@ class Outcome(StrEnum):
     """An answer, but not the one asked for: a wrong value, or a 4xx to a correct request."""
 
 
-def outcome_of(status: int, *, retry_after: bool, correct: bool) -> Outcome:
+def outcome_of(status: int, *, retry_after: bool, correct: bool) -> RequestOutcome:
     """Return the outcome of an answered request."""
     if status == 200:
-        return Outcome.COMPLETED if correct else Outcome.WRONG
+        return RequestOutcome.COMPLETED if correct else RequestOutcome.WRONG
     if status in (429, 503) and retry_after:
-        return Outcome.REFUSED
-    return Outcome.LOST if status >= 500 else Outcome.WRONG
+        return RequestOutcome.REFUSED
+    return RequestOutcome.LOST if status >= 500 else RequestOutcome.WRONG
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float | None:
@@ -41,12 +41,12 @@ def percentile(ascending: Sequence[float], percent: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedRequest:
     """One ended request. Latency counts from the intended time, so a late generator hides nothing."""
 
     intended: float
     ended: float
-    outcome: Outcome
+    outcome: RequestOutcome
     pod: str = ""
     note: str = ""
     """Why it was lost or wrong, in words."""
@@ -60,11 +60,11 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Tally:
+class RequestTally:
     """Running counts, and what the last seconds looked like."""
 
     sent: int = 0
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[RequestOutcome] = field(default_factory=Counter)
     pods: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
     """Of completed requests, ascending."""
@@ -72,20 +72,20 @@ class Tally:
     unreached: int = 0
     """Of the lost: those that had no connection to be sent on."""
     worst_send_lag: float = 0.0
-    _recent: deque[Ended] = field(default_factory=deque)
+    _recent: deque[FinishedRequest] = field(default_factory=deque)
 
     def send(self, lag: float) -> None:
         """Count a request that leaves `lag` seconds after its intended time."""
         self.sent += 1
         self.worst_send_lag = max(self.worst_send_lag, lag)
 
-    def end(self, request: Ended) -> None:
+    def end(self, request: FinishedRequest) -> None:
         """Count a request's end."""
         self.outcomes[request.outcome] += 1
         self.unreached += not request.reached
         if request.pod:
             self.pods[request.pod] += 1
-        if request.outcome is Outcome.COMPLETED:
+        if request.outcome is RequestOutcome.COMPLETED:
             insort(self.latencies, request.latency)
             self._recent.append(request)
         if request.note and len(self.notes) < NOTES_KEPT:

@@ -11,7 +11,7 @@ from aiohttp import web
 from penstock_api.names import HEADER_POD
 from tests.support.kube.loopback import listening
 from tests.support.load.load import Load
-from tests.support.load.questions import answer
+from tests.support.load.samples import answer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]

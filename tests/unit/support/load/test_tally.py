@@ -3,26 +3,32 @@
 import pytest
 
 from tests.support.load.report import Report, report
-from tests.support.load.tally import Ended, Outcome, Tally, outcome_of, percentile
+from tests.support.load.tally import (
+    FinishedRequest,
+    RequestOutcome,
+    RequestTally,
+    outcome_of,
+    percentile,
+)
 
 
 @pytest.mark.parametrize(
     ("status", "retry_after", "correct", "outcome"),
     [
-        (200, False, True, Outcome.COMPLETED),
-        (200, False, False, Outcome.WRONG),
-        (429, True, False, Outcome.REFUSED),
-        (503, True, False, Outcome.REFUSED),
-        (429, False, False, Outcome.WRONG),
-        (503, False, False, Outcome.LOST),
-        (500, True, False, Outcome.LOST),
-        (504, False, False, Outcome.LOST),
-        (400, False, False, Outcome.WRONG),
-        (404, False, False, Outcome.WRONG),
+        (200, False, True, RequestOutcome.COMPLETED),
+        (200, False, False, RequestOutcome.WRONG),
+        (429, True, False, RequestOutcome.REFUSED),
+        (503, True, False, RequestOutcome.REFUSED),
+        (429, False, False, RequestOutcome.WRONG),
+        (503, False, False, RequestOutcome.LOST),
+        (500, True, False, RequestOutcome.LOST),
+        (504, False, False, RequestOutcome.LOST),
+        (400, False, False, RequestOutcome.WRONG),
+        (404, False, False, RequestOutcome.WRONG),
     ],
 )
 def test_outcomes_follow_the_definition_of_lost(
-    status: int, retry_after: bool, correct: bool, outcome: Outcome
+    status: int, retry_after: bool, correct: bool, outcome: RequestOutcome
 ) -> None:
     assert outcome_of(status, retry_after=retry_after, correct=correct) is outcome
 
@@ -36,52 +42,52 @@ def test_percentiles_are_nearest_rank() -> None:
 
 
 def test_latency_counts_from_the_intended_time() -> None:
-    assert Ended(10.0, 12.5, Outcome.COMPLETED).latency == 2.5
+    assert FinishedRequest(10.0, 12.5, RequestOutcome.COMPLETED).latency == 2.5
 
 
 def test_what_was_sent_is_ended_or_in_flight() -> None:
-    tally = Tally()
+    tally = RequestTally()
     for _ in range(5):
         tally.send(0.001)
-    tally.end(Ended(0, 1, Outcome.COMPLETED, "a"))
-    tally.end(Ended(0, 1, Outcome.LOST, note="ServerDisconnectedError: gone"))
+    tally.end(FinishedRequest(0, 1, RequestOutcome.COMPLETED, "a"))
+    tally.end(FinishedRequest(0, 1, RequestOutcome.LOST, note="ServerDisconnectedError: gone"))
     assert tally.in_flight == 3
     assert tally.outcomes.total() == 2
     assert tally.notes == ["lost ServerDisconnectedError: gone"]
 
 
 def test_a_second_tells_the_last_seconds_and_the_end_tells_all() -> None:
-    tally = Tally()
+    tally = RequestTally()
     for ended, latency in ((1.0, 0.9), (20.0, 0.1)):
         tally.send(0)
-        tally.end(Ended(ended - latency, ended, Outcome.COMPLETED, "a"))
+        tally.end(FinishedRequest(ended - latency, ended, RequestOutcome.COMPLETED, "a"))
     assert report(tally, 20, 1, now=20.5).p99 == 100
     assert report(tally, 20, 1, now=20.5, final=True).p99 == 900
 
 
 def test_a_report_survives_its_line() -> None:
-    tally = Tally()
+    tally = RequestTally()
     tally.send(0.002)
-    tally.end(Ended(0, 0.25, Outcome.WRONG, "pod-1", "400 b'no'"))
+    tally.end(FinishedRequest(0, 0.25, RequestOutcome.WRONG, "pod-1", "400 b'no'"))
     one = report(tally, 3.0, 20, now=3.0)
     assert Report.from_line(one.to_line()) == one
 
 
 def test_shares_count_only_what_came_between() -> None:
-    tally = Tally()
+    tally = RequestTally()
     before = report(tally, 0, 0, now=0)
     for pod in ("a", "b", "b", "b"):
         tally.send(0)
-        tally.end(Ended(0, 1, Outcome.COMPLETED, pod))
+        tally.end(FinishedRequest(0, 1, RequestOutcome.COMPLETED, pod))
     after = report(tally, 1, 0, now=1)
     assert after.shares_since(before) == {"a": 0.25, "b": 0.75}
     assert after.shares_since(after) == {}
 
 
 def test_a_request_that_had_no_connection_is_lost_and_told_apart() -> None:
-    tally = Tally()
+    tally = RequestTally()
     for reached in (True, False):
         tally.send(0.0)
-        tally.end(Ended(0.0, 1.0, Outcome.LOST, note="refused", reached=reached))
+        tally.end(FinishedRequest(0.0, 1.0, RequestOutcome.LOST, note="refused", reached=reached))
     told = report(tally, 1.0, 1.0, 1.0)
     assert (told.lost, told.unreached) == (2, 1)

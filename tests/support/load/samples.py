@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-DIFFERENT = 64
+DISTINCT_SAMPLES = 64
 """Questions prepared before the start; while it sends, the generator only compares."""
 HEADERS = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SampleRequest:
     """An Open Inference request body, and the numbers its answer must hold."""
 
     body: bytes
     expected: tuple[float, ...]
     headers: dict[str, str] = field(default_factory=lambda: HEADERS)
 
-    def is_answered_by(self, body: bytes) -> bool:
+    def accepts(self, body: bytes) -> bool:
         """Say whether an answer's only output holds the expected values, within float32's precision."""
         try:
             (output,) = json.loads(body)["outputs"]
@@ -32,13 +32,16 @@ class Question:
             return False
 
 
-def questions(seed: int, rows: int, features: int) -> tuple[Question, ...]:
+def sample_requests(seed: int, rows: int, features: int) -> tuple[SampleRequest, ...]:
     """Return `DIFFERENT` questions of `rows` x `features` random values each."""
     random = Random(seed)  # noqa: S311 - test data
-    return tuple(question([_row(random, features) for _ in range(rows)]) for _ in range(DIFFERENT))
+    return tuple(
+        sample_request([_row(random, features) for _ in range(rows)])
+        for _ in range(DISTINCT_SAMPLES)
+    )
 
 
-def question(matrix: Sequence[Sequence[float]]) -> Question:
+def sample_request(matrix: Sequence[Sequence[float]]) -> SampleRequest:
     """Return the question that asks the emulated model about `matrix`."""
     data = [value for row in matrix for value in row]
     tensor = {
@@ -48,7 +51,7 @@ def question(matrix: Sequence[Sequence[float]]) -> Question:
         "data": data,
     }
     expected = tuple(value for row in matrix for value in answer(row))
-    return Question(json.dumps({"inputs": [tensor]}).encode(), expected)
+    return SampleRequest(json.dumps({"inputs": [tensor]}).encode(), expected)
 
 
 def _row(random: Random, features: int) -> list[float]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.kube.api import Api, ApiError, Object
-from tests.support.kube.kubelet import alive, now, path_of
+from tests.support.kube.kubelet import now, pod_path, ready_node_status
 from tests.support.kube.pools import emulated, is_ready
 
-LABEL = "penstock-tests/pretended"
+LABEL = "penstock-tests/fake-node"
 GPU = "nvidia.com/gpu"
 BROKEN_IMAGE = "localhost/broken:1"
 """Pods of this image never come up."""
@@ -23,7 +23,7 @@ TURN_SECONDS = 0.2
 
 
 @dataclass(slots=True)
-class PretendedNode:
+class FakeNode:
     """A node with `gpus` devices, for pools made by `spec`."""
 
     api: Api
@@ -41,7 +41,7 @@ class PretendedNode:
         return emulated(accelerators=1, template={**template, **own}, **more)
 
     @contextmanager
-    def running(self) -> Iterator["PretendedNode"]:
+    def running(self) -> Iterator["FakeNode"]:
         """Register the node and play its kubelet until the end; then it and its pods are gone."""
         taint = {"key": LABEL, "value": self.name, "effect": "NoSchedule"}
         meta = {"name": self.name, "labels": {LABEL: self.name}}
@@ -57,7 +57,7 @@ class PretendedNode:
             self._stopping.set()
             thread.join()
             for pod in self._pods():
-                self.api.delete(path_of(pod), grace_seconds=0)
+                self.api.delete(pod_path(pod), grace_seconds=0)
             self.api.delete(f"/api/v1/nodes/{self.name}")
 
     def _run(self) -> None:
@@ -73,16 +73,16 @@ class PretendedNode:
                         raise
 
     def _status(self) -> Object:
-        return alive({"cpu": "8", "memory": "64Gi", "pods": "50", GPU: str(self.gpus)})
+        return ready_node_status({"cpu": "8", "memory": "64Gi", "pods": "50", GPU: str(self.gpus)})
 
     def _pods(self) -> list[Object]:
         return self.api.list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
 
     def _serve(self, pod: Object) -> None:
         if "deletionTimestamp" in pod["metadata"]:
-            self.api.delete(path_of(pod), grace_seconds=0)
+            self.api.delete(pod_path(pod), grace_seconds=0)
         elif not is_ready(pod) and not pod["status"].get("containerStatuses"):
-            self.api.merge(f"{path_of(pod)}/status", {"status": _started(pod)})
+            self.api.merge(f"{pod_path(pod)}/status", {"status": _started(pod)})
 
 
 def _started(pod: Object) -> Object:

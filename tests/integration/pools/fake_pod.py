@@ -13,7 +13,7 @@ from typing import Any
 from penstock_api import names
 from tests.support.kube import runtime_process
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.pools import PoolHandle, until
 
 NOWHERE: Object = {"template": {"nodeSelector": {"penstock-tests/nowhere": "true"}}}
 CLOCK = """
@@ -24,18 +24,18 @@ time.time = lambda: _real() + {seconds}
 
 
 @dataclass(slots=True)
-class Pretended:
+class FakePod:
     """One pod, and the process that is it."""
 
     api: Api
-    pool: Pool
+    pool: PoolHandle
     pod: Object
     address: str
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def of(cls, api: Api, pool: Pool, address: str, folder: Path) -> "Pretended":
+    def of(cls, api: Api, pool: PoolHandle, address: str, folder: Path) -> "FakePod":
         """Wait for the pool's one pod, which nobody runs."""
         until("its pod is made", pool.pods, seconds=90)
         (pod,) = pool.pods()

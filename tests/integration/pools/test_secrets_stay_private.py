@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock_api import names
-from tests.integration.pools.conftest import Operator
 from tests.integration.pools.test_children import BARE, await_children
 from tests.support.kube.api import Api, Object
-from tests.support.kube.pools import Pool, until
+from tests.support.kube.operator_process import OperatorProcess
+from tests.support.kube.pools import PoolHandle, until
 
 pytestmark = pytest.mark.integration
 
@@ -25,14 +25,14 @@ def secret(namespace: str) -> Object:
 
 @pytest.mark.timeout(400)
 def test_no_secret_is_told_by_the_operator(
-    api: Api, pool: Pool, operator: Operator, kubeconfig: Path
+    api: Api, pool: PoolHandle, operator: OperatorProcess, kubeconfig: Path
 ) -> None:
     api.create(secret(pool.namespace))
     reference = {"secretKeyRef": {"name": "hidden", "key": "token"}}
     environment = [{"name": "TOKEN", "valueFrom": reference}]
     key_path = f"/api/v1/namespaces/{operator.namespace}/secrets/{names.SIGNING_KEY_SECRET}"
     operator.stop()
-    loud = operator.beside("loud")
+    loud = operator.replica("loud")
     loud.settings = {"PENSTOCK_LOG_LEVEL": "DEBUG"}
     try:
         loud.start()

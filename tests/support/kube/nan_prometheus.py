@@ -13,15 +13,15 @@ from penstock_api import names
 from tests.support.kube.api import Api
 
 
-class Server(ThreadingHTTPServer):
+class NanPrometheus(ThreadingHTTPServer):
     """Passes every question on to `upstream`, and answers of ranges back, with or without their values."""
 
     daemon_threads = True
 
     def __init__(self, upstream: str) -> None:
-        super().__init__(("0.0.0.0", 0), Handler)  # noqa: S104 - pods ask it
+        super().__init__(("0.0.0.0", 0), NanHandler)  # noqa: S104 - pods ask it
         self.upstream = upstream
-        self.asked = 0
+        self.series_answers = 0
         """Answers that told a series."""
         self.spoiled = 0
         """Answers in which every value was NaN."""
@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
         """Return an answer as it is passed on."""
         said: dict[str, Any] = json.loads(answer)
         found = said.get("data", {})
-        self.asked += bool(found.get("result"))
+        self.series_answers += bool(found.get("result"))
         if not self._spoils.is_set() or found.get("resultType") != "matrix":
             return answer
         for series in found["result"]:
@@ -50,10 +50,10 @@ class Server(ThreadingHTTPServer):
         return json.dumps(said).encode()
 
 
-class Handler(BaseHTTPRequestHandler):
+class NanHandler(BaseHTTPRequestHandler):
     """One question."""
 
-    server: Server
+    server: NanPrometheus
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -85,9 +85,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def between(upstream: str) -> Iterator[Server]:
+def nan_prometheus(upstream: str) -> Iterator[NanPrometheus]:
     """Serve on a port of this machine."""
-    server = Server(upstream)
+    server = NanPrometheus(upstream)
     thread = threading.Thread(target=server.serve_forever, name="nan")
     thread.start()
     try:
@@ -99,7 +99,7 @@ def between(upstream: str) -> Iterator[Server]:
 
 
 @contextmanager
-def asked_of(api: Api, namespace: str, server: Server) -> Iterator[None]:
+def queried_for_namespace(api: Api, namespace: str, server: NanPrometheus) -> Iterator[None]:
     """Let the operator ask this server about the pools of one namespace; a pod reaches it at the only node's address."""
     (node,) = api.list("/api/v1/nodes")
     addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
