@@ -56,7 +56,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PolicyCheck:
     """May `source` open a connection to `target`'s port, and is it to?"""
 
     source: End
@@ -113,7 +113,7 @@ def policies(rendered: Sequence[Object]) -> list[Object]:
     ]
 
 
-def questions(rendered: Sequence[Object]) -> Iterator[Question]:
+def questions(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
     """Yield who is to reach what, and who is not."""
     meta = _operators_pod(rendered)["metadata"]
     home, labels = _deployment(rendered)["metadata"]["namespace"], meta["labels"]
@@ -125,15 +125,15 @@ def questions(rendered: Sequence[Object]) -> Iterator[Question]:
     neighbour = End("another pod in the operator's namespace", home, {"app": "web"})
     refused = (outside, stranger, sibling, lookalike, neighbour)
     for one in (operator, PROMETHEUS):
-        yield Question(one, pool, CONTROL, wanted=True)
+        yield PolicyCheck(one, pool, CONTROL, wanted=True)
     for one in (*refused, GATEWAY):
-        yield Question(one, pool, CONTROL, wanted=False)
-    yield Question(GATEWAY, pool, CLIENTS, wanted=True)
+        yield PolicyCheck(one, pool, CONTROL, wanted=False)
+    yield PolicyCheck(GATEWAY, pool, CLIENTS, wanted=True)
     for one in (*refused, PROMETHEUS):
-        yield Question(one, pool, CLIENTS, wanted=False)
-    yield Question(PROMETHEUS, operator, OPERATORS, wanted=True)
+        yield PolicyCheck(one, pool, CLIENTS, wanted=False)
+    yield PolicyCheck(PROMETHEUS, operator, OPERATORS, wanted=True)
     for one in (outside, stranger, neighbour, pool, GATEWAY):
-        yield Question(one, operator, OPERATORS, wanted=False)
+        yield PolicyCheck(one, operator, OPERATORS, wanted=False)
 
 
 def verdicts(said: str, expected: int) -> list[bool]:
@@ -148,7 +148,7 @@ def verdicts(said: str, expected: int) -> list[bool]:
     return found
 
 
-def write(rendered: Sequence[Object], folder: Path) -> tuple[Path, Path, list[Question]]:
+def write(rendered: Sequence[Object], folder: Path) -> tuple[Path, Path, list[PolicyCheck]]:
     """Write the policies and the questions as cyclonus reads them; return both files, and the questions."""
     asked = list(questions(rendered))
     held, traffic = folder / "network-policies", folder / "traffic.json"

@@ -40,7 +40,7 @@ BREATH = 1.3
 
 
 @dataclass(frozen=True)
-class Fault:
+class SignalFault:
     """What goes wrong, how a pool that it befalls tells of it, and for how long it lasts."""
 
     befalls: Callable[[Api, PoolHandle], AbstractContextManager[None]]
@@ -95,16 +95,16 @@ def one_serves(pool: PoolHandle) -> bool | str:
 
 
 FAULTS = {
-    "prometheus-killed": Fault(prometheus_killed, from_pods, 120),
-    "series-stale": Fault(series_stale, from_pods, 60),
-    "nan": Fault(every_value_nan, no_signals, 60, blind=True),
+    "prometheus-killed": SignalFault(prometheus_killed, from_pods, 120),
+    "series-stale": SignalFault(series_stale, from_pods, 60),
+    "nan": SignalFault(every_value_nan, no_signals, 60, blind=True),
     # liveness is asked at the same port: after 25 s the container may be killed
-    "not-ready": Fault(one_not_ready, one_serves, 7),
+    "not-ready": SignalFault(one_not_ready, one_serves, 7),
 }
 
 
 @dataclass
-class Watch:
+class PoolWatch:
     """A pool under a load that has risen and stays: every look asserts what must hold, fault or none."""
 
     pool: PoolHandle
@@ -163,7 +163,11 @@ def planned_cap(pool: PoolHandle) -> bool | str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
 async def test_a_fault_while_replicas_start_makes_no_wrong_way_move(
-    api: Api, make_pool: MakePool, figure: Figure, fault: Fault, request: pytest.FixtureRequest
+    api: Api,
+    make_pool: MakePool,
+    figure: Figure,
+    fault: SignalFault,
+    request: pytest.FixtureRequest,
 ) -> None:
     pool = make_pool(**SPEC)
     await asyncio.to_thread(pool.await_ready, LEAST, seconds=180)
@@ -171,7 +175,7 @@ async def test_a_fault_while_replicas_start_makes_no_wrong_way_move(
         await load.next()
         await asyncio.to_thread(until, "a planned cap", lambda: planned_cap(pool), seconds=60)
         await asyncio.to_thread(until, "signals", lambda: from_prometheus(pool), seconds=60)
-        watch = Watch(pool, planned=pool.status()["batch"]["cap"])
+        watch = PoolWatch(pool, planned=pool.status()["batch"]["cap"])
         await load.set_rate(STEP)
         await asyncio.to_thread(until, "a bridge", watch.bridges, seconds=45)
         await asyncio.to_thread(_befallen, watch, fault, api)
@@ -185,7 +189,7 @@ async def test_a_fault_while_replicas_start_makes_no_wrong_way_move(
     )
 
 
-def _befallen(watch: Watch, fault: Fault, api: Api) -> None:
+def _befallen(watch: PoolWatch, fault: SignalFault, api: Api) -> None:
     """Let the fault last, watch it, and wait until it is told no more."""
     with fault.befalls(api, watch.pool):
         until("the fault told", lambda: watch.hears(fault.told), seconds=60)

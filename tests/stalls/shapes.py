@@ -7,7 +7,7 @@ from typing import NamedTuple
 BINARY = "Inference-Header-Content-Length"
 
 
-class Shape(NamedTuple):
+class RequestShape(NamedTuple):
     """A body and its headers."""
 
     name: str
@@ -17,32 +17,34 @@ class Shape(NamedTuple):
 
 def filled(  # noqa: PLR0917 - a table of them is read by columns
     name: str, size: int, before: str, unit: str, after: str, most: int = 2**40
-) -> Shape:
+) -> RequestShape:
     """Return a body of `size` bytes: as many units with commas between as fit, at most `most`."""
     count = min((size - len(before) - len(after) + 1) // (len(unit) + 1), most)
-    return Shape(name, (before + ",".join([unit] * count) + after).encode())
+    return RequestShape(name, (before + ",".join([unit] * count) + after).encode())
 
 
-def hostile(size: int) -> list[Shape]:
+def hostile(size: int) -> list[RequestShape]:
     """Return what no route wants: what is read before it is judged."""
     return [
-        Shape("brackets", b"[" * size),
+        RequestShape("brackets", b"[" * size),
         filled("lists", size, '{"x":[', "[]", "]}"),
         filled("objects", size, '{"x":[', "{}", "]}"),
         filled("empty texts", size, '{"x":[', '""', "]}"),
         filled("numbers", size, '{"x":[', "1", "]}"),
-        Shape("names", b"{%b}" % b",".join(b'"%07d":1' % number for number in range(size // 12))),
-        Shape("escapes", b'{"x":"%b"}' % (b"\\u00e9" * (size // 6 - 2))),
+        RequestShape(
+            "names", b"{%b}" % b",".join(b'"%07d":1' % number for number in range(size // 12))
+        ),
+        RequestShape("escapes", b'{"x":"%b"}' % (b"\\u00e9" * (size // 6 - 2))),
     ]
 
 
-def gzipped(shape: Shape) -> Shape:
+def gzipped(shape: RequestShape) -> RequestShape:
     """Return the same, compressed."""
     body = gzip.compress(shape.body, 1)
-    return Shape(f"{shape.name}, gzip", body, {**shape.headers, "Content-Encoding": "gzip"})
+    return RequestShape(f"{shape.name}, gzip", body, {**shape.headers, "Content-Encoding": "gzip"})
 
 
-def tensor(size: int) -> list[Shape]:
+def tensor(size: int) -> list[RequestShape]:
     """Return inference requests for the model of `wide`."""
     head = '{"inputs":[{"name":"X","datatype":"FP32","shape":[%s],"data":[%s'
     short = (size - 100) // 2
@@ -62,16 +64,16 @@ def tensor(size: int) -> list[Shape]:
     as_binary = binary.replace(b'{"inputs"', b'{"parameters":{"binary_data_output":true},"inputs"')
     numbers = bytes(range(40, 60)) * (cells // 5)
     return [
-        Shape("short numbers", (head % (f"1,{short}", ",".join(["1"] * short)) + "]}]}").encode()),
-        Shape("long numbers", (head % (f"1,{long}", ",".join(["0.1234567890123456"] * long)) + "]}]}").encode()),
-        Shape("nested rows", (head % (f"4096,{row}", ",".join(["[" + ",".join(["1"] * row) + "]"] * 4096)) + "]}]}").encode()),
-        Shape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',"x"]}]}').encode()),
-        Shape("binary", binary + numbers[: 4 * cells], {BINARY: str(len(binary))}),
-        Shape("binary both ways", as_binary + numbers[: 4 * cells], {BINARY: str(len(as_binary))}),
+        RequestShape("short numbers", (head % (f"1,{short}", ",".join(["1"] * short)) + "]}]}").encode()),
+        RequestShape("long numbers", (head % (f"1,{long}", ",".join(["0.1234567890123456"] * long)) + "]}]}").encode()),
+        RequestShape("nested rows", (head % (f"4096,{row}", ",".join(["[" + ",".join(["1"] * row) + "]"] * 4096)) + "]}]}").encode()),
+        RequestShape("a wrong number at the end", (head % (f"1,{short}", ",".join(["1"] * (short - 2))) + ',"x"]}]}').encode()),
+        RequestShape("binary", binary + numbers[: 4 * cells], {BINARY: str(len(binary))}),
+        RequestShape("binary both ways", as_binary + numbers[: 4 * cells], {BINARY: str(len(as_binary))}),
     ]  # fmt: skip
 
 
-def texts(size: int) -> list[Shape]:
+def texts(size: int) -> list[RequestShape]:
     """Return inference requests of texts."""
     head = '{"inputs":[{"name":"text","datatype":"BYTES","shape":[%d],"data":['
     return [
@@ -81,7 +83,7 @@ def texts(size: int) -> list[Shape]:
     ]  # fmt: skip
 
 
-def embeddings(size: int) -> list[Shape]:
+def embeddings(size: int) -> list[RequestShape]:
     """Return requests for embeddings."""
     return [
         filled("ids", size, '{"input":[', "1", "]}"),
@@ -91,23 +93,23 @@ def embeddings(size: int) -> list[Shape]:
     ]  # fmt: skip
 
 
-def completions(size: int) -> list[Shape]:
+def completions(size: int) -> list[RequestShape]:
     """Return completions."""
     text = size - 20
     echoed = {"echo": True, "logprobs": 20, "max_tokens": 1}
     return [
-        Shape("a text", b'{"prompt":"%b"}' % (b"a" * text)),
-        Shape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (size // 256 - 2))] * 128)),
+        RequestShape("a text", b'{"prompt":"%b"}' % (b"a" * text)),
+        RequestShape("texts", b'{"prompt":[%b]}' % b",".join([b'"%b"' % (b"a " * (size // 256 - 2))] * 128)),
         filled("short texts", size, '{"max_tokens":1,"prompt":[', '"' + "q" * 900 + '"', "]}", 60),
         filled("ids", size, '{"prompt":[', "1", "]}"),
         filled("lists of ids", size, '{"prompt":[', "[" + ",".join("1" * 900) + "]", "]}", 64),
-        Shape("most ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 32}).encode()),
-        Shape("the same, streamed", json.dumps({**echoed, "prompt": [[5] * 900] * 32, "stream": True}).encode()),
-        Shape("more ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 128}).encode()),
+        RequestShape("most ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 32}).encode()),
+        RequestShape("the same, streamed", json.dumps({**echoed, "prompt": [[5] * 900] * 32, "stream": True}).encode()),
+        RequestShape("more ids echoed", json.dumps({**echoed, "prompt": [[5] * 900] * 128}).encode()),
     ]  # fmt: skip
 
 
-def chats(size: int) -> list[Shape]:
+def chats(size: int) -> list[RequestShape]:
     """Return conversations."""
     tool = '{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{%s}}}}'
     names = ",".join(f'"p{number}":{{"type":"string"}}' for number in range(size // 128 // 25))
@@ -119,19 +121,19 @@ def chats(size: int) -> list[Shape]:
         filled("wrong parts", size, '{"messages":[{"role":"user","content":[', "{}", "]}]}"),
         filled("calls", size, '{"messages":[{"role":"assistant","tool_calls":[', '{"function":{"name":""}}', "]}]}"),
         filled("tools", size, message, tool % names, "]}", 120),
-        Shape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (size - 60))),
+        RequestShape("a text", b'{"messages":[{"role":"user","content":"%b"}]}' % (b"a" * (size - 60))),
     ]  # fmt: skip
 
 
-def generate(size: int) -> list[Shape]:
+def generate(size: int) -> list[RequestShape]:
     """Return requests of Triton's extension."""
     return [
-        Shape("a text", b'{"text_input":"%b"}' % (b"a" * (size - 20))),
+        RequestShape("a text", b'{"text_input":"%b"}' % (b"a" * (size - 20))),
         filled("stop ids", size, '{"text_input":"a","parameters":{"stop_token_ids":[', "1", "]}}"),
     ]
 
 
-def ids(size: int) -> list[Shape]:
+def ids(size: int) -> list[RequestShape]:
     """Return lists of tokens."""
     return [
         filled("tokens", size, '{"tokens":[', "5", "]}"),

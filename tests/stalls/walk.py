@@ -15,10 +15,10 @@ from penstock_runtime.http.server import ClientServer, ClusterServer
 from penstock_runtime.protocols.control.routes import MAX_BODY_BYTES
 from penstock_runtime.serving.limits import FIRST_LIMITS
 from penstock_runtime.telemetry.metrics import Exposition
-from tests.integration.runtime.conftest import Runtime, start
+from tests.integration.runtime.conftest import RuntimeProcess, start
 from tests.stalls import shapes
 from tests.stalls.probe import Probe
-from tests.stalls.shapes import Shape
+from tests.stalls.shapes import RequestShape
 from tests.support.encoders.directories import write
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
@@ -29,7 +29,7 @@ _MODULE: Final = {
 SIZE: Final = HttpConfig().max_body_bytes
 """The largest body of a pod as it comes."""
 ROOT: Final = str(Path(__file__).parents[2])
-Shapes = Callable[[int], Sequence[Shape]]
+Shapes = Callable[[int], Sequence[RequestShape]]
 ROUTES: Final[dict[str, Shapes]] = {
     "POST /v1/completions": shapes.completions,
     "POST /v1/chat/completions": shapes.chats,
@@ -79,10 +79,10 @@ class Kind:
                     found[f"{route.method} {route.resource.canonical}"] = cluster
         return found
 
-    def shapes(self, route: str, size: int) -> Sequence[Shape]:
+    def shapes(self, route: str, size: int) -> Sequence[RequestShape]:
         """Return the bodies of a route; KeyError: there is none for it."""
         if route.startswith("GET ") or route in UNREAD:
-            return [Shape("nothing", b"")]
+            return [RequestShape("nothing", b"")]
         if route.startswith("PATCH "):
             return shapes.hostile(MAX_BODY_BYTES)
         made = self.infer if route.endswith("/infer") else ROUTES[route]
@@ -118,7 +118,7 @@ class Wait:
 class Walked:
     """A pod of a kind that serves, with a probe beside it."""
 
-    def __init__(self, kind: Kind, runtime: Runtime, probe: Probe) -> None:
+    def __init__(self, kind: Kind, runtime: RuntimeProcess, probe: Probe) -> None:
         self.kind = kind
         self._runtime = runtime
         self._probe = probe
@@ -127,10 +127,10 @@ class Walked:
         """Return the longest wait while nothing is asked but small things."""
         self._probe.longest_wait_seconds()
         for _ in range(requests):
-            self._send(self._runtime.client, "GET", "/v2", Shape("nothing", b""))
+            self._send(self._runtime.client, "GET", "/v2", RequestShape("nothing", b""))
         return self._probe.longest_wait_seconds()
 
-    def send(self, route: str, shape: Shape, *, cluster: bool) -> Wait:
+    def send(self, route: str, shape: RequestShape, *, cluster: bool) -> Wait:
         """Send one request, and return what it did."""
         method, path = route.split(" ")
         path = path.replace("{model}", "pod").replace("{version}", "1")
@@ -148,7 +148,7 @@ class Walked:
             max(0, self._status("VmHWM") - before),
         )
 
-    def _send(self, url: str, method: str, path: str, shape: Shape) -> int:
+    def _send(self, url: str, method: str, path: str, shape: RequestShape) -> int:
         at = urlsplit(url)
         client = http.client.HTTPConnection(at.hostname or "", at.port, timeout=120)
         try:

@@ -65,7 +65,7 @@ def _arguments() -> argparse.Namespace:
 
 def _results(asked: Sequence[Unit], cores: int, console: Console) -> list[Result]:
     """Return all results: what an earlier run of the same code left on disk, and the rest, kept at once."""
-    known, found, left = store.Known(), list[Result](), list[Unit]()
+    known, found, left = store.ResultStore(), list[Result](), list[Unit]()
     for unit in asked:
         held = [known.result(job) for job in unit.jobs]
         done = [one for one in held if one is not None]
@@ -87,7 +87,7 @@ def _missed(done: Sequence[Result]) -> bool:
 
 
 def _report(
-    found: Sequence[Result], worlds: dict[str, list[Unit]], size: plan.Size, console: Console
+    found: Sequence[Result], worlds: dict[str, list[Unit]], size: plan.RunSize, console: Console
 ) -> None:
     plain = {unit.jobs[0] for group in worlds.values() for unit in group}
     results = [one for one in found if one.job not in plain and one.job.changed is None]

@@ -12,7 +12,7 @@ Case = tuple[str, int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One law on one trace, over seeds and cold starts."""
 
     trace: str
@@ -38,7 +38,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return exp(sum(logs) / len(logs)) if logs else float("nan")
 
 
-def rows(results: Sequence[Result]) -> list[Row]:
+def rows(results: Sequence[Result]) -> list[TraceRow]:
     """Return one row per trace and law, in the order of the results."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for one in results:
@@ -47,9 +47,9 @@ def rows(results: Sequence[Result]) -> list[Row]:
     return [_row(trace, law, group) for (trace, law), group in groups.items()]
 
 
-def _row(trace: str, law: str, group: list[Result]) -> Row:
+def _row(trace: str, law: str, group: list[Result]) -> TraceRow:
     found = [one.outcome for one in group if one.outcome is not None]
-    return Row(
+    return TraceRow(
         trace=trace,
         law=law,
         attainment=min(one.attainment for one in found),
@@ -130,7 +130,7 @@ def _cost(runs: Sequence[Result], traces: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class LawScore:
     """The default law against the clairvoyant and baselines, over the traces that have a target."""
 
     attainment: float
@@ -143,7 +143,7 @@ class Score:
     """The same of geometric means over these cases: no case counts for much whose baseline is near the bound."""
 
 
-def score(results: Sequence[Result], best: dict[str, str]) -> Score:
+def score(results: Sequence[Result], best: dict[str, str]) -> LawScore:
     """Return the figures that have targets."""
     aimed = [one for one in results if one.job.trace != plan.WITHOUT_TARGET]
     bound = clairvoyant_costs(aimed)
@@ -167,11 +167,11 @@ def score(results: Sequence[Result], best: dict[str, str]) -> Score:
         cost, mine, least = (geometric_mean(one[i] for one in triples) for i in range(3))
         of_means[name] = (cost - mine) / (cost - least) if triples else nan
     least_attained = min((one.outcome.attainment for one in ours if one.outcome), default=0.0)
-    return Score(least_attained, geometric_mean(ratios), gaps, of_means)
+    return LawScore(least_attained, geometric_mean(ratios), gaps, of_means)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class TargetFigure:
     """A measured figure with its target beside it."""
 
     name: str
@@ -185,20 +185,22 @@ class Figure:
         return self.measured >= self.target if self.sign == ">=" else self.measured <= self.target
 
 
-def beside_targets(found: Score) -> list[Figure]:
+def beside_targets(found: LawScore) -> list[TargetFigure]:
     """Return the targets of docs/design/control-law.md#targets, each with its figure."""
     gaps = [
-        Figure(f"gap closed to {name}", found.gaps_closed[name], ">=", target)
+        TargetFigure(f"gap closed to {name}", found.gaps_closed[name], ">=", target)
         for name, target in plan.GAP_TARGETS.items()
     ]
     means = [
-        Figure(f"the same of means, {name}", found.gaps_of_means[name], ">=", target)
+        TargetFigure(f"the same of means, {name}", found.gaps_of_means[name], ">=", target)
         for name, target in plan.GAP_TARGETS.items()
     ]
     return [
-        Figure("least attainment", found.attainment, ">=", plan.ATTAINED),
-        Figure("GPU-hours / clairvoyant", found.over_clairvoyant, "<=", plan.COST_TARGET),
-        Figure("GPU-hours / clairvoyant, at least", found.over_clairvoyant, "<=", plan.COST_LEAST),
+        TargetFigure("least attainment", found.attainment, ">=", plan.ATTAINED),
+        TargetFigure("GPU-hours / clairvoyant", found.over_clairvoyant, "<=", plan.COST_TARGET),
+        TargetFigure(
+            "GPU-hours / clairvoyant, at least", found.over_clairvoyant, "<=", plan.COST_LEAST
+        ),
         *gaps,
         *means,
     ]

@@ -63,7 +63,7 @@ COST_TARGET, COST_LEAST = 1.10, 1.20
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class RunSize:
     """How much of it is run."""
 
     seconds: float | None
@@ -77,7 +77,7 @@ class Size:
     budget: str
 
 
-QUICK = Size(
+QUICK = RunSize(
     seconds=1200.0,
     seeds=(1,),
     cold_medians=(60.0,),
@@ -86,7 +86,7 @@ QUICK = Size(
     changes=False,
     budget="about 4 minutes on two cores",
 )
-WHOLE = Size(
+WHOLE = RunSize(
     seconds=None,
     seeds=(1, 2, 3, 4, 5),
     cold_medians=(15.0, 60.0, 180.0),
@@ -116,7 +116,7 @@ def scenario(seed: int, cold_median: float, routing: Routing = Routing.CONNECTIO
     return Scenario(SERVICE, SETTINGS, routing=routing, cold=cold, seed=seed)
 
 
-def settings_of(size: Size) -> tuple[str, ...]:
+def settings_of(size: RunSize) -> tuple[str, ...]:
     """Return every single setting that may be the baselines' best: thresholds by caps, vendor defaults too."""
     tried = [
         *(law for law in VENDOR_DEFAULTS if not law.startswith(("dynamo", "wva"))),

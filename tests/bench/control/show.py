@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tests.bench.control import plan
-from tests.bench.control.figures import Change, Figure, Row
+from tests.bench.control.figures import Change, TargetFigure, TraceRow
 from tests.bench.control.jobs import Result
 
 
-def laws(rows: Sequence[Row], best: dict[str, str]) -> Table:
+def laws(rows: Sequence[TraceRow], best: dict[str, str]) -> Table:
     """Return the table of laws by trace."""
     found = Table(
         title="laws by trace: least attainment, geometric mean cost", title_justify="left"
@@ -41,7 +41,7 @@ def laws(rows: Sequence[Row], best: dict[str, str]) -> Table:
     return found
 
 
-def targets(figures: Sequence[Figure]) -> Table:
+def targets(figures: Sequence[TargetFigure]) -> Table:
     """Return figure beside target."""
     found = Table(title=f"{plan.DEFAULT} against its targets", title_justify="left")
     for name in ("figure", "measured", "target", ""):
@@ -52,7 +52,9 @@ def targets(figures: Sequence[Figure]) -> Table:
     return found
 
 
-def bounds(rows: Sequence[Row], clairvoyant: dict[str, float], oracle: dict[str, str]) -> Table:
+def bounds(
+    rows: Sequence[TraceRow], clairvoyant: dict[str, float], oracle: dict[str, str]
+) -> Table:
     """Return the default law's cost beside both bounds and the best setting for each trace."""
     found = Table(title=f"{plan.DEFAULT} beside its bounds, GPU-hours", title_justify="left")
     found.add_column("trace", no_wrap=True)

@@ -46,7 +46,7 @@ def key(job: Job) -> str:
     return json.dumps(asdict(job), sort_keys=True, default=str)
 
 
-class Known:
+class ResultStore:
     """The results of earlier runs of the same code."""
 
     def __init__(self) -> None:

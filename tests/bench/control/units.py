@@ -14,12 +14,12 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-def cases(size: plan.Size, trace: str) -> list[tuple[int, float]]:
+def cases(size: plan.RunSize, trace: str) -> list[tuple[int, float]]:
     """Return (seed, cold start's median) of a trace's runs; what is hardest to attain comes first."""
     return [(seed, cold) for cold in sorted(size.cold_medians, reverse=True) for seed in size.seeds]
 
 
-def laws(folder: Path, size: plan.Size) -> list[Unit]:
+def laws(folder: Path, size: plan.RunSize) -> list[Unit]:
     """Return the operator's own laws and the vendors' defaults, in every case."""
     return [
         Unit(folder, (Job(trace, size.seconds, law, seed, cold),))
@@ -29,7 +29,7 @@ def laws(folder: Path, size: plan.Size) -> list[Unit]:
     ]
 
 
-def settings(folder: Path, size: plan.Size) -> list[Unit]:
+def settings(folder: Path, size: plan.RunSize) -> list[Unit]:
     """Return the grid of single settings on the traces with a target: each until it misses."""
     return [
         Unit(
@@ -43,7 +43,7 @@ def settings(folder: Path, size: plan.Size) -> list[Unit]:
     ]
 
 
-def bounds(folder: Path, size: plan.Size) -> list[Unit]:
+def bounds(folder: Path, size: plan.RunSize) -> list[Unit]:
     """Return the searches for the clairvoyant's schedules."""
     return [
         Unit(
@@ -56,7 +56,7 @@ def bounds(folder: Path, size: plan.Size) -> list[Unit]:
     ]
 
 
-def worlds(folder: Path, size: plan.Size) -> dict[str, list[Unit]]:
+def worlds(folder: Path, size: plan.RunSize) -> dict[str, list[Unit]]:
     """Return the default law under other routings and with bad signals, by name."""
     return {
         name: [
@@ -67,7 +67,7 @@ def worlds(folder: Path, size: plan.Size) -> dict[str, list[Unit]]:
     }
 
 
-def changes(folder: Path, size: plan.Size) -> dict[tuple[str, float], list[Unit]]:
+def changes(folder: Path, size: plan.RunSize) -> dict[tuple[str, float], list[Unit]]:
     """Return the default law with each of its own defaults a quarter less and more."""
     return {
         (name, factor): [

@@ -95,7 +95,7 @@ class Edges:
         await asyncio.sleep(0)
 
 
-class Leads:
+class ValidLease:
     """A Lease that is held."""
 
     def valid(self, now: float) -> bool:
@@ -124,7 +124,7 @@ class Signs:
         return now
 
 
-class Schemas:
+class UnchangedSchemas:
     """The CRDs are as they were built."""
 
     def of(self, kind: str) -> SchemaSkew:
@@ -163,7 +163,11 @@ async def run(fleet: Fleet, seconds: float) -> dict[str, float]:
     store.policies = {one.uid: one for one in fleet.policies}
     edges = Edges(fleet, store)
     ahead, every = fleet.now - time.time(), cast("Any", edges)
-    leads, schemas, keys = cast("Any", Leads()), cast("Any", Schemas()), cast("Any", Signs())
+    leads, schemas, keys = (
+        cast("Any", ValidLease()),
+        cast("Any", UnchangedSchemas()),
+        cast("Any", Signs()),
+    )
     runner = PassRunner(
         CONFIG, every, every, LeaderState(leads), CLUSTER, schemas,
         clock=lambda: time.time() + ahead,

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from tests.bench.edits.watching import Watched, watching
+from tests.bench.edits.watching import EditWatch, watching
 from tests.support.kube import install
 from tests.support.kube.api import POOLS, Api, Object
 from tests.support.kube.install import Images
@@ -104,7 +104,7 @@ def _edit(api: Api, cap: int) -> Object:
     )
 
 
-def _edited(api: Api, seen: Watched, pods: int, cap: int) -> dict[str, float]:
+def _edited(api: Api, seen: EditWatch, pods: int, cap: int) -> dict[str, float]:
     """Make one edit, and return the seconds until it was published, and until all pods obeyed."""
     time.sleep(random.uniform(*PAUSE_SECONDS))  # noqa: S311
     began = time.monotonic()

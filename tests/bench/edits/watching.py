@@ -14,7 +14,7 @@ Batch = dict[str, Any]
 WATCH_SECONDS = 3600
 
 
-class Watched:
+class EditWatch:
     """What the watch has shown so far."""
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class Watched:
 
 
 @contextmanager
-def watching(api: Api, path: str) -> Iterator[Watched]:
+def watching(api: Api, path: str) -> Iterator[EditWatch]:
     """Watch the object at `path`."""
     held = api.request("GET", path)
     collection, _, name = path.rpartition("/")
-    seen = Watched()
+    seen = EditWatch()
     seen.changes.put((time.monotonic(), held.get("status", {}).get("batch", {})))
 
     def read() -> None:

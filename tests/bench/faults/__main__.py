@@ -17,7 +17,7 @@ from tests.bench.faults import outcome, show, table
 from tests.bench.faults.fault import Fault
 from tests.bench.faults.outcome import Suffered
 from tests.bench.faults.running import Making
-from tests.bench.faults.stage import RATE, Stage, stage
+from tests.bench.faults.stage import RATE, FaultStage, stage
 from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
@@ -58,7 +58,9 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _run(standing: Stage, chosen: list[Fault], console: Console, out: Path) -> list[Suffered]:
+async def _run(
+    standing: FaultStage, chosen: list[Fault], console: Console, out: Path
+) -> list[Suffered]:
     """Run one fault after the other under one load; what is known is written after each."""
     suffered: list[Suffered] = []
     pool = standing.pool

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.stage import FaultStage
 
-Injection = Callable[[Stage], AbstractContextManager[None]]
+Injection = Callable[[FaultStage], AbstractContextManager[None]]
 
 
 class Right(StrEnum):
@@ -18,7 +18,7 @@ class Right(StrEnum):
 
 
 @contextmanager
-def nothing(stage: Stage) -> Iterator[None]:
+def nothing(stage: FaultStage) -> Iterator[None]:
     """Prepare nothing."""
     yield
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.stage import FaultStage
 from tests.support.cluster.settings import NODE_NAME
 from tests.support.kube.host_node import HostNode
 from tests.support.kube.pools import is_ready, until
@@ -22,7 +22,7 @@ class SecondNode:
     _node: HostNode | None = None
 
     @contextmanager
-    def prepare(self, stage: Stage) -> Iterator[None]:
+    def prepare(self, stage: FaultStage) -> Iterator[None]:
         """Add the node, and let one of the pool's pods move to it."""
         folder = stage.folder / NAME
         folder.mkdir(exist_ok=True)
@@ -41,7 +41,7 @@ class SecondNode:
             yield
 
     @contextmanager
-    def falls_silent(self, stage: Stage) -> Iterator[None]:
+    def falls_silent(self, stage: FaultStage) -> Iterator[None]:
         """Let its kubelet say nothing, until its pod counts as not ready; its taint would evict it after 300 s."""
         assert self._node is not None
         node = self._node

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.stage import FaultStage
 from tests.support.cluster import kernel
 from tests.support.kube import packets
 from tests.support.kube.api import Object
@@ -39,7 +39,7 @@ NO_SPACE = "28"  # ENOSPC
 
 
 @contextmanager
-def killed(stage: Stage) -> Iterator[None]:
+def killed(stage: FaultStage) -> Iterator[None]:
     """End a pod's processes at once, its sandbox's too, and the pod with them."""
     pod = stage.victim()
     pids = kernel.pod_processes(pod["metadata"]["uid"])
@@ -51,7 +51,7 @@ def killed(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def out_of_memory(stage: Stage) -> Iterator[None]:
+def out_of_memory(stage: FaultStage) -> Iterator[None]:
     """Let a container reach its limit."""
     pod = stage.victim()
     before = restarts(pod)
@@ -68,35 +68,35 @@ def out_of_memory(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def clock_ahead(stage: Stage) -> Iterator[None]:
+def clock_ahead(stage: FaultStage) -> Iterator[None]:
     """Set a pod's clock five minutes ahead."""
     with _file(stage, "clock", str(CLOCK_SECONDS)):
         yield
 
 
 @contextmanager
-def clock_behind(stage: Stage) -> Iterator[None]:
+def clock_behind(stage: FaultStage) -> Iterator[None]:
     """Set a pod's clock five minutes back."""
     with _file(stage, "clock", str(-CLOCK_SECONDS)):
         yield
 
 
 @contextmanager
-def slow(stage: Stage) -> Iterator[None]:
+def slow(stage: FaultStage) -> Iterator[None]:
     """Let a pod take ten times as long for every batch."""
     with _file(stage, "slow", str(SLOWER)):
         yield
 
 
 @contextmanager
-def cut_off(stage: Stage) -> Iterator[None]:
+def cut_off(stage: FaultStage) -> Iterator[None]:
     """Let nothing come to a pod, or from it."""
     with packets.cut(stage.victim()["status"]["podIP"]):
         yield
 
 
 @contextmanager
-def disk_full(stage: Stage) -> Iterator[None]:
+def disk_full(stage: FaultStage) -> Iterator[None]:
     """Fill the only folder that a pod may write to."""
     pod = stage.victim()
     assert stage.execute(pod, FULL).strip() == NO_SPACE
@@ -106,7 +106,7 @@ def disk_full(stage: Stage) -> Iterator[None]:
         stage.execute(pod, "import os; os.unlink('/tmp/full')")
 
 
-def _dies_of(stage: Stage, pod: Object, program: str) -> bool:
+def _dies_of(stage: FaultStage, pod: Object, program: str) -> bool:
     try:
         stage.execute(pod, program)
     except ProgramFailedError:
@@ -115,7 +115,7 @@ def _dies_of(stage: Stage, pod: Object, program: str) -> bool:
 
 
 @contextmanager
-def _file(stage: Stage, name: str, content: str) -> Iterator[None]:
+def _file(stage: FaultStage, name: str, content: str) -> Iterator[None]:
     """Tell the pod's `sitecustomize`."""
     pod = stage.victim()
     stage.execute(pod, f"open('/tmp/{name}', 'w').write('{content}')")

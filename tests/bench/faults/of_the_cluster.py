@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from penstock_api import names
 from penstock_operator.kube.kinds import WATCHED
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.stage import FaultStage
 from tests.support.cluster import faults
 from tests.support.kube import prometheus
 from tests.support.kube.fault_proxy import ProxyFault
@@ -17,25 +17,25 @@ ETCD_STOPS_SECONDS, ETCD_RUNS_SECONDS = 0.4, 0.1
 
 
 @contextmanager
-def prometheus_dead(stage: Stage) -> Iterator[None]:
+def prometheus_dead(stage: FaultStage) -> Iterator[None]:
     """Take Prometheus away."""
     with prometheus.stopped(stage.api):
         yield
 
 
 @contextmanager
-def prometheus_stale(stage: Stage) -> Iterator[None]:
+def prometheus_stale(stage: FaultStage) -> Iterator[None]:
     """Let Prometheus answer with old samples only."""
     known = names.METRIC_ROWS_RECEIVED
     with prometheus.stale(stage.api, stage.prometheus_url, known, OLD_SECONDS):
         yield
 
 
-def refusals(answers: ProxyFault) -> Callable[[Stage], AbstractContextManager[None]]:
+def refusals(answers: ProxyFault) -> Callable[[FaultStage], AbstractContextManager[None]]:
     """Return the fault that gives the operator these answers instead of the API server's."""
 
     @contextmanager
-    def inject(stage: Stage) -> Iterator[None]:
+    def inject(stage: FaultStage) -> Iterator[None]:
         before = stage.proxy.answers[int(answers.value)]
         stage.proxy.fault = answers
         try:
@@ -48,7 +48,7 @@ def refusals(answers: ProxyFault) -> Callable[[Stage], AbstractContextManager[No
 
 
 @contextmanager
-def watches_dropped(stage: Stage) -> Iterator[None]:
+def watches_dropped(stage: FaultStage) -> Iterator[None]:
     """Cut every watch of the operator, and refuse new ones for a while."""
     until("every kind is watched", lambda: stage.proxy.watches >= len(WATCHED), seconds=60)
     stage.proxy.fault = ProxyFault.NO_WATCH
@@ -60,14 +60,14 @@ def watches_dropped(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def api_server_down(stage: Stage) -> Iterator[None]:
+def api_server_down(stage: FaultStage) -> Iterator[None]:
     """Kill the API server, and start it again after a while: everybody loses it, the kubelet too."""
     with faults.stopped(stage.places, "kube-apiserver"):
         yield
 
 
 @contextmanager
-def etcd_slow(stage: Stage) -> Iterator[None]:
+def etcd_slow(stage: FaultStage) -> Iterator[None]:
     """Let etcd work a tenth of a second in every half."""
     over = threading.Event()
 

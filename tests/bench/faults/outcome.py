@@ -24,7 +24,7 @@ class Valves:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedLoad:
     """What the load generator counted over a stretch of its run."""
 
     requests: int
@@ -62,7 +62,7 @@ class Suffered:
     """What was recorded of one fault."""
 
     fault: Fault
-    served: Served
+    served: ServedLoad
     valves: tuple[Valves, ...]
     """The first one, and each change."""
     recovered_seconds: float | None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from urllib3.exceptions import HTTPError
 
 from tests.bench.faults.fault import Fault
-from tests.bench.faults.outcome import Served, Suffered
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.outcome import ServedLoad, Suffered
+from tests.bench.faults.stage import FaultStage
 from tests.bench.faults.watching import watching
 from tests.support.kube.api import ApiError
 from tests.support.kube.pools import until
@@ -25,7 +25,7 @@ SLOWER = 3.0
 class Making:
     """A fault that is made, healed and got over, under a load that goes on before and after it."""
 
-    stage: Stage
+    stage: FaultStage
     fault: Fault
     load: Load
     usual: Report
@@ -43,7 +43,7 @@ class Making:
                     recovered = self._suffer()
             except (AssertionError, ApiError, HTTPError, ProgramFailedError) as error:
                 trouble = str(error)
-        served = Served.between(self.load.reports[first:])
+        served = ServedLoad.between(self.load.reports[first:])
         moves = tuple(seen.changes)
         return Suffered(self.fault, served, moves, recovered, self.restarts, trouble)
 

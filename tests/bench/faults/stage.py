@@ -39,7 +39,7 @@ POD_FILES = Path(__file__).parent / "pod"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class FaultStage:
     """Handles to all of it."""
 
     target: Target
@@ -122,7 +122,7 @@ def spec() -> Object:
 
 
 @contextmanager
-def stage(target: Target, folder: Path) -> Iterator[Stage]:
+def stage(target: Target, folder: Path) -> Iterator[FaultStage]:
     """Set the stage on the test cluster, and clear it at the end."""
     api, images, places = target.api(), Images.of_checkout(), Places.from_env()
     install.install_prometheus(target, api, images)
@@ -146,7 +146,7 @@ def stage(target: Target, folder: Path) -> Iterator[Stage]:
         held.callback(pool.delete)
         pool.await_ready(REPLICAS, seconds=180)
         url = settings["PENSTOCK_PROMETHEUS_URL"]
-        yield Stage(target, api, places, pool, operator, proxy, url, folder)
+        yield FaultStage(target, api, places, pool, operator, proxy, url, folder)
 
 
 def prometheus_url(api: Api) -> str:

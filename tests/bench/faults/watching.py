@@ -17,7 +17,7 @@ EVERY_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Watched:
+class FaultWatch:
     """What was seen: how they stood first, and each change."""
 
     changes: list[Valves] = field(default_factory=list)
@@ -33,9 +33,9 @@ def _standing(one: Valves) -> tuple[int, int]:
 
 
 @contextmanager
-def watching(pool: PoolHandle) -> Iterator[Watched]:
+def watching(pool: PoolHandle) -> Iterator[FaultWatch]:
     """Watch a pool's valves from a thread."""
-    seen, over, began = Watched(), threading.Event(), time.monotonic()
+    seen, over, began = FaultWatch(), threading.Event(), time.monotonic()
 
     def look() -> None:
         deployment = pool.api.request("GET", pool.children["Deployment"])

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from penstock_simulator.service import ServiceModel
 from tests.bench.fit.model import Compared, compared, fitted, grown
-from tests.bench.fit.runtime import Runtime, running
+from tests.bench.fit.runtime import BenchRuntime, running
 from tests.bench.fit.traffic import poisson, send
 
 OUT = Path("build/bench/fit.json")
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _calibrated(runtime: Runtime, args: argparse.Namespace) -> ServiceModel:
+def _calibrated(runtime: BenchRuntime, args: argparse.Namespace) -> ServiceModel:
     """Fit from one run at a middling load, whose batches are of many sizes."""
     cap = max(CAPS)
     before = runtime.curve()
@@ -65,7 +65,7 @@ def _calibrated(runtime: Runtime, args: argparse.Namespace) -> ServiceModel:
 
 
 def _measured(
-    runtime: Runtime, service: ServiceModel, args: argparse.Namespace, console: Console
+    runtime: BenchRuntime, service: ServiceModel, args: argparse.Namespace, console: Console
 ) -> tuple[list[Compared], int]:
     found, lost, seed = list[Compared](), 0, 0
     for cap in CAPS:

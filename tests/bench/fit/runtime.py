@@ -20,7 +20,7 @@ MODEL = "fitted"
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class BenchRuntime:
     """Where it listens."""
 
     client: str
@@ -53,7 +53,7 @@ class Runtime:
 
 
 @contextmanager
-def running(a_milliseconds: float, c_milliseconds: float, cap: int) -> Iterator[Runtime]:
+def running(a_milliseconds: float, c_milliseconds: float, cap: int) -> Iterator[BenchRuntime]:
     """Start the process, wait until it is ready, end it.
 
     Raises:
@@ -88,7 +88,7 @@ def _started(folder: Path, a: float, c: float, cap: int) -> subprocess.Popen[byt
         return subprocess.Popen(command, cwd=folder, stderr=log, env=environment)
 
 
-def _ready(process: subprocess.Popen[bytes], log: Path) -> Runtime:
+def _ready(process: subprocess.Popen[bytes], log: Path) -> BenchRuntime:
     deadline, found = time.monotonic() + START_SECONDS, None
     while time.monotonic() < deadline and process.poll() is None:
         found = found or _listening(log)
@@ -98,11 +98,11 @@ def _ready(process: subprocess.Popen[bytes], log: Path) -> Runtime:
     raise RuntimeError(f"the runtime is not ready: {log.read_text(encoding='utf-8')}")
 
 
-def _listening(log: Path) -> Runtime | None:
+def _listening(log: Path) -> BenchRuntime | None:
     for line in log.read_text(encoding="utf-8").splitlines():
         if line.startswith("{") and (told := json.loads(line))["message"] == "listening":
             ports = (told["client_port"], told["cluster_port"])
-            return Runtime(*(f"http://127.0.0.1:{port}" for port in ports))
+            return BenchRuntime(*(f"http://127.0.0.1:{port}" for port in ports))
     return None
 
 

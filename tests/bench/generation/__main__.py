@@ -16,7 +16,7 @@ from penstock_runtime.engine.placement import Placement
 from tests.bench.generation import environments, http, models, neighbour, planning, runs, show
 from tests.bench.generation.calibration import calibrate
 from tests.bench.generation.targets import STREAMS, targets
-from tests.bench.generation.workload import QUICK, WHOLE, Size, work
+from tests.bench.generation.workload import QUICK, WHOLE, WorkSize, work
 
 OUT = Path("build/bench/generation.json")
 MODELS = Path("build/bench/models")
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _http(
-    folder: Path, inside: runs.Outcome, beside: neighbour.Neighbour | None, size: Size
+    folder: Path, inside: runs.PeerOutcome, beside: neighbour.Neighbour | None, size: WorkSize
 ) -> Iterator[dict[str, object]]:
     """Yield tokens a second of 32 streams through HTTP, and their share of the in-process figure, by placement."""
     http.give_tokenizer(folder, models.VOCABULARY)
@@ -89,7 +89,7 @@ def _http(
         }
         scratch = Path("build/bench/http") / folder.name / placement
         try:
-            server = http.Server(folder, scratch, "float32", placement)
+            server = http.HttpServer(folder, scratch, "float32", placement)
         except RuntimeError as error:
             yield told | {"absent": str(error)[-300:]}
             continue
@@ -100,7 +100,9 @@ def _http(
             server.close()
 
 
-def _through(server: http.Server, inside: runs.Outcome, size: Size) -> dict[str, object]:
+def _through(
+    server: http.HttpServer, inside: runs.PeerOutcome, size: WorkSize
+) -> dict[str, object]:
     """Measure `server`. `with_a_core_each`: by CPU time alone, were each process to have a core of its own."""
     http.run(server.url, work("decode", STREAMS, models.VOCABULARY, QUICK))
     asked = work("decode", STREAMS, models.VOCABULARY, size)

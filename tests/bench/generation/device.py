@@ -19,21 +19,21 @@ from penstock_runtime.models.device.device import backend_of, choose_device
 from tests.bench.generation import models
 from tests.bench.generation.peers import penstock, transformers_batch
 from tests.bench.generation.roofline import Decoding, Footprint, bandwidth, decoding, footprint
-from tests.bench.generation.workload import Size, Work, work
+from tests.bench.generation.workload import Work, WorkSize, work
 
 OUT = Path("build/bench/generation-device.json")
 MODELS = Path("build/bench/models")
 BATCHES = (1, 8, 64)
 SHAPES = {
-    "1B": models.Shape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
-    "tiny": models.Shape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
+    "1B": models.LlamaShape("1B", hidden=2048, layers=16, heads=32, kv_heads=8, feed_forward=8192),
+    "tiny": models.LlamaShape("tiny", hidden=64, layers=2, heads=4, kv_heads=2, feed_forward=128),
 }
 """By name; the tiny one proves the bench, on a CPU in seconds."""
-SIZE = Size(prompt=8, answer=256, rounds=1, repeats=3)
-QUICK = Size(prompt=8, answer=32, rounds=1, repeats=1)
+SIZE = WorkSize(prompt=8, answer=256, rounds=1, repeats=3)
+QUICK = WorkSize(prompt=8, answer=32, rounds=1, repeats=1)
 
 
-class Watched(penstock.Peer):
+class RecordedPeer(penstock.Peer):
     """Our engine, with the steps of its last work."""
 
     def run(self, work: Work) -> float:
@@ -65,7 +65,9 @@ class Line:
         return self.tokens_per_second / self.peers if self.peers else None
 
 
-def line(ours: Watched, batch: int, size: Size, read: Footprint, gb_per_second: float) -> Line:
+def line(
+    ours: RecordedPeer, batch: int, size: WorkSize, read: Footprint, gb_per_second: float
+) -> Line:
     """Measure our engine at `batch`."""
     asked = _work(batch, size)
     ours.run(asked)  # every shape's first step is its slowest
@@ -75,7 +77,7 @@ def line(ours: Watched, batch: int, size: Size, read: Footprint, gb_per_second: 
     return Line(batch, found, share, asked.counted / best, None)
 
 
-def peers(folder: Path, dtype: str, device: str, size: Size) -> list[float] | str:
+def peers(folder: Path, dtype: str, device: str, size: WorkSize) -> list[float] | str:
     """Return tokens a second of `generate_batch` at each of BATCHES, or why there are none."""
     try:
         peer, found = transformers_batch.Peer(folder, dtype, device), list[float]()
@@ -88,15 +90,15 @@ def peers(folder: Path, dtype: str, device: str, size: Size) -> list[float] | st
     return found
 
 
-def _work(batch: int, size: Size) -> Work:
+def _work(batch: int, size: WorkSize) -> Work:
     return work("decode", batch, models.VOCABULARY, size)
 
 
-def measure(folder: Path, dtype: str, device: torch.device, size: Size) -> dict[str, object]:
+def measure(folder: Path, dtype: str, device: torch.device, size: WorkSize) -> dict[str, object]:
     """Return every figure, as JSON has it."""
     gb_per_second = bandwidth(device)
     read = footprint(folder, getattr(torch, dtype))
-    ours = Watched(folder, dtype, device)
+    ours = RecordedPeer(folder, dtype, device)
     lines = [line(ours, batch, size, read, gb_per_second) for batch in BATCHES]
     decoder = ours._step._decoder
     about = f"{ours.about}, {type(decoder).__name__}, {decoder.captures} captures"

@@ -40,7 +40,7 @@ def give_tokenizer(folder: Path, vocabulary: int) -> None:
         Tokenizer(WordLevel(words, unk_token="w0 ")).save(str(folder / "tokenizer.json"))  # noqa: S106 - no password
 
 
-class Server:
+class HttpServer:
     """One `python -m penstock_runtime` with a generative model."""
 
     def __init__(self, folder: Path, scratch: Path, dtype: str, placement: Placement) -> None:

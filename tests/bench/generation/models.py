@@ -14,7 +14,7 @@ VOCABULARY = 8192
 
 
 @dataclass(frozen=True)
-class Shape:
+class LlamaShape:
     """A Llama's sizes."""
 
     name: str
@@ -26,12 +26,12 @@ class Shape:
 
 
 SHAPES = (
-    Shape("7M", hidden=256, layers=4, heads=8, kv_heads=4, feed_forward=768),
-    Shape("61M", hidden=768, layers=8, heads=12, kv_heads=4, feed_forward=2048),
+    LlamaShape("7M", hidden=256, layers=4, heads=8, kv_heads=4, feed_forward=768),
+    LlamaShape("61M", hidden=768, layers=8, heads=12, kv_heads=4, feed_forward=2048),
 )
 
 
-def write(shape: Shape, below: Path) -> Path:
+def write(shape: LlamaShape, below: Path) -> Path:
     """Return the folder of the model, written if it is not there."""
     folder = below / f"llama-{shape.name}"
     if (folder / "config.json").exists():

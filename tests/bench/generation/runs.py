@@ -9,14 +9,14 @@ from typing import Any
 
 from tests.bench.generation.environments import OURS, VARIABLES, python_of
 from tests.bench.generation.models import VOCABULARY
-from tests.bench.generation.workload import Size
+from tests.bench.generation.workload import WorkSize
 
 LIMIT_SECONDS = 300
 """Of one peer with one model in one dtype, compiling included; what it said until then counts."""
 
 
 @dataclass(frozen=True)
-class Figure:
+class PeerFigure:
     """One peer on one line."""
 
     line: str
@@ -29,17 +29,17 @@ class Figure:
 
 
 @dataclass
-class Outcome:
+class PeerOutcome:
     """What a peer said of one model in one dtype, or why it said nothing."""
 
     peer: str
     model: str
     dtype: str
     about: str = ""
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[PeerFigure] = field(default_factory=list)
     absent: str | None = None
 
-    def figure(self, line: str, concurrency: int) -> Figure | None:
+    def figure(self, line: str, concurrency: int) -> PeerFigure | None:
         """Return the figure of one line, or None where the peer has none."""
         for one in self.figures:
             if (one.line, one.concurrency) == (line, concurrency):
@@ -52,9 +52,9 @@ class Outcome:
         return None if found is None else found.tokens_per_second
 
 
-def run(peer: str, folder: Path, dtype: str, size: Size, *, threads: int) -> Outcome:
+def run(peer: str, folder: Path, dtype: str, size: WorkSize, *, threads: int) -> PeerOutcome:
     """Run `peer` on the model in `folder`."""
-    outcome, python = Outcome(peer, folder.name, dtype), python_of(peer)
+    outcome, python = PeerOutcome(peer, folder.name, dtype), python_of(peer)
     if python is None:
         outcome.absent = "not installed: python -m tests.bench.generation.environments"
         return outcome
@@ -104,18 +104,18 @@ def _path(peer: str) -> str:
     return os.pathsep.join(filter(None, [str(Path.cwd()), own]))
 
 
-def _read_lines(outcome: Outcome, said: str) -> None:
+def _read_lines(outcome: PeerOutcome, said: str) -> None:
     for line in said.splitlines():
         if line.startswith("{") and line.endswith("}"):
             _read(outcome, json.loads(line))
 
 
-def _read(outcome: Outcome, said: dict[str, Any]) -> None:
+def _read(outcome: PeerOutcome, said: dict[str, Any]) -> None:
     if "about" in said:
         outcome.about = said["about"]
     elif "line" in said:
         outcome.figures.append(
-            Figure(
+            PeerFigure(
                 said["line"],
                 said["concurrency"],
                 said["tokens"] / said["seconds"],

@@ -7,14 +7,14 @@ from rich.table import Table
 from tests.bench.generation.calibration import Calibration
 from tests.bench.generation.neighbour import Neighbour
 from tests.bench.generation.planning import PlanningTime
-from tests.bench.generation.runs import Outcome
-from tests.bench.generation.targets import Target
+from tests.bench.generation.runs import PeerOutcome
+from tests.bench.generation.targets import TargetLine
 from tests.bench.generation.workload import CONCURRENCY, LINES
 
 OWN = "penstock"
 
 
-def rates(outcomes: Sequence[Outcome]) -> Table:
+def rates(outcomes: Sequence[PeerOutcome]) -> Table:
     """Return every peer's tokens a second; in brackets ours as a multiple of it."""
     model, dtype = outcomes[0].model, outcomes[0].dtype
     table = Table(
@@ -31,7 +31,7 @@ def rates(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _cell(one: Outcome, ours: Outcome, line: str, concurrency: int) -> str:
+def _cell(one: PeerOutcome, ours: PeerOutcome, line: str, concurrency: int) -> str:
     rate, own = one.rate(line, concurrency), ours.rate(line, concurrency)
     if rate is None:
         return "-"
@@ -57,7 +57,7 @@ def planning(times: Sequence[PlanningTime]) -> Table:
     return table
 
 
-def verdicts(found: Sequence[Target]) -> Table:
+def verdicts(found: Sequence[TargetLine]) -> Table:
     """Return every line with its target; by CPU time a token in brackets, as a busy machine's clock tells little."""
     met, missed = (sum(one.met is verdict for one in found) for verdict in (True, False))
     absent = sum(one.measured is None for one in found)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.bench.generation.planning import PlanningTime
-from tests.bench.generation.runs import Outcome
+from tests.bench.generation.runs import PeerOutcome
 from tests.bench.generation.workload import CONCURRENCY, LINES
 
 OWN, ON_TORCH = "penstock", "penstock_torch"
@@ -34,7 +34,7 @@ PEERS = (
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetLine:
     """One line: a figure that was measured, or None where its peer is absent, and the bound that it must keep."""
 
     name: str
@@ -54,28 +54,30 @@ class Target:
 
 
 def targets(
-    outcomes: Sequence[Outcome], times: Sequence[PlanningTime], http: Sequence[dict[str, object]]
-) -> list[Target]:
+    outcomes: Sequence[PeerOutcome],
+    times: Sequence[PlanningTime],
+    http: Sequence[dict[str, object]],
+) -> list[TargetLine]:
     """Return every line that the run could show."""
     return [*_planning(times), *_idle(outcomes), *_beside(outcomes), *_http(http)]
 
 
-def _planning(times: Sequence[PlanningTime]) -> Iterator[Target]:
+def _planning(times: Sequence[PlanningTime]) -> Iterator[TargetLine]:
     for one in times:
         name = f"planning a step by {one.discipline}, microseconds"
-        yield Target(name, one.plan_median, PLANNING_MICROSECONDS, at_most=True)
+        yield TargetLine(name, one.plan_median, PLANNING_MICROSECONDS, at_most=True)
 
 
-def _idle(outcomes: Sequence[Outcome]) -> Iterator[Target]:
+def _idle(outcomes: Sequence[PeerOutcome]) -> Iterator[TargetLine]:
     """A device with room for more does not idle for want of planning: at most so much where 32 rows decode."""
     for one in outcomes:
         figure = one.figure("decode", STREAMS) if one.peer in {OWN, ON_TORCH} else None
         if figure is not None:
             name = f"{one.peer} {one.model} {one.dtype}: idle between steps, decode {STREAMS}"
-            yield Target(name, figure.idle_share, IDLE_SHARE, at_most=True)
+            yield TargetLine(name, figure.idle_share, IDLE_SHARE, at_most=True)
 
 
-def _beside(outcomes: Sequence[Outcome]) -> Iterator[Target]:
+def _beside(outcomes: Sequence[PeerOutcome]) -> Iterator[TargetLine]:
     by_name = {(one.peer, one.model, one.dtype): one for one in outcomes}
     for (name, model, dtype), ours in by_name.items():
         for asked in PEERS if name == OWN else ():
@@ -87,12 +89,14 @@ def _beside(outcomes: Sequence[Outcome]) -> Iterator[Target]:
                     yield _ratio(ours, theirs, line, concurrency, asked.least[model])
 
 
-def _ratio(ours: Outcome, theirs: Outcome, line: str, concurrency: int, least: float) -> Target:
+def _ratio(
+    ours: PeerOutcome, theirs: PeerOutcome, line: str, concurrency: int, least: float
+) -> TargetLine:
     name = f"{ours.peer} / {theirs.peer}, {ours.model} {ours.dtype}, {line} {concurrency}"
     own, other = ours.figure(line, concurrency), theirs.figure(line, concurrency)
     if own is None or other is None:
-        return Target(name, None, least)
-    return Target(
+        return TargetLine(name, None, least)
+    return TargetLine(
         name,
         own.tokens_per_second / other.tokens_per_second,
         least,
@@ -100,14 +104,14 @@ def _ratio(ours: Outcome, theirs: Outcome, line: str, concurrency: int, least: f
     )
 
 
-def _http(http: Sequence[dict[str, object]]) -> Iterator[Target]:
+def _http(http: Sequence[dict[str, object]]) -> Iterator[TargetLine]:
     for one in http:
         name = f"{one['model']}: HTTP at {one['streams']} streams of in-process, {one['placement']}"
         by_cpu = _number(one, "of_in_process_with_a_core_each")
-        yield Target(name, _number(one, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
+        yield TargetLine(name, _number(one, "of_in_process"), HTTP_SHARE, by_cpu_time=by_cpu)
         beside = _number(one, "of_in_process_beside_a_neighbour")
         if beside is not None:
-            yield Target(f"{name}, of in-process beside a busy neighbour", beside, None)
+            yield TargetLine(f"{name}, of in-process beside a busy neighbour", beside, None)
 
 
 def _number(told: dict[str, object], name: str) -> float | None:

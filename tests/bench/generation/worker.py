@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, Size, Work, work
+from tests.bench.generation.workload import CONCURRENCY, LINES, QUICK, Work, WorkSize, work
 
 LINE_SECONDS = 15.0
 """Slow peers with a large model would take hours of repeats; each line is run once at least."""
@@ -19,7 +19,7 @@ LINE_SECONDS = 15.0
 def main() -> int:
     """Print `about`, then a figure for each line and concurrency."""
     name, model, dtype, vocabulary, told = sys.argv[1:6]
-    size = Size(**json.loads(told))
+    size = WorkSize(**json.loads(told))
     module = importlib.import_module(f"tests.bench.generation.peers.{name}")
     peer = module.Peer(Path(model), dtype)
     _say(about=peer.about)

@@ -33,7 +33,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Size:
+class WorkSize:
     """How much work there is."""
 
     prompt: int
@@ -44,11 +44,11 @@ class Size:
     """The best of so many counts: noise only ever slows."""
 
 
-WHOLE = Size(prompt=256, answer=96, rounds=3, repeats=3)
-QUICK = Size(prompt=128, answer=32, rounds=2, repeats=1)
+WHOLE = WorkSize(prompt=256, answer=96, rounds=3, repeats=3)
+QUICK = WorkSize(prompt=128, answer=32, rounds=2, repeats=1)
 
 
-def work(line: str, concurrency: int, vocabulary: int, size: Size) -> Work:
+def work(line: str, concurrency: int, vocabulary: int, size: WorkSize) -> Work:
     """Return the work of one line: equal for every peer, and each prompt unlike every other."""
     chance = random.Random(f"{SEED} {line} {concurrency}")  # noqa: S311 - no secret
 

@@ -15,7 +15,7 @@ from tests.bench.http import chart, show
 from tests.bench.http.balance import share_seconds
 from tests.bench.http.calibrate import calibration
 from tests.bench.http.environments import NotInstalledError, install
-from tests.bench.http.figures import Figures
+from tests.bench.http.figures import HttpFigures
 from tests.bench.http.forming import forming_microseconds
 from tests.bench.http.overload import QUEUE_DEPTH, Peak, overload
 from tests.bench.http.plan import BUILD, CONNECTIONS, CONTENDERS, Contender
@@ -31,7 +31,7 @@ def main() -> None:
     contenders = [
         one for one in CONTENDERS if options.only in one.name and _takes_part(one, options)
     ]
-    found = Figures(calibration())
+    found = HttpFigures(calibration())
     contenders = [one for one in contenders if _installed(one, found)]
     found.forming = forming_microseconds()
     for number in range(options.rounds):
@@ -49,12 +49,12 @@ def main() -> None:
     console.print(f"figures: {BUILD / options.json}, chart: {chart.draw(found, BUILD)}")
 
 
-def _keep(found: Figures, options: argparse.Namespace) -> None:
+def _keep(found: HttpFigures, options: argparse.Namespace) -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     (BUILD / options.json).write_text(json.dumps(found.as_json(), indent=1) + "\n")
 
 
-def _attempt(found: Figures, name: str, step: Callable[[], None]) -> None:
+def _attempt(found: HttpFigures, name: str, step: Callable[[], None]) -> None:
     """Take a step; one whose server fails is told of, and costs the others nothing."""
     began = time.monotonic()
     try:
@@ -120,7 +120,7 @@ def _takes_part(contender: Contender, options: argparse.Namespace) -> bool:
     return contender.quick or not options.quick
 
 
-def _installed(contender: Contender, found: Figures) -> bool:
+def _installed(contender: Contender, found: HttpFigures) -> bool:
     try:
         if contender.package:
             install(contender.package)
@@ -131,7 +131,9 @@ def _installed(contender: Contender, found: Figures) -> bool:
     return True
 
 
-def _round(contender: Contender, number: int, options: argparse.Namespace, found: Figures) -> None:
+def _round(
+    contender: Contender, number: int, options: argparse.Namespace, found: HttpFigures
+) -> None:
     began = time.monotonic()
     try:
         with serving(contender) as running:
@@ -147,7 +149,9 @@ def _round(contender: Contender, number: int, options: argparse.Namespace, found
     print(f"round {number + 1}: {contender.name}: {rates} ({took:.0f} s)", file=sys.stderr)
 
 
-def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: Figures) -> None:
+def _open_loop(
+    contenders: list[Contender], options: argparse.Namespace, found: HttpFigures
+) -> None:
     peak, _ = found.peak("penstock")
     for one in contenders:
         # beyond its own peak it would only show how long its queue grows
@@ -162,7 +166,7 @@ def _open_loop(contenders: list[Contender], options: argparse.Namespace, found: 
 
 
 def _open(
-    contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: Figures
+    contender: Contender, shares: Sequence[float], options: argparse.Namespace, found: HttpFigures
 ) -> None:
     peak, _ = found.peak("penstock")
     with serving(contender) as running:
@@ -172,7 +176,7 @@ def _open(
             found.opened.setdefault(contender.name, {})[share] = seen
 
 
-def _overload(options: argparse.Namespace, found: Figures) -> None:
+def _overload(options: argparse.Namespace, found: HttpFigures) -> None:
     if options.overload_seconds:
         found.overload = overload(
             OURS_ALONE,
@@ -182,12 +186,12 @@ def _overload(options: argparse.Namespace, found: Figures) -> None:
         )
 
 
-def _balance(options: argparse.Namespace, found: Figures) -> None:
+def _balance(options: argparse.Namespace, found: HttpFigures) -> None:
     if options.balance:
         found.new_replicas_seconds = share_seconds(OURS_ALONE)
 
 
-def _process_memory(_options: argparse.Namespace, found: Figures) -> None:
+def _process_memory(_options: argparse.Namespace, found: HttpFigures) -> None:
     """Note what our two processes take where the engine has one of its own."""
     environment = {**OURS_ALONE.environment, "PENSTOCK_PLACEMENT": "Process"}
     apart = replace(OURS_ALONE, name="penstock, process", environment=environment)

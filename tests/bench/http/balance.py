@@ -22,7 +22,7 @@ SETTLE_SECONDS: Final = 3.0
 THINKING_SECONDS: Final = 0.005
 
 
-class Service:
+class RandomBalancer:
     """Draws a replica for every new connection, as kube-proxy does, and counts who was asked."""
 
     def __init__(self, ports: list[int], draw: random.Random) -> None:
@@ -60,7 +60,7 @@ def share_seconds(ours: Contender) -> float:
 
 async def _observe(ports: list[int], requests: list[bytes]) -> float:
     old, new = ports[: REPLICAS // 2], ports[REPLICAS // 2 :]
-    service = Service(old, random.Random(1))  # noqa: S311 - a Service's dice
+    service = RandomBalancer(old, random.Random(1))  # noqa: S311 - a Service's dice
     clients = [asyncio.create_task(service.client(requests)) for _ in range(CLIENTS)]
     await asyncio.sleep(SETTLE_SECONDS)
     service.ports = ports

@@ -6,12 +6,12 @@ from typing import Any
 
 import matplotlib as mpl
 
-from tests.bench.http.figures import Figures
+from tests.bench.http.figures import HttpFigures
 
 mpl.use("Agg")
 
 
-def draw(found: Figures, folder: Path) -> Path:
+def draw(found: HttpFigures, folder: Path) -> Path:
     """Write the chart below `folder` and return its file."""
     from matplotlib import pyplot as plt
 

@@ -10,7 +10,7 @@ BEST_MOSEC: Final = "Mosec"
 OPEN_SHARE: Final = 0.8
 
 
-class Figures:
+class HttpFigures:
     """One run of the bench."""
 
     def __init__(self, calibration: dict[str, Any]) -> None:

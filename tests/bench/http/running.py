@@ -25,7 +25,7 @@ class DoesNotServeError(Exception):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningContender:
     """A contender that answers."""
 
     contender: Contender
@@ -55,7 +55,7 @@ def generator() -> Path:
 
 
 def load(
-    running: Running,
+    running: RunningContender,
     connections: int,
     seconds: float,
     rate: float = 0.0,
@@ -84,7 +84,7 @@ def load(
 
 
 @contextlib.contextmanager
-def serving(contender: Contender, requests: Path | None = None) -> Iterator[Running]:
+def serving(contender: Contender, requests: Path | None = None) -> Iterator[RunningContender]:
     """Run a contender in its own process group; killed at the end with all that it started.
 
     `requests` is a file for the load generator; none: the network's, written for it.
@@ -114,7 +114,7 @@ def serving(contender: Contender, requests: Path | None = None) -> Iterator[Runn
         )  # fmt: skip
     try:
         file = requests or bodies.write(contender, port, BUILD)
-        running = Running(contender, port, process, file)
+        running = RunningContender(contender, port, process, file)
         _wait(running, log)
         yield running
     finally:
@@ -125,7 +125,7 @@ def serving(contender: Contender, requests: Path | None = None) -> Iterator[Runn
             (BUILD / f"bodies-{port}").unlink()
 
 
-def _wait(running: Running, log: Path) -> None:
+def _wait(running: RunningContender, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if running.process.poll() is not None:

@@ -5,11 +5,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.http.figures import Figures
+from tests.bench.http.figures import HttpFigures
 from tests.bench.http.overload import GROWN_TARGET
 
 
-def everything(console: Console, found: Figures) -> None:
+def everything(console: Console, found: HttpFigures) -> None:
     """Print all tables, and who took no part and why."""
     console.print(machine(found.calibration))
     console.print(_closed(found))
@@ -44,7 +44,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _closed(found: Figures) -> Table:
+def _closed(found: HttpFigures) -> Table:
     numbers = found.connections()
     at = " / ".join(map(str, numbers))
     what = ("requests/s", "CPU us a request", "p99 ms")
@@ -59,7 +59,7 @@ def _closed(found: Figures) -> Table:
     return table
 
 
-def _opened(found: Figures) -> Table:
+def _opened(found: HttpFigures) -> Table:
     table = _table(
         "open loop (Poisson), by share of our peak",
         "server",
@@ -80,7 +80,7 @@ def _opened(found: Figures) -> Table:
     return table
 
 
-def _overload(found: Figures) -> Table:
+def _overload(found: HttpFigures) -> Table:
     table = _table(
         f"overload at three times our peak, maxQueueDepth {found.overload['queue_depth']}",
         "figure",
@@ -109,7 +109,7 @@ def _overload(found: Figures) -> Table:
     return table
 
 
-def _ratios(found: Figures) -> Table:
+def _ratios(found: HttpFigures) -> Table:
     table = _table("ratios", "line", "measured", "target")
     for line, measured, target in found.ratios():
         if target is None:

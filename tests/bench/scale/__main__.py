@@ -25,10 +25,10 @@ from rich.table import Table
 from tests.bench.scale.audit import writes_since
 from tests.bench.scale.kubelet import keep_serving
 from tests.bench.scale.multiply import multiply
-from tests.bench.scale.operator import ScaleOperator, Told
+from tests.bench.scale.operator import OperatorMetrics, ScaleOperator
 from tests.bench.scale.plane import NAMESPACE, Plane, enter_network, running
 from tests.bench.scale.pods import Pods
-from tests.bench.scale.watch import Watch
+from tests.bench.scale.watch import ScaleWatch
 from tests.support.kube.api import Api
 from tests.support.kube.install import install_crds
 
@@ -88,7 +88,7 @@ def _arguments() -> argparse.Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ScaleRun:
     """A control plane, the operator over it and the pods in it."""
 
     plane: Plane
@@ -107,16 +107,16 @@ async def _measured(
         async with pods.serving():
             kubelet = asyncio.create_task(keep_serving(plane.api, pods))
             try:
-                return await _lived(size, args, World(plane, operator, pods, console))
+                return await _lived(size, args, ScaleRun(plane, operator, pods, console))
             finally:
                 operator.stop()
                 kubelet.cancel()
 
 
-async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str, Any]:
+async def _lived(size: int, args: argparse.Namespace, world: ScaleRun) -> dict[str, Any]:
     operator, console = world.operator, world.console
     number = size if size <= args.most_made else 1
-    watch = Watch(world.plane.api, operator, world.pods, number, args.patience, console)
+    watch = ScaleWatch(world.plane.api, operator, world.pods, number, args.patience, console)
     begun = time.monotonic()
     operator.start()
     made = await watch.until_all("made", grows=True)
@@ -157,7 +157,7 @@ async def _lived(size: int, args: argparse.Namespace, world: World) -> dict[str,
     }
 
 
-def _multiply(world: World, size: int) -> None:
+def _multiply(world: ScaleRun, size: int) -> None:
     world.plane.stop_controllers()
     took = multiply(world.plane.api, world.pods, size)
     world.plane.start_controllers()
@@ -170,13 +170,13 @@ def _install(api: Api) -> None:
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def _told(operator: ScaleOperator) -> Told:
+async def _told(operator: ScaleOperator) -> OperatorMetrics:
     told = await asyncio.to_thread(operator.tell)
     assert told is not None, "the operator does not answer any more"
     return told
 
 
-def _mean(before: Told, after: Told, name: str) -> float:
+def _mean(before: OperatorMetrics, after: OperatorMetrics, name: str) -> float:
     """Return the mean of a histogram's observations between two times, in milliseconds."""
     seconds = after.figures[f"{name}_sum"] - before.figures[f"{name}_sum"]
     number = after.figures[f"{name}_count"] - before.figures[f"{name}_count"]

@@ -17,7 +17,7 @@ PREFIX = "penstock_operator_"
 
 
 @dataclass(frozen=True)
-class Told:
+class OperatorMetrics:
     """The operator's own metrics at one time, added up over labels, and what the kernel says of the process."""
 
     at: float
@@ -68,7 +68,7 @@ class ScaleOperator:
             self._process.wait(timeout=60)
             self._process = None
 
-    def tell(self) -> Told | None:
+    def tell(self) -> OperatorMetrics | None:
         """Return how it is doing; None while it does not answer."""
         assert self._process is not None
         if self._process.poll() is not None:
@@ -81,7 +81,7 @@ class ScaleOperator:
             return None
         figures, decided = added_up(text)
         cpu, resident = _usage(self._process.pid)
-        return Told(time.monotonic(), figures, cpu, resident, decided)
+        return OperatorMetrics(time.monotonic(), figures, cpu, resident, decided)
 
 
 def added_up(text: str) -> tuple[dict[str, float], tuple[float, ...]]:

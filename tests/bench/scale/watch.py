@@ -10,7 +10,7 @@ from http import HTTPStatus
 from rich.console import Console
 from urllib3.exceptions import HTTPError
 
-from tests.bench.scale.operator import ScaleOperator, Told
+from tests.bench.scale.operator import OperatorMetrics, ScaleOperator
 from tests.bench.scale.plane import NAMESPACE
 from tests.bench.scale.pods import Pods
 from tests.bench.scale.stages import Patience, Stages
@@ -33,7 +33,7 @@ class StoppedError(RuntimeError):
 
 
 @dataclass
-class Watch:
+class ScaleWatch:
     """One control plane's pools."""
 
     api: Api
@@ -47,7 +47,7 @@ class Watch:
     _said: float = 0.0
     _counts: dict[str, int] = field(default_factory=dict)
 
-    async def until_all(self, what: str, *, grows: bool = False) -> Told:
+    async def until_all(self, what: str, *, grows: bool = False) -> OperatorMetrics:
         """Return once the running operator process has decided on every pool and seen its pod Ready and obeying.
 
         `grows`: pools are made on the way.
@@ -76,7 +76,7 @@ class Watch:
         self.size = self.made = size
         self.pods.up.update(self.pods.uids.values())
 
-    def _stages(self, told: Told | None) -> Stages:
+    def _stages(self, told: OperatorMetrics | None) -> Stages:
         figures = told.figures if told is not None else {}
         ready = int(figures.get("replicas_ready", 0))
         return Stages(
@@ -122,12 +122,12 @@ class Watch:
             self.console.print(f"{text}; waiting for {stages.behind(self.size)}")
 
 
-def _worked(told: Told | None) -> object:
+def _worked(told: OperatorMetrics | None) -> object:
     """Return what changes while the operator works: its writes, and every ten seconds of CPU."""
     return told and (told.figures.get("writes_total"), told.cpu_seconds // 10)
 
 
-def _usage(told: Told | None) -> str:
+def _usage(told: OperatorMetrics | None) -> str:
     if told is None:
         return "; the operator does not answer yet"
     writes = told.figures.get("writes_total", 0)

@@ -22,7 +22,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class InstallContext:
     """What installing takes."""
 
     target: Target

@@ -71,7 +71,7 @@ def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
     assert differing(killed, undisturbed) == []
 
 
-class Stage:
+class KillRun:
     """The pools of one run."""
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -82,14 +82,14 @@ class Stage:
         ]
 
 
-def parts(stage: Stage) -> tuple[Sequence[PoolHandle], Sequence[PoolHandle]]:
+def parts(stage: KillRun) -> tuple[Sequence[PoolHandle], Sequence[PoolHandle]]:
     return stage.pools, stage.late
 
 
 @contextmanager
-def twenty(api: Api) -> Iterator[tuple[Stage, Stage]]:
+def twenty(api: Api) -> Iterator[tuple[KillRun, KillRun]]:
     with namespaces.namespace(api, "alive") as here, namespaces.namespace(api, "killed") as there:
-        stages = Stage(api, here), Stage(api, there)
+        stages = KillRun(api, here), KillRun(api, there)
         for stage in stages:
             for pool in stage.pools:
                 pool.apply(first_spec())
@@ -105,7 +105,7 @@ def leads_since(operator: OperatorProcess, mark: int) -> bool:
     return "leading by" in operator.log()[mark:]
 
 
-def end_state(api: Api, stage: Stage) -> dict[str, dict[str, object]]:
+def end_state(api: Api, stage: KillRun) -> dict[str, dict[str, object]]:
     """Return all objects once nobody has written for a while."""
     made = [*stage.pools, *(one for one in stage.late if api.get(one.path))]
     until("every pool is about its newest spec", partial(settled, made), seconds=60)

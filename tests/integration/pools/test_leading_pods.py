@@ -25,7 +25,7 @@ SILENT_SECONDS = 8.0
 """Of the 15 s for which the Lease of a successor that was killed holds."""
 
 
-class Pod(BaseHTTPRequestHandler):
+class LimitsRecorder(BaseHTTPRequestHandler):
     """Obeys whatever it is told, and keeps it."""
 
     told: list[LimitsUpdate]
@@ -67,7 +67,7 @@ def told(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[list[LimitsUpda
     pool.apply({**emulated(), **NOWHERE, "replicas": 1})
     pod = FakePod.of(api, pool, ADDRESS, tmp_path)
     heard: list[LimitsUpdate] = []
-    handler = type("ThisPod", (Pod,), {"told": heard, "uid": pod.pod["metadata"]["uid"]})
+    handler = type("ThisPod", (LimitsRecorder,), {"told": heard, "uid": pod.pod["metadata"]["uid"]})
     server = ThreadingHTTPServer((ADDRESS, names.CLUSTER_PORT), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     pod.tell_running()

@@ -22,7 +22,7 @@ START_SECONDS = 120.0
 ROW = {"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": [1.0] * 8}
 
 
-class Load:
+class RepeatingClient:
     """One client that asks again and again; every answer is counted."""
 
     def __init__(self, url: str) -> None:
@@ -32,7 +32,7 @@ class Load:
         self.good = 0
         self.lost: list[str] = []
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> "RepeatingClient":
         self._thread.start()
         return self
 
@@ -95,7 +95,7 @@ def test_a_clock_that_is_behind_hinders_nothing(
     api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
 ) -> None:
     one = pretended("127.0.113.1", -FIVE_MINUTES)
-    with Load(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
+    with RepeatingClient(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
         pool.await_condition("LimitsApplied", "True", seconds=40)
         before = one.generation()
         pool.edit({"batching": {"maxQueueDepth": 71}})
@@ -110,7 +110,7 @@ def test_a_clock_that_is_ahead_is_told_and_the_pod_goes_on_by_its_config_map(
     api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
 ) -> None:
     one = pretended("127.0.113.2", FIVE_MINUTES)
-    with Load(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
+    with RepeatingClient(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
         pool.edit({"batching": {"maxQueueDepth": 72}})
         pool.await_condition("LimitsApplied", "False", "PodsUnreachable", seconds=60)
         assert "set the node's clock right" in pool.condition("LimitsApplied")["message"]

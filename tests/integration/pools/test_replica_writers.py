@@ -39,7 +39,7 @@ class Metrics(ThreadingHTTPServer):
         return {**head, "metadata": {}, "items": [value]}
 
 
-class Handler(BaseHTTPRequestHandler):
+class MetricsHandler(BaseHTTPRequestHandler):
     """JSON to every GET."""
 
     server: Metrics
@@ -66,7 +66,7 @@ def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
     certificate(folder, str(ipaddress.ip_address(address)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
-    server = Metrics((address, 0), Handler)
+    server = Metrics((address, 0), MetricsHandler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.pools.installations import Stage
+from tests.integration.pools.installations import InstallContext
 from tests.integration.pools.test_children import BARE, await_children
 from tests.integration.pools.test_leading import leads
 from tests.support.kube import namespaces
@@ -24,10 +24,10 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 @pytest.fixture
 def stage(
     target: Target, api: Api, kubeconfig: Path, operator: OperatorProcess, tmp_path: Path
-) -> Iterator[Stage]:
+) -> Iterator[InstallContext]:
     """The stage without the operator that serves the whole cluster."""
     with operator.down():
-        yield Stage(target, api, kubeconfig, tmp_path)
+        yield InstallContext(target, api, kubeconfig, tmp_path)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def spaces(api: Api) -> Iterator[tuple[str, str, str, str]]:
 
 
 def test_what_is_named_is_served_and_nothing_else(
-    api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+    api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, other = spaces
     with stage.installed(home, (served,)) as operator:
@@ -63,7 +63,7 @@ def test_what_is_named_is_served_and_nothing_else(
 
 
 def test_policies_that_may_not_be_read_are_said_not_to_apply(
-    api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+    api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, _ = spaces
     with stage.installed(home, (served,), "rbac.readPolicies=false") as operator:
@@ -77,7 +77,7 @@ def test_policies_that_may_not_be_read_are_said_not_to_apply(
 
 @pytest.mark.long
 def test_of_two_installations_that_name_a_namespace_one_acts_there(
-    api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+    api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     first, second, shared, own = spaces
     both, alone = PoolHandle(api, shared, "chat"), PoolHandle(api, own, "chat")
@@ -107,7 +107,7 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
 
 @pytest.mark.long
 def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
-    target: Target, api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+    target: Target, api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, _ = spaces
     pool = PoolHandle(api, served, "chat")
@@ -128,7 +128,7 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
 
 @pytest.mark.long
 def test_a_namespace_whose_role_is_gone_stops_no_other_and_is_taken_up_again(
-    api: Api, stage: Stage, spaces: tuple[str, str, str, str]
+    api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, kept, lost = spaces
     pools = [PoolHandle(api, one, "chat") for one in (kept, lost)]

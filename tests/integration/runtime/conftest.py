@@ -26,7 +26,7 @@ START_SECONDS = 240.0
 
 
 @dataclass(slots=True)
-class Runtime:
+class RuntimeProcess:
     """One process, and the key that signs for its operator."""
 
     process: subprocess.Popen[bytes]
@@ -116,7 +116,7 @@ def _fetch(request: urllib.request.Request) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-Launch = Callable[..., Runtime]
+Launch = Callable[..., RuntimeProcess]
 
 
 def start(
@@ -127,7 +127,7 @@ def start(
     limits: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     **environment: str,
-) -> Runtime:
+) -> RuntimeProcess:
     """Start a process with model arguments, limits and environment; its settings lie in `folder`."""
     key = Ed25519PrivateKey.generate()
     raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
@@ -156,15 +156,15 @@ def start(
             stderr=stream,
             env={**SURROUNDINGS, "OMP_NUM_THREADS": "1", **ours, **environment},
         )
-    return Runtime(process, log, folder, key)
+    return RuntimeProcess(process, log, folder, key)
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
     """`start` in a folder of the test's own; killed at its end."""
-    running: list[Runtime] = []
+    running: list[RuntimeProcess] = []
 
-    def begin(*arguments: Any, **more: Any) -> Runtime:
+    def begin(*arguments: Any, **more: Any) -> RuntimeProcess:
         folder = tmp_path / str(len(running))
         folder.mkdir()
         running.append(start(folder, *arguments, **more))
@@ -179,7 +179,7 @@ QUICK = {"a_milliseconds": "20", "c_milliseconds": "1"}
 
 
 @pytest.fixture
-def runtime(launch: Launch) -> Runtime:
+def runtime(launch: Launch) -> RuntimeProcess:
     """A pod of 20 + 1 * rows milliseconds a batch, ready."""
     found = launch(QUICK)
     found.ready()
@@ -187,7 +187,7 @@ def runtime(launch: Launch) -> Runtime:
 
 
 @pytest.fixture(scope="module")
-def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
     """The same, for tests that leave it as they found it."""
     found = start(tmp_path_factory.mktemp("runtime"), QUICK)
     found.ready()

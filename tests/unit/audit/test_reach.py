@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.audit import reach
-from tests.audit.reach import End, NoVerdict, Question, verdicts
+from tests.audit.reach import End, NoVerdict, PolicyCheck, verdicts
 from tests.unit.charts.rendered import render
 
 SAID = "| IS ALLOWED? |  TRUE  |\n...\n| IS ALLOWED? | FALSE  |\n"
@@ -45,7 +45,7 @@ def test_every_end_is_asked_about_and_who_is_let_in_is_the_exception(
 
 def test_who_is_outside_has_an_address_and_nothing_else() -> None:
     pod = End("a pod", "team-a", {"a": "b"})
-    traffic = Question(End("somebody"), pod, (8001, "control"), wanted=False).traffic()
+    traffic = PolicyCheck(End("somebody"), pod, (8001, "control"), wanted=False).traffic()
     assert "Internal" not in traffic["Source"]
     assert traffic["Destination"]["Internal"]["Namespace"] == "team-a"
     assert traffic["ResolvedPort"] == 8001

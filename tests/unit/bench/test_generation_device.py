@@ -11,7 +11,7 @@ from penstock_runtime.engine.continuous.messages import StepReport
 from tests.bench.generation import device, models, roofline
 from tests.bench.generation.peers import penstock, transformers_batch
 from tests.bench.generation.roofline import Footprint, decoding, footprint
-from tests.bench.generation.workload import Size
+from tests.bench.generation.workload import WorkSize
 
 READ = Footprint(weights=1_000_000, kv_token=1_000)
 
@@ -68,7 +68,7 @@ def test_the_bench_runs_on_a_cpu_and_says_why_a_peer_is_absent(
     monkeypatch.setattr(device, "BATCHES", (1, 3))
     monkeypatch.setattr(penstock, "CACHE_BYTES", 1 << 22)
     monkeypatch.setattr(device, "peers", lambda *_: "not here")
-    size = Size(prompt=8, answer=6, rounds=1, repeats=1)
+    size = WorkSize(prompt=8, answer=6, rounds=1, repeats=1)
     told: Any = device.measure(folder, "float32", torch.device("cpu"), size)
     assert json.loads(json.dumps(told)) == told
     assert (told["device"], told["peer_absent"]) == ("cpu", "not here")

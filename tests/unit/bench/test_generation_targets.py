@@ -7,20 +7,22 @@ from penstock_api.limits import Discipline
 from tests.bench.generation import neighbour, show
 from tests.bench.generation.neighbour import Neighbour
 from tests.bench.generation.planning import PlanningTime
-from tests.bench.generation.runs import Figure, Outcome
-from tests.bench.generation.targets import Target, targets
+from tests.bench.generation.runs import PeerFigure, PeerOutcome
+from tests.bench.generation.targets import TargetLine, targets
 
 
-def outcome(peer: str, rate: float, idle: float | None = 0.01, model: str = "llama-61M") -> Outcome:
+def outcome(
+    peer: str, rate: float, idle: float | None = 0.01, model: str = "llama-61M"
+) -> PeerOutcome:
     figures = [
-        Figure(line, n, rate, idle, (1.0,), 1e6 / rate)
+        PeerFigure(line, n, rate, idle, (1.0,), 1e6 / rate)
         for line in ("prefill", "decode", "mixed")
         for n in (1, 8, 32)
     ]
-    return Outcome(peer, model, "float32", figures=figures)
+    return PeerOutcome(peer, model, "float32", figures=figures)
 
 
-def named(found: list[Target], part: str) -> list[Target]:
+def named(found: list[TargetLine], part: str) -> list[TargetLine]:
     return [one for one in found if part in one.name]
 
 
@@ -47,7 +49,7 @@ def test_generate_batch_is_judged_where_it_batches_and_generate_alone() -> None:
 
 
 def test_a_peer_without_figures_is_not_measured() -> None:
-    absent = Outcome("vllm_cpu", "llama-61M", "float32", absent="not installed")
+    absent = PeerOutcome("vllm_cpu", "llama-61M", "float32", absent="not installed")
     assert {
         one.met for one in named(targets([outcome("penstock", 9.0), absent], [], []), "vllm")
     } == {None}

@@ -11,7 +11,7 @@ from tests.bench.encoders import chart
 from tests.bench.encoders.contenders import contenders
 from tests.bench.encoders.subjects import EMBEDDER, ENCODER
 from tests.bench.http import show
-from tests.bench.http.figures import Figures
+from tests.bench.http.figures import HttpFigures
 
 
 def seen(right: int, cpu_seconds: float = 1.0, memory: float = 115.0) -> dict[str, Any]:
@@ -24,8 +24,8 @@ def seen(right: int, cpu_seconds: float = 1.0, memory: float = 115.0) -> dict[st
     }
 
 
-def figures(**rights: list[int]) -> Figures:
-    found = Figures({"bare_torch_bytes": 100.0})
+def figures(**rights: list[int]) -> HttpFigures:
+    found = HttpFigures({"bare_torch_bytes": 100.0})
     for name, rounds in rights.items():
         for right in rounds:
             found.note(name.replace("_", " "), 64, seen(right))

@@ -7,14 +7,21 @@ import pytest
 
 from tests.bench.faults import show
 from tests.bench.faults.fault import Fault, Right
-from tests.bench.faults.outcome import Served, Suffered, Valves, as_json, failures, wrong_way_moves
-from tests.bench.faults.stage import Stage
+from tests.bench.faults.outcome import (
+    ServedLoad,
+    Suffered,
+    Valves,
+    as_json,
+    failures,
+    wrong_way_moves,
+)
+from tests.bench.faults.stage import FaultStage
 from tests.bench.faults.table import all_faults
 from tests.support.load.report import Report
 
 
 @contextmanager
-def harmless(stage: Stage) -> Iterator[None]:
+def harmless(stage: FaultStage) -> Iterator[None]:
     yield
 
 
@@ -22,14 +29,14 @@ def valves(*standing: tuple[int, int]) -> list[Valves]:
     return [Valves(float(second), *one) for second, one in enumerate(standing)]
 
 
-def counted(*, lost: int = 0, wrong: int = 0, completed: int = 90, refused: int = 0) -> Served:
-    return Served(
+def counted(*, lost: int = 0, wrong: int = 0, completed: int = 90, refused: int = 0) -> ServedLoad:
+    return ServedLoad(
         completed + lost + wrong + refused, completed, refused, lost, lost // 2, wrong, 400.0
     )
 
 
 def suffered(
-    served: Served,
+    served: ServedLoad,
     *standing: tuple[int, int],
     takes_a_pod: bool = False,
     right: Right = Right.NOTHING,
@@ -94,7 +101,7 @@ def test_a_fault_counts_what_the_load_says_from_its_beginning_to_its_end() -> No
         Report(2.0, 10, 20, 16, 1, 1, 0, 2, 100.0, 900.0),
         Report(3.0, 10, 30, 24, 1, 3, 0, 2, None, None, unreached=1),
     ]
-    assert Served.between(reports) == Served(20, 16, 1, 3, 1, 0, 900.0)
+    assert ServedLoad.between(reports) == ServedLoad(20, 16, 1, 3, 1, 0, 900.0)
 
 
 def test_every_fault_of_the_table_has_a_name_of_its_own() -> None:
