@@ -1,4 +1,4 @@
-"""What every room of the tests shares: who runs beside whom, the cluster's kubeconfig, kubectl, a namespace."""
+"""Shared pytest fixtures (kubeconfig, kubectl, namespace) and the scheduling of cluster tests under xdist."""
 
 import subprocess
 import uuid
@@ -20,31 +20,31 @@ settings.load_profile("busy machine")
 
 Kubectl = Callable[..., str]
 CLUSTER_FIXTURES = frozenset({"kubeconfig", "target", "api", "operator"})
-"""Whoever asks for one of these stands on a cluster."""
-ROOMS_OF_THE_CLUSTER = ("tests/integration/", "tests/e2e/")
+"""Fixtures that require a cluster."""
+CLUSTER_FOLDERS = ("tests/integration/", "tests/e2e/")
 WITHOUT_CLUSTER = ("tests/integration/runtime/", "tests/integration/signals/")
 
 
-class RoomScheduling(LoadScopeScheduling):
-    """Deals out files, to `--numprocesses`; one operator acts on every pool of the cluster, so its tests keep to one process."""
+class FileScheduling(LoadScopeScheduling):
+    """Schedules by file; cluster tests share one worker, because one operator acts on every pool of the cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if stands_on_the_cluster(nodeid) else nodeid.partition("::")[0]
+        return "cluster" if uses_shared_cluster(nodeid) else nodeid.partition("::")[0]
 
 
-def stands_on_the_cluster(nodeid: str) -> bool:
-    """Return whether a test shares the one cluster with others."""
-    return nodeid.startswith(ROOMS_OF_THE_CLUSTER) and not nodeid.startswith(WITHOUT_CLUSTER)
+def uses_shared_cluster(nodeid: str) -> bool:
+    """Return whether a test runs on the shared cluster."""
+    return nodeid.startswith(CLUSTER_FOLDERS) and not nodeid.startswith(WITHOUT_CLUSTER)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RoomScheduling:
-    """Deal the tests out by what they stand on."""
-    return RoomScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
+    """Return the scheduler that keeps cluster tests on one worker."""
+    return FileScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
 def _cluster() -> Places:
-    """The places of a cluster that answers; nothing is brought up here."""
+    """The places of a running cluster; this fixture does not start one."""
     places = Places.from_env()
     context = foreign.chosen_context()
     try:
@@ -66,7 +66,7 @@ def kubeconfig(_cluster: Places) -> Path:
 
 @pytest.fixture(scope="session")
 def kubectl(_cluster: Places, kubeconfig: Path) -> Kubectl:
-    """Run kubectl with arguments, and perhaps stdin; return its stdout, raise with its stderr."""
+    """A function that runs kubectl with arguments and optional stdin; it returns stdout and raises with stderr."""
     own = _cluster.commands / "kubectl"
     program = str(own) if own.exists() else "kubectl"
 
@@ -84,7 +84,7 @@ def kubectl(_cluster: Places, kubeconfig: Path) -> Kubectl:
 
 @pytest.fixture
 def namespace(kubectl: Kubectl) -> Iterator[str]:
-    """A namespace of the test's own, restricted as production's are; deleted afterwards."""
+    """A new namespace with restricted pod security, as in production; deleted afterwards."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     kubectl(
@@ -99,10 +99,10 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests without a cluster fail early, once, and with the remedy; put those with an operator last.
+    """Check for the cluster before any other fixture, and run tests with an installed operator last.
 
-    An operator acts on every pool of the cluster until the session ends: in a random order it would act on the pools
-    of tests that play the operator themselves.
+    An operator acts on every pool of the cluster until the session ends: in a random order it would also act on the
+    pools of tests that take the operator's role themselves.
     """
     for item in items:
         if isinstance(item, pytest.Function) and CLUSTER_FIXTURES & set(item.fixturenames):
@@ -111,5 +111,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _has_an_operator(item: pytest.Item) -> bool:
-    asked = item.fixturenames if isinstance(item, pytest.Function) else ()
-    return stands_on_the_cluster(item.nodeid) and "operator" in asked
+    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return uses_shared_cluster(item.nodeid) and "operator" in fixtures

@@ -113,7 +113,7 @@ def policies(rendered: Sequence[Object]) -> list[Object]:
     ]
 
 
-def questions(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
+def checks(rendered: Sequence[Object]) -> Iterator[PolicyCheck]:
     """Yield who is to reach what, and who is not."""
     meta = _operators_pod(rendered)["metadata"]
     home, labels = _deployment(rendered)["metadata"]["namespace"], meta["labels"]
@@ -150,7 +150,7 @@ def verdicts(said: str, expected: int) -> list[bool]:
 
 def write(rendered: Sequence[Object], folder: Path) -> tuple[Path, Path, list[PolicyCheck]]:
     """Write the policies and the questions as cyclonus reads them; return both files, and the questions."""
-    asked = list(questions(rendered))
+    asked = list(checks(rendered))
     held, traffic = folder / "network-policies", folder / "traffic.json"
     held.mkdir(parents=True, exist_ok=True)
     for number, policy in enumerate(policies(rendered)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.demo.outcome import EditTaken
 from tests.demo.story import Edit
-from tests.support.kube.pools import NotSoError, PoolHandle, until
+from tests.support.kube.pools import PoolHandle, WaitTimeoutError, until
 from tests.support.kube.target import Target
 
 LONGEST_SECONDS = 30.0
@@ -38,6 +38,6 @@ def _holds(pool: PoolHandle, edit: Edit, generation: int) -> bool:
 def _seconds(began: float, wait: Callable[[], Any]) -> float | None:
     try:
         wait()
-    except NotSoError:
+    except WaitTimeoutError:
         return None
     return round(time.monotonic() - began, 2)

@@ -78,15 +78,15 @@ def one_not_ready(_: Api, pool: PoolHandle) -> AbstractContextManager[None]:
 
 
 def from_prometheus(pool: PoolHandle) -> bool | str:
-    return pool.says("MetricsAvailable", "True", "FromPrometheus")
+    return pool.has_condition("MetricsAvailable", "True", "FromPrometheus")
 
 
 def from_pods(pool: PoolHandle) -> bool | str:
-    return pool.says("MetricsAvailable", "True", "ReadFromPods")
+    return pool.has_condition("MetricsAvailable", "True", "ReadFromPods")
 
 
 def no_signals(pool: PoolHandle) -> bool | str:
-    return pool.says("MetricsAvailable", "False", "NoSignals")
+    return pool.has_condition("MetricsAvailable", "False", "NoSignals")
 
 
 def one_serves(pool: PoolHandle) -> bool | str:

@@ -82,7 +82,7 @@ def test_a_newer_runtime_is_taken_up_by_the_pool_that_asks_for_it_and_by_no_othe
         (pod,) = pools[0].pods()
         assert pod["spec"]["containers"][0]["image"] == newer
         assert pools[1].pod_names() == names[1]
-        assert pools[1].says("UpToDate", "False", "NewTemplateAvailable") is True
+        assert pools[1].has_condition("UpToDate", "False", "NewTemplateAvailable") is True
     finally:
         install.install_operator(operator.target, images)
 

@@ -8,7 +8,7 @@ from threading import Thread
 from typing import Any
 
 from tests.support.kube.api import Api
-from tests.support.kube.pools import NotSoError
+from tests.support.kube.pools import WaitTimeoutError
 
 Batch = dict[str, Any]
 WATCH_SECONDS = 3600
@@ -28,7 +28,7 @@ class EditWatch:
             try:
                 self._last = self.changes.get(timeout=max(until - time.monotonic(), 0.001))
             except queue.Empty:
-                raise NotSoError(
+                raise WaitTimeoutError(
                     f"not within {seconds:.0f} s; last seen: {self._last[1]}"
                 ) from None
         return self._last[0]

@@ -96,7 +96,7 @@ class FaultStage:
             return f"{batch.get('acknowledgedPods')} pods obey generation {batch.get('generation')}"
         wanted = (("Ready", "AllReplicasReady"), ("LimitsApplied", "AllPodsAcknowledged"),
                   ("MetricsAvailable", "FromPrometheus"), ("Scaling", "Acting"))  # fmt: skip
-        said = (pool.says(kind, "True", reason) for kind, reason in wanted)
+        said = (pool.has_condition(kind, "True", reason) for kind, reason in wanted)
         return next((str(one) for one in said if one is not True), "")
 
 

@@ -88,9 +88,9 @@ def dtypes(measured: Sequence[str], *, has_bfloat16: bool) -> str:
 def neighbour(model: str, found: Neighbour | None) -> str:
     """Return what another busy process costs the engine, in one line."""
     if found is None:
-        return f"{model}: beside a busy neighbour: not measured, there is no other core"
+        return f"{model}: next to a busy neighbour: not measured, there is no other core"
     return (
-        f"{model}: in-process {found.alone:,.0f} tokens/s, {found.beside:,.0f} beside a busy neighbour"
+        f"{model}: in-process {found.alone:,.0f} tokens/s, {found.beside:,.0f} next to a busy neighbour"
         f" on another core ({found.share:.3f})"
     )
 

@@ -18,18 +18,18 @@ class Stages:
     """Bound and told Ready by the pretended kubelet."""
     ready: int
     """Seen Ready by the operator."""
-    obeying: int
+    acknowledged: int
 
     def __str__(self) -> str:
         """Return the counts in words."""
         return (
             f"{self.pools} pools, {self.decided} decided on, {self.deployments} Deployments, {self.pods} pods,"
-            f" {self.up} up, {self.ready} seen Ready, {self.obeying} obeying"
+            f" {self.up} up, {self.ready} seen Ready, {self.acknowledged} obeying"
         )
 
     def all(self, size: int) -> bool:
         """Tell whether so many pools are whole."""
-        return min(self.pools, self.decided, self.ready, self.obeying) >= size
+        return min(self.pools, self.decided, self.ready, self.acknowledged) >= size
 
     def behind(self, size: int) -> str:
         """Return whose turn it is: of the steps, the one that lacks most of what the step before has given it."""
@@ -39,7 +39,7 @@ class Stages:
             "the Deployment controller": (self.deployments, self.pods),
             "the pretended kubelet": (self.pods, self.up),
             "the operator, to see pods Ready": (self.up, self.ready),
-            "the pods' acknowledgements": (self.ready, self.obeying),
+            "the pods' acknowledgements": (self.ready, self.acknowledged),
         }  # fmt: skip
         return max(steps, key=lambda one: steps[one][0] - steps[one][1])
 

@@ -68,7 +68,7 @@ class ScaleWatch:
             if patience.spent((stages, _worked(told)), now) or now - begun > LONGEST_SECONDS:
                 raise StoppedError(f"given up after {now - begun:.0f} s: {stages}; waiting for {stages.behind(self.size)}")  # fmt: skip
             if grows:
-                await asyncio.to_thread(self._grow, min(self.size, stages.obeying + AHEAD))
+                await asyncio.to_thread(self._grow, min(self.size, stages.acknowledged + AHEAD))
             await asyncio.sleep(LOOK_SECONDS)
 
     def grown(self, size: int) -> None:
@@ -86,7 +86,7 @@ class ScaleWatch:
             pods=self._held("/api/v1/pods"),
             up=len(self.pods.up),
             ready=ready,
-            obeying=max(ready - int(figures.get("unacknowledged_pods", ready)), 0),
+            acknowledged=max(ready - int(figures.get("unacknowledged_pods", ready)), 0),
         )
 
     def _held(self, path: str) -> int:

@@ -59,7 +59,7 @@ class Bad:
 
     name: str
     change: Mapping[str, Any]
-    says: tuple[str, ...]
+    expected_words: tuple[str, ...]
     metadata_name: str = "bad"
 
 

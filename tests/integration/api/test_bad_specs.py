@@ -38,13 +38,13 @@ def test_there_are_at_least_forty() -> None:
 @pytest.mark.parametrize("bad", POOLS, ids=lambda one: one.name)
 def test_a_bad_pool_is_refused(api: Api, namespace: str, bad: Bad) -> None:
     said = refusal(api, pools(namespace), pool(bad.change, bad.metadata_name))
-    assert [word for word in bad.says if word not in said] == [], said
+    assert [word for word in bad.expected_words if word not in said] == [], said
 
 
 @pytest.mark.parametrize("bad", POLICIES, ids=lambda one: one.name)
 def test_a_bad_policy_is_refused(api: Api, bad: Bad) -> None:
     said = refusal(api, POLICIES_PATH, policy(bad.change))
-    assert [word for word in bad.says if word not in said] == [], said
+    assert [word for word in bad.expected_words if word not in said] == [], said
 
 
 def test_what_the_bad_specs_are_merged_into_is_good(api: Api, namespace: str) -> None:

@@ -113,7 +113,7 @@ def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: PoolHan
     for path in paths:
         api.delete(path)
     await_children(api, pool)
-    assert pool.says("Ready", "False", "NameConflict") is not True
+    assert pool.has_condition("Ready", "False", "NameConflict") is not True
 
 
 def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(

@@ -14,7 +14,7 @@ from tests.support.kube.api import Api
 from tests.support.kube.operator_process import OperatorProcess
 from tests.support.kube.pools import PoolHandle, until
 from tests.support.kube.script import Script, first_spec
-from tests.support.kube.snapshot import differing, settled, snapshot, versions
+from tests.support.kube.snapshot import differences, settled, snapshot, versions
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +68,7 @@ def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
         killed = end_state(api, there)
 
     assert killed.keys() == undisturbed.keys()
-    assert differing(killed, undisturbed) == []
+    assert differences(killed, undisturbed) == []
 
 
 class KillRun:

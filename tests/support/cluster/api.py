@@ -61,7 +61,7 @@ class ClusterApi:
             return "the node has no Ready condition yet"
         return None if ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"
 
-    def pretend_gpus(self) -> None:
+    def advertise_gpus(self) -> None:
         """Give the node GPUs it has not: the kubelet keeps the figure, the scheduler honours it."""
         name = settings.GPU_RESOURCE.replace("/", "~1")
         operations: list[dict[str, object]] = [

@@ -1,4 +1,4 @@
-"""One certificate authority a cluster and a certificate for every part, by openssl."""
+"""The cluster's certificate authority and a certificate for every part, created with openssl."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom a certificate names: `user` in `group`, reachable under `names` where it serves."""
+    """Subject of a certificate: `user` in `group`; `names` are the addresses under which it serves."""
 
     file: str
     user: str

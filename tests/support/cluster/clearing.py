@@ -1,4 +1,4 @@
-"""Taking a cluster away, so that nothing of it is left: processes, mounts, networks, rules, folders."""
+"""Removal of a test cluster from the machine: processes, mounts, networks, rules, folders."""
 
 import shutil
 import time
@@ -21,27 +21,27 @@ PATIENCE_SECONDS = {
 }
 """The order of stopping, and how long each part may take."""
 SOCKET_FOLDERS = (Path("/run/containerd/s"), Path("/var/lib/kubelet/device-plugins"))
-"""Where containerd's shims and the kubelet put sockets whatever they are told."""
+"""Fixed socket folders of containerd's shims and the kubelet; no setting moves them."""
 CNI_RESULTS = Path("/var/lib/cni/results")
 LOG_LINKS = Path("/var/log/containers")
 STRAY_SECONDS = 10.0
 
 
 def clear(places: Places) -> None:
-    """Remove a cluster, whole, half or crashed, the kubelet first and the API server last.
+    """Remove a complete, partial or crashed cluster; the kubelet ends first and the API server last.
 
-    The network and the pods are the machine's: another cache's cluster keeps its own.
+    Network and pods are shared by the machine: those of another cache's cluster stay.
     """
     theirs = shutil.which("ip") and network.holder() not in (None, "", str(places.cache))
-    found = processes.recorded(places.run)
-    if found:
-        say(f"ending {len(found)} parts")
-    _end(found, "kubelet")
+    processes_by_name = processes.recorded(places.run)
+    if processes_by_name:
+        say(f"ending {len(processes_by_name)} parts")
+    _end(processes_by_name, "kubelet")
     if not theirs:
         kernel.end_cgroups()
-    _forget(places, found)
+    _forget(places, processes_by_name)
     for name in PATIENCE_SECONDS:
-        _end(found, name)
+        _end(processes_by_name, name)
     _end_strays(places)
     kernel.unmount_under(places.run)
     kernel.unmount_under(places.containerd)
@@ -55,7 +55,7 @@ def clear(places: Places) -> None:
 
 
 def _clear_fixed_places(places: Places) -> None:
-    """Remove what the parts put where no setting moves it."""
+    """Remove the files that the parts write to fixed paths."""
     for folder in SOCKET_FOLDERS:
         kernel.remove_dead_sockets(folder)
     for result in CNI_RESULTS.glob(f"{settings.BRIDGE}-*-eth0"):
@@ -69,13 +69,13 @@ def _clear_fixed_places(places: Places) -> None:
         kernel.remove_if_empty(folder)
 
 
-def _end(found: dict[str, processes.Recorded], name: str) -> None:
-    if name in found:
-        processes.end(found[name], grace_seconds=PATIENCE_SECONDS[name])
+def _end(recorded: dict[str, processes.Recorded], name: str) -> None:
+    if name in recorded:
+        processes.end(recorded[name], grace_seconds=PATIENCE_SECONDS[name])
 
 
 def _end_strays(places: Places) -> None:
-    """Kill containerd's shims, and what a start that was cut short did not come to record."""
+    """Kill containerd's shims, and processes that an interrupted start did not record."""
     deadline = time.monotonic() + STRAY_SECONDS
     while time.monotonic() < deadline:
         strays = processes.strays(places.tools, places.run)
@@ -86,9 +86,9 @@ def _end_strays(places: Places) -> None:
         time.sleep(0.05)
 
 
-def _forget(places: Places, found: dict[str, processes.Recorded]) -> None:
+def _forget(places: Places, recorded: dict[str, processes.Recorded]) -> None:
     client = places.commands / "ctr"
-    if client.exists() and "containerd" in found and found["containerd"].alive:
+    if client.exists() and "containerd" in recorded and recorded["containerd"].alive:
         try:
             sandbox.forget_pods(places, client.parent)
         except CommandFailedError as error:

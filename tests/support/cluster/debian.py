@@ -42,7 +42,7 @@ def missing(packages: tuple[str, ...]) -> list[str]:
 
 
 def install(places: Places, packages: tuple[str, ...]) -> None:
-    """Install what is missing; nothing is asked of the network when nothing is.
+    """Install the missing packages; without any, nothing is downloaded.
 
     Raises:
         CommandFailedError: apt's last words.

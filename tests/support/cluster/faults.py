@@ -47,7 +47,7 @@ def start(places: Places, name: str) -> None:
     api = ClusterApi(places.run / "pki")
     wait_until("the API server", api.not_ready, timeout_seconds=READY_SECONDS)
     wait_until("the node to be Ready", api.node_not_ready, timeout_seconds=READY_SECONDS)
-    api.pretend_gpus()  # a kubelet that registers anew takes back what its device plugins do not vouch for
+    api.advertise_gpus()  # a restarted kubelet removes extended resources that no device plugin reports
 
 
 def pause(places: Places, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Somebody's own cluster instead of ours: `KUBE_CONTEXT=name`."""
+"""A user's cluster instead of the project's own, selected by `KUBE_CONTEXT=name`."""
 
 import hashlib
 import os
@@ -28,15 +28,15 @@ def chosen_context(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def image_names(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the names under which the cluster's nodes find the images; pushing them is the user's."""
+    """Return the image names that the cluster's nodes pull; the user pushes the images."""
     return {name: environ.get(variable) or usual for name, (variable, usual) in IMAGES.items()}
 
 
 def check(places: Places, context: str) -> None:
-    """See that the context's cluster answers.
+    """Check that the context's cluster answers.
 
     Raises:
-        ContextUnusableError: with kubectl's words.
+        ContextUnusableError: with kubectl's message.
     """
     try:
         output(
@@ -48,7 +48,7 @@ def check(places: Places, context: str) -> None:
 
 
 def kubeconfig(places: Places, context: str) -> Path:
-    """Write a kubeconfig with this context alone, for programs that take a file; another file may have one of its name."""
+    """Write a kubeconfig with this context alone; contexts of equal name in different kubeconfigs get separate files."""
     origin = f"{context} {os.environ.get('KUBECONFIG', '')}"
     name = hashlib.sha256(origin.encode()).hexdigest()[:12]
     path = places.cache / "contexts" / f"{name}.kubeconfig"
@@ -61,8 +61,8 @@ def kubeconfig(places: Places, context: str) -> Path:
 
 
 def _kubectl(places: Places) -> str:
-    found = shutil.which("kubectl")
-    if found is None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
         tools.build_tool(places, tools.NODE)
-        found = str(places.commands / tools.KUBECTL_ROLE)
-    return found
+        kubectl = str(places.commands / tools.KUBECTL_ROLE)
+    return kubectl

@@ -1,4 +1,4 @@
-"""The cluster's life: up, down and what it is now."""
+"""Start, stop and status of the test cluster."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,19 +26,19 @@ OWN_MANIFESTS = ("coredns.yaml",)
 
 
 class PartEndedError(Exception):
-    """A part of the cluster ended while the others waited for it; the message ends its log."""
+    """A part of the cluster exited during start-up; the message contains the end of its log."""
 
 
 class OtherClusterError(Exception):
-    """Another cache's cluster holds this machine's bridge; the message says how to end it."""
+    """A cluster of another cache uses this machine's bridge; the message contains the command that ends it."""
 
 
 class NotUpError(Exception):
-    """There is no cluster to work with; the message says how to get one."""
+    """No usable cluster is up; the message contains the remedy."""
 
 
 def prepare(places: Places) -> tuple[Path, Path]:
-    """Install and build what the cluster is made of, side by side; return node binary and container programs."""
+    """Install packages and build programs concurrently; return the node binary and the container programs."""
     debian.require_root()
     with ThreadPoolExecutor(max_workers=2) as pool:
         packages = pool.submit(debian.install, places, debian.CLUSTER_PACKAGES)
@@ -49,7 +49,7 @@ def prepare(places: Places) -> tuple[Path, Path]:
 
 
 def up(places: Places) -> None:
-    """Bring the cluster up; a healthy one of the same make is kept, anything else is replaced.
+    """Bring the cluster up; a healthy one of the same configuration is kept, any other is replaced.
 
     Raises:
         CommandFailedError, PartEndedError, WaitTimedOutError: with the log's end.
@@ -71,7 +71,7 @@ def up(places: Places) -> None:
 
 
 def down(places: Places) -> None:
-    """End the cluster and remove all it left, but for the cache."""
+    """End the cluster and remove everything except the cache."""
     debian.require_root()
     with locked(places, "cluster"):
         clear(places)
@@ -82,21 +82,21 @@ def down(places: Places) -> None:
 
 def status(places: Places) -> dict[str, str]:
     """Return every part's state, and the node's."""
-    found = processes.recorded(places.run)
+    recorded_parts = processes.recorded(places.run)
     lines = {
-        name: f"running as {one.pid}" if one.alive else "ended"
-        for name, one in sorted(found.items())
+        name: f"running as {process.pid}" if process.alive else "ended"
+        for name, process in sorted(recorded_parts.items())
     }
-    if found:
+    if recorded_parts:
         lines["node"] = ClusterApi(places.run / "pki").node_not_ready() or "Ready"
     return lines or {"cluster": "down"}
 
 
 def require_up(places: Places) -> None:
-    """See that our cluster is there.
+    """Check that the project's cluster is up.
 
     Raises:
-        NotUpError: it is not, with the remedy.
+        NotUpError: it is not; the message contains the remedy.
     """
     if not places.kubeconfig.exists():
         raise NotUpError("the test cluster is not up: run `make cluster`, or set KUBE_CONTEXT")
@@ -112,8 +112,10 @@ def _fault(places: Places, wanted: str) -> str | None:
     if not kept.exists():
         return "no cluster is up" if not places.run.exists() else "the last start was not finished"
     if kept.read_text() != wanted:
-        return "the running cluster was made from something else"
-    if ended := [name for name, one in processes.recorded(places.run).items() if not one.alive]:
+        return "the running cluster has another configuration"
+    if ended := [
+        name for name, process in processes.recorded(places.run).items() if not process.alive
+    ]:
         return f"ended: {', '.join(sorted(ended))}"
     return ClusterApi(places.run / "pki").node_not_ready()
 
@@ -148,11 +150,11 @@ def _start(places: Places, node: Path, programs: Path) -> None:
             ]
         )
     _await(places, "the node to be Ready", api.node_not_ready, 60)
-    api.pretend_gpus()
+    api.advertise_gpus()
 
 
 def write_files(places: Places) -> None:
-    """Write the certificates and configuration files of a cluster's run folder, which is not there yet."""
+    """Create a cluster's run folder with its certificates and configuration files."""
     run = places.run
     run.mkdir(parents=True, mode=0o700)
     certificates.make_authority(run / "pki")
@@ -175,8 +177,8 @@ def _await(
     """Wait, and fail at once when any part has ended."""
 
     def watched() -> str | None:
-        for name, one in processes.recorded(places.run).items():
-            if not one.alive:
+        for name, process in processes.recorded(places.run).items():
+            if not process.alive:
                 raise PartEndedError(
                     f"{name} ended; its log:\n{tail(places.run / 'log' / f'{name}.log')}"
                 )

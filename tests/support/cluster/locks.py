@@ -1,4 +1,4 @@
-"""One at a time on a machine, whichever clone asks."""
+"""A lock file that all clones on a machine share."""
 
 import fcntl
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.support.cluster.progress import say
 
 @contextmanager
 def locked(places: Places, what: str) -> Iterator[None]:
-    """Hold `<what>.lock` in the cache; the kernel lets go of it when the holder ends, however it ends."""
+    """Hold `<what>.lock` in the cache; the kernel releases it when the process exits."""
     places.cache.mkdir(parents=True, exist_ok=True)
     with (places.cache / f"{what}.lock").open("w") as lock:
         try:

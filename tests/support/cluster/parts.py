@@ -1,4 +1,4 @@
-"""The parts of the cluster: what each is called, how it is started, as whom it speaks."""
+"""The parts of the cluster: name, command line and client identity of each process."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ IDENTITIES = (
     Identity("proxy", "system:kube-proxy"),
     Identity("coredns", "penstock:coredns"),
 )  # fmt: skip
-SPEAKERS = tuple(identity.file for identity in IDENTITIES if identity.file != "apiserver")
+API_CLIENTS = tuple(identity.file for identity in IDENTITIES if identity.file != "apiserver")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ def config_files(places: Places) -> Mapping[str, str]:
     """Return every configuration file of the run folder by its relative path."""
     run = places.run
     return {
-        **{f"{user}.kubeconfig": configuration.kubeconfig(run / "pki", user) for user in SPEAKERS},
+        **{
+            f"{user}.kubeconfig": configuration.kubeconfig(run / "pki", user)
+            for user in API_CLIENTS
+        },
         "containerd.toml": configuration.containerd(run, places.containerd),
         f"cni/10-{settings.BRIDGE}.conflist": configuration.pod_network(run),
         "kubelet.json": configuration.kubelet(run),
@@ -90,7 +93,7 @@ def api_part(places: Places, node: Path) -> Part:
 
 
 def other_parts(places: Places, node: Path) -> tuple[Part, ...]:
-    """Return the parts that speak to the API server: they start together once it is ready."""
+    """Return the clients of the API server, which start together once it is ready."""
     run, pki = places.run, places.run / "pki"
     local = "--bind-address=127.0.0.1"
     return (
@@ -137,7 +140,7 @@ def all_parts(places: Places, node: Path, programs: Path) -> tuple[Part, ...]:
 
 
 def identity_of(places: Places, node: Path, programs: Path, manifests: bytes) -> str:
-    """Hash all that makes this cluster what it is: equal hashes mean that a running one can be kept."""
+    """Return a hash of the cluster's configuration; a running cluster with an equal hash is kept."""
     digest = hashlib.sha256(repr(all_parts(places, node, programs)).encode())
     digest.update(repr(sorted(config_files(places).items())).encode())
     digest.update(repr(IDENTITIES).encode())

@@ -1,4 +1,4 @@
-"""Processes of the cluster: started apart from us, recorded by id and start time, ended by what was recorded."""
+"""Detached processes of the cluster, recorded by id and start time and ended by that record."""
 
 import json
 import os
@@ -16,7 +16,7 @@ STAT_STATE, STAT_STARTED = 0, 19
 
 @dataclass(frozen=True)
 class Recorded:
-    """A process by its id and its start in clock ticks since boot, in one boot: no id is mistaken for another's."""
+    """A process by its id, its start in clock ticks since boot and the boot id, so that a reused pid does not match."""
 
     name: str
     pid: int
@@ -48,7 +48,9 @@ def start(part: Part, run: Path) -> Recorded:
             env={**os.environ, **dict(part.environment)},
             start_new_session=True,
         )
-    process.returncode = 0  # it outlives us: not a child whose end someone forgot to wait for
+    process.returncode = (
+        0  # it outlives this process: suppresses the ResourceWarning of an unreaped child
+    )
     recorded = Recorded(part.name, process.pid, _started(process.pid) or "", boot_id())
     (run / "processes" / f"{part.name}.json").write_text(json.dumps(recorded.__dict__))
     return recorded
@@ -56,13 +58,13 @@ def start(part: Part, run: Path) -> Recorded:
 
 def recorded(run: Path) -> dict[str, Recorded]:
     """Return what was recorded in a run folder, alive or not, by name."""
-    found = {}
+    by_name = {}
     for file in (run / "processes").glob("*.json"):
         try:
-            found[file.stem] = Recorded(**json.loads(file.read_text()))
+            by_name[file.stem] = Recorded(**json.loads(file.read_text()))
         except (ValueError, TypeError):
-            file.unlink()  # half-written when the machine went down: its process went with it
-    return found
+            file.unlink()  # truncated by a crash of the machine, which also ended the process
+    return by_name
 
 
 def send(process: Recorded, number: signal.Signals) -> None:
@@ -75,7 +77,7 @@ def send(process: Recorded, number: signal.Signals) -> None:
 
 
 def end(process: Recorded, *, grace_seconds: float) -> None:
-    """Ask a process to end, then make it."""
+    """End a process: SIGTERM, then SIGKILL after the grace period."""
     send(process, signal.SIGCONT)
     send(process, signal.SIGTERM)
     deadline = time.monotonic() + grace_seconds
@@ -87,8 +89,8 @@ def end(process: Recorded, *, grace_seconds: float) -> None:
 
 
 def strays(tools: Path, run: Path) -> list[int]:
-    """Return the ids of processes of our programs that live in a run folder, recorded or not."""
-    found = []
+    """Return the ids of processes of the cluster's programs whose working directory is in a run folder, recorded or not."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             program, home = (_plain(folder / "exe"), _plain(folder / "cwd"))
@@ -96,12 +98,12 @@ def strays(tools: Path, run: Path) -> list[int]:
             continue
         ours = program.is_relative_to(tools) and home.is_relative_to(run)
         if ours and _started(int(folder.name)):
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
 def _plain(link: Path) -> Path:
-    """Return where a link of /proc leads, or led before what it leads to was removed."""
+    """Return the target of a link in /proc, also when the target was deleted."""
     return Path(str(link.readlink()).removesuffix(" (deleted)"))
 
 

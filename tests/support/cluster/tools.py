@@ -15,9 +15,9 @@ KUBERNETES = "v1.36.3"
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 CONTAINERD_VERSION = "v2.4.2"
 GO_FLAGS = ("-trimpath", "-gcflags=all=-dwarf=false", "-ldflags")
-"""Nobody debugs these programs, and a compiler that writes no debugging tables is done sooner."""
+"""Without debugging tables, which these builds do not need, compilation is faster."""
 COMPILER_GOGC = "400"
-"""Per cent of garbage a compiler lets lie: two of them run side by side, and memory is not what is scarce."""
+"""GOGC of the compiler: fewer garbage collections at the cost of memory, which is not scarce."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ def _usable() -> bool:
 def check_python(version: tuple[int, int]) -> None:
     """Raise WrongPythonError unless the project runs on `version`."""
     if not MIN_PYTHON <= version <= MAX_PYTHON:
-        low, high, this = (".".join(map(str, one)) for one in (MIN_PYTHON, MAX_PYTHON, version))
+        low, high, this = (
+            ".".join(map(str, version_parts)) for version_parts in (MIN_PYTHON, MAX_PYTHON, version)
+        )
         raise WrongPythonError(
             f"Python {this} cannot be used, {low} to {high} can: run `make PYTHON=/path/to/python{low}`"
         )

@@ -1,4 +1,4 @@
-"""Text encoders of random weights in Hugging Face directories: what tests and benchmarks serve."""
+"""Text encoders of random weights in Hugging Face directories, for tests and benchmarks."""
 
 import json
 from pathlib import Path
@@ -28,18 +28,18 @@ CLASSIFIERS: Final = {
 def tokenizer() -> Tokenizer:
     """Return a tokenizer of whole words."""
     words = [*SPECIAL, *(f"w{number}" for number in range(WORDS))]
-    made = Tokenizer(
+    built = Tokenizer(
         models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]")  # noqa: S106
     )
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    made.post_processor = processors.TemplateProcessing(
+    built.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    built.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return made
+    return built
 
 
 def config(family: str, width: int, layers: int, heads: int, max_tokens: int, **more: Any) -> Any:
-    """Return a family's configuration in the words that all of them understand."""
+    """Return a family's configuration from sizes that apply to every family."""
     shape: dict[str, Any] = {"vocab_size": len(SPECIAL) + WORDS, "pad_token_id": 0, **more}
     if family == "distilbert":
         shape |= {"dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": 4 * width}
@@ -61,7 +61,7 @@ def write(
     labels: tuple[str, ...] = (),
     seed: int = 0,
 ) -> Path:
-    """Write an encoder, or a classifier where there are `labels`, into `folder`, and return that."""
+    """Write an encoder, or a classifier if `labels` are given, into `folder`; return the folder."""
     torch.manual_seed(seed)
     more = {"id2label": dict(enumerate(labels))} if labels else {}
     shape = config(family, width, layers, heads, max_tokens, **more)

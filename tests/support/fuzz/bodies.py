@@ -1,4 +1,4 @@
-"""Bodies of `infer` and of embeddings: right ones, and ones that are spoiled in values, bytes or framing."""
+"""Request bodies of `infer` and of embeddings: valid ones, and ones with faulty values, bytes or framing."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ LONE = [
 ]
 PACKED = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q", "BOOL": "?"}
 Body = tuple[bytes, str | None]
-"""What is sent, and the length of its JSON where tensors lie behind it."""
+"""The request body, and the length of its JSON part if binary tensors follow."""
 
 
 def numbers(spec: TensorSpec, size: int, draw: Random) -> list[Any]:
@@ -35,8 +35,8 @@ def numbers(spec: TensorSpec, size: int, draw: Random) -> list[Any]:
 def tensor(spec: TensorSpec, rows: int, draw: Random) -> dict[str, Any]:
     shape = [rows, *(draw.randint(1, 3) if n == -1 else n for n in spec.shape[1:])]
     size = 1
-    for one in shape:
-        size *= one
+    for dimension in shape:
+        size *= dimension
     return {
         "name": spec.name,
         "datatype": spec.datatype,
@@ -53,7 +53,7 @@ MORE: list[dict[str, Any]] = [
 
 
 def tree_of(model: ModelInfo, draw: Random) -> dict[str, Any]:
-    """Return a body that is right."""
+    """Return a valid body."""
     rows = draw.choice((1, 1, 1, 2, 3))
     inputs = [tensor(spec, rows, draw) for spec in model.inputs]
     if len(inputs) > 1 and draw.random() < 0.2:
@@ -62,21 +62,21 @@ def tree_of(model: ModelInfo, draw: Random) -> dict[str, Any]:
 
 
 def packed(tree: dict[str, Any]) -> bytes:
-    """Take the data out of a right body, and return it as it lies behind the JSON."""
+    """Remove the data from a valid body and return it in the binary form that follows the JSON."""
     data = b""
-    for one in tree["inputs"]:
-        listed = one.pop("data")
-        code = PACKED.get(one["datatype"])
+    for entry in tree["inputs"]:
+        listed = entry.pop("data")
+        code = PACKED.get(entry["datatype"])
         if code is None:
             return data
         own = struct.pack(f"<{len(listed)}{code}", *listed)
-        one["parameters"] = {"binary_data_size": len(own)}
+        entry["parameters"] = {"binary_data_size": len(own)}
         data += own
     return data
 
 
 def body_of(tree: dict[str, Any], draw: Random) -> Body:
-    """Return a body that is right, or spoiled in its values, its bytes or its framing."""
+    """Return a body that is valid, or faulty in its values, its bytes or its framing."""
     behind = packed(tree) if draw.random() < 0.2 else None
     if draw.random() < 0.6:
         spoil(tree, draw)
@@ -92,13 +92,13 @@ def body_of(tree: dict[str, Any], draw: Random) -> Body:
 
 
 def text_tree(draw: Random) -> dict[str, Any]:
-    """Return texts for an encoder, or their tokens."""
+    """Return a body of texts for an encoder, or of their tokens."""
     if draw.random() < 0.5:
         rows = draw.randint(1, 3)
         data = [draw.choice(("w1", "w2 w3", "\u00e9", "")) for _ in range(rows)]
-        one = {"name": "text", "datatype": "BYTES", "shape": [rows], "data": data}
+        text_input = {"name": "text", "datatype": "BYTES", "shape": [rows], "data": data}
         return {
-            "inputs": [one],
+            "inputs": [text_input],
             **draw.choice(({}, {"parameters": {"truncate": True}}, {"id": "a"})),
         }
     rows, long = draw.randint(1, 3), draw.randint(1, 5)
@@ -114,12 +114,14 @@ def text_tree(draw: Random) -> dict[str, Any]:
 
 
 def text_body(draw: Random) -> Body:
-    """Return a body for an encoder, whose input may be spelled in escapes or lie behind the JSON."""
+    """Return a body for an encoder, whose input may contain escapes or follow the JSON in binary form."""
     tree = text_tree(draw)
     if tree["inputs"][0]["name"] == "text" and draw.random() < 0.3:
-        one = tree["inputs"][0]
-        behind = b"".join(struct.pack("<i", len(t.encode())) + t.encode() for t in one.pop("data"))
-        one["parameters"] = {"binary_data_size": len(behind)}
+        text_input = tree["inputs"][0]
+        behind = b"".join(
+            struct.pack("<i", len(t.encode())) + t.encode() for t in text_input.pop("data")
+        )
+        text_input["parameters"] = {"binary_data_size": len(behind)}
         text = dumped(spoil(tree, draw) if draw.random() < 0.5 else tree, draw)
         return text + (damage(behind, draw) if draw.random() < 0.5 else behind), str(len(text))
     text, length = (
@@ -131,7 +133,7 @@ def text_body(draw: Random) -> Body:
 
 
 def embedding_body(draw: Random) -> bytes:
-    """Return a call for embeddings, right or spoiled."""
+    """Return an embeddings request, valid or faulty."""
     given = draw.choice(("w1", ["w1", "w2 w3"], [2, 5, 3], [[2, 5, 3], [2, 3]]))
     tree = json.loads(json.dumps({"input": given}))
     for field, value in {

@@ -11,10 +11,10 @@ from random import Random
 
 
 class Fuzz:
-    """One run of a fuzzer: prints its seed before the first round, and its rate after the last."""
+    """Seed and round counter of one fuzzer run; prints the seed before the first round and the rate after the last."""
 
     def __init__(self, name: str, count: int, seed: int | None = None) -> None:
-        """`count`: rounds; `seed`: that of the short version, which repeats itself; None: a new one each time."""
+        """`count` is the number of rounds; `seed` is the fixed seed of a short run, None for a random one."""
         given = os.environ.get("PENSTOCK_FUZZ_SEED")
         self.seed = int(given) if given else secrets.randbits(32) if seed is None else seed
         self.random = Random(self.seed)  # noqa: S311 - nothing here is a secret
@@ -36,7 +36,7 @@ class Fuzz:
         print(f"{self._name}: {self.done} in {seconds:.1f} s, {rate:.0f} a second", flush=True)
 
     def where(self) -> str:
-        """Return what a failure must say to be repeated."""
+        """Return the seed and the round, for the message of a failure."""
         return f"{self._name}: PENSTOCK_FUZZ_SEED={self.seed}, round {self.done}"
 
     def _goes_on(self, seconds: float) -> bool:

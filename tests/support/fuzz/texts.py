@@ -1,4 +1,4 @@
-"""JSON that no client should send: values of the wrong kind, and bytes that were damaged on their way."""
+"""Invalid JSON for fuzzers: values of the wrong type, and damaged bytes."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 MARK: Final = "\x01"
-"""A string that stands for a value of `VALUES`, whose text takes its place in the JSON."""
+"""Placeholder that `dumped` replaces with the text of one of `VALUES`."""
 _MARK_TEXT: Final = json.dumps(MARK).encode()
 
 VALUES: Final = [
@@ -17,7 +17,7 @@ VALUES: Final = [
     *(b"[]", b"[1]", b"[[]]", b"[null]", b'["1"]', b"[1,[2]]", b"{}", b'{"a":1}', b'{"a":{"a":[1]}}', b'[{}]'),
     *(b'"' + b"a" * 300 + b'"', b"[" + b"1," * 300 + b"1]", b"01", b"+1", b".5", b"1.", b"'a'", b"undefined", b""),
 ]  # fmt: skip
-"""What may stand where something else is expected; the last of them are no JSON."""
+"""Texts of unexpected values; the last of them are not JSON."""
 
 _TOKENS: Final = [
     *(b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u", b"\\ud800", b"\x00", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"),
@@ -26,7 +26,7 @@ _TOKENS: Final = [
 
 
 def nested(draw: Random) -> bytes:
-    """Return a value of a depth that some reader refuses, and another does not."""
+    """Return a value nested to a depth that some JSON parsers reject and others accept."""
     depth = draw.choice((120, 190, 210, 500, 900, 1000, 1020, 1024, 1030, 3000, 50_000))
     if draw.random() < 0.5:
         return b"[" * depth + b"]" * depth
@@ -34,12 +34,12 @@ def nested(draw: Random) -> bytes:
 
 
 def odd_value(draw: Random) -> bytes:
-    """Return the text of a value that is most likely wrong where it is put."""
+    """Return the text of a value that is most likely invalid at its position."""
     return nested(draw) if draw.random() < 0.02 else draw.choice(VALUES)
 
 
 def dumped(tree: Any, draw: Random) -> bytes:
-    """Return `tree` as JSON, with odd values where it holds `MARK`."""
+    """Return `tree` as JSON, with an odd value in place of each `MARK`."""
     text = json.dumps(tree, ensure_ascii=draw.random() < 0.8).encode("utf-8", "surrogatepass")
     while _MARK_TEXT in text:
         text = text.replace(_MARK_TEXT, odd_value(draw), 1)
@@ -47,7 +47,7 @@ def dumped(tree: Any, draw: Random) -> bytes:
 
 
 def spoil(tree: Any, draw: Random) -> Any:
-    """Put `MARK` in one place of `tree`, or remove or repeat something of it."""
+    """Put `MARK` at one position of `tree`, or remove or repeat an element."""
     place = tree
     while True:
         if isinstance(place, dict) and place:
@@ -106,7 +106,7 @@ def _repeat(body: bytes, draw: Random) -> bytes:
 
 
 def _swap(body: bytes, draw: Random) -> bytes:
-    """Replace a number, a string or a bracket's neighbour by an odd value."""
+    """Replace the bytes up to the next delimiter with an odd value."""
     at = draw.randrange(len(body))
     end = at
     while end < len(body) and body[end] not in b',:]}"':

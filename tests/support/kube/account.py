@@ -1,4 +1,4 @@
-"""A ServiceAccount's own kubeconfig: what a pod of it could do, a test's process does."""
+"""Kubeconfig of a ServiceAccount, which gives a test process the rights of the account's pods."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ def kubeconfig_of(api: Api, kubeconfig: Path, account: tuple[str, str], folder: 
     """Return a kubeconfig for (namespace, name) of a ServiceAccount, by a token that the API server issues."""
     namespace, name = account
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = api.request("POST", path, asked)["status"]["token"]
+    token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = api.request("POST", path, token_request)["status"]["token"]
     config = yaml.safe_load(kubeconfig.read_text())
-    config["users"] = [{"name": one["name"], "user": {"token": token}} for one in config["users"]]
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
     file = folder / f"{namespace}-{name}.kubeconfig"
     file.write_text(yaml.safe_dump(config))
     return file

@@ -1,4 +1,4 @@
-"""The API server, plainly: JSON in, JSON out, by the kubeconfig or the context that the tests run on."""
+"""A small JSON client of the API server, for the kubeconfig or the context of the tests."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _CLUSTER_WIDE = {
 
 
 class ApiError(RuntimeError):
-    """The API server refused; its words are the message."""
+    """The API server returned an error status; the message is the server's."""
 
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"{status}: {_message(body)}")
@@ -37,7 +37,7 @@ def _message(body: str) -> str:
 
 
 class Api:
-    """A connection to the API server. Paths are those of the REST API; `get` of what is absent is None."""
+    """A connection to the API server. Paths are those of the REST API; `get` returns None for an absent object."""
 
     def __init__(self, kubeconfig: str | None, context: str | None = None) -> None:
         self._client: Any = config.new_client_from_config(config_file=kubeconfig, context=context)
@@ -58,7 +58,7 @@ class Api:
         return items
 
     def apply(self, manifest: Mapping[str, Any], *, namespace: str | None = None) -> Object:
-        """Server-side apply, taking over what others own."""
+        """Apply server-side, and take over fields of other managers."""
         path = path_of(manifest, namespace)
         query = f"?fieldManager={FIELD_MANAGER}&force=true"
         return self.request("PATCH", path + query, dict(manifest), _APPLY)
@@ -72,7 +72,7 @@ class Api:
         return self.request("POST", path_of(manifest).rpartition("/")[0], dict(manifest))
 
     def delete(self, path: str, *, grace_seconds: int | None = None) -> None:
-        """Delete in the background; what is absent is as wanted."""
+        """Delete in the background; an absent object is no error."""
         body: Object = {"propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
@@ -87,7 +87,7 @@ class Api:
         return self._send("GET", path, None, "application/json", "*/*")
 
     def watch(self, path: str, name: str, version: str, seconds: int) -> Iterator[Object]:
-        """Yield the events of one object of the collection at `path`, as they come."""
+        """Yield the watch events of one object of the collection at `path`."""
         query = f"?watch=1&fieldSelector=metadata.name%3D{name}&resourceVersion={version}"
         headers = {"Accept": "application/json"}
         self._client.update_params_for_auth(headers, [], ["BearerToken"])

@@ -1,4 +1,4 @@
-"""Devices that a plain pod holds, so that a test finds few of them left on the node."""
+"""A pod that allocates devices, so that few of them are left on the node."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +11,16 @@ GPU = "nvidia.com/gpu"
 
 @contextmanager
 def occupied_devices(api: Api, namespace: str, image: str, count: int) -> Iterator[None]:
-    """Hold `count` devices in a pod of `image` that sleeps, as long as it lasts."""
+    """Allocate `count` devices to a sleeping pod of `image` inside the context."""
     pod = _holder(namespace, image, count)
     path = path_of(pod)
     api.create(pod)
     try:
-        until(f"{count} devices held", lambda: is_ready(api.request("GET", path)), seconds=60)
+        until(f"{count} devices allocated", lambda: is_ready(api.request("GET", path)), seconds=60)
         yield
     finally:
         api.delete(path, grace_seconds=0)
-        until("the devices given back", lambda: api.get(path) is None, seconds=60)
+        until("the devices released", lambda: api.get(path) is None, seconds=60)
 
 
 def _holder(namespace: str, image: str, count: int) -> Object:

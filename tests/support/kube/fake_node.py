@@ -1,6 +1,6 @@
-"""A node that nobody runs, and pods that are said to run on it: rollouts at the speed of the API server.
+"""A fake node whose kubelet only writes statuses, so that rollouts run at the speed of the API server.
 
-Real are the API server, the scheduler and the controllers; pretended is the kubelet. Nothing else is scheduled there.
+The API server, the scheduler and the controllers are real. A taint keeps other pods away from the node.
 """
 
 import threading
@@ -17,24 +17,24 @@ from tests.support.kube.pools import emulated, is_ready
 LABEL = "penstock-tests/fake-node"
 GPU = "nvidia.com/gpu"
 BROKEN_IMAGE = "localhost/broken:1"
-"""Pods of this image never come up."""
+"""Pods of this image never become Ready."""
 HEARTBEAT_SECONDS = 10.0
 TURN_SECONDS = 0.2
 
 
 @dataclass(slots=True)
 class FakeNode:
-    """A node with `gpus` devices, for pools made by `spec`."""
+    """A node with `gpus` devices, for pools with a spec of `spec()`."""
 
     api: Api
-    """A connection of its own: it is used from a thread."""
+    """A separate connection, because a thread uses it."""
     name: str
     gpus: int
     _stopping: threading.Event = field(default_factory=threading.Event)
     _beat: float = 0.0
 
     def spec(self, **more: Any) -> Object:
-        """Return the spec of a pool whose pods run here, one device each."""
+        """Return the spec of a pool whose pods run on this node, one device each."""
         toleration = {"key": LABEL, "operator": "Equal", "value": self.name}
         template: Object = {"nodeSelector": {LABEL: self.name}, "tolerations": [toleration]}
         own: Object = more.pop("template", {})
@@ -42,7 +42,7 @@ class FakeNode:
 
     @contextmanager
     def running(self) -> Iterator["FakeNode"]:
-        """Register the node and play its kubelet until the end; then it and its pods are gone."""
+        """Register the node and run its fake kubelet inside the context; then delete the node and its pods."""
         taint = {"key": LABEL, "value": self.name, "effect": "NoSchedule"}
         meta = {"name": self.name, "labels": {LABEL: self.name}}
         head = {"apiVersion": "v1", "kind": "Node"}
@@ -88,16 +88,24 @@ class FakeNode:
 def _started(pod: Object) -> Object:
     (container,) = pod["spec"]["containers"]
     broken = container["image"] == BROKEN_IMAGE
-    held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
-    turned = [
+    scheduled = [
+        condition
+        for condition in pod["status"].get("conditions", [])
+        if condition["type"] == "PodScheduled"
+    ]
+    changed = [
         {"type": kind, "status": "False" if broken else "True", "lastTransitionTime": now()}
         for kind in ("Initialized", "ContainersReady", "Ready")
     ]
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
     state = waiting if broken else {"running": {"startedAt": now()}}
-    one = {
+    container_status = {
         "name": container["name"], "image": container["image"], "imageID": "" if broken else "sha256:0",
         "ready": not broken, "started": not broken, "restartCount": 0, "state": state,
     }  # fmt: skip
     phase = "Pending" if broken else "Running"
-    return {"phase": phase, "conditions": [*held, *turned], "containerStatuses": [one]}
+    return {
+        "phase": phase,
+        "conditions": [*scheduled, *changed],
+        "containerStatuses": [container_status],
+    }

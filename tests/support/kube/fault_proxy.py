@@ -1,7 +1,7 @@
-"""A proxy in front of the real API server that fails as told: refusals, server errors, dropped watches.
+"""A proxy in front of the real API server that injects faults: 429s, server errors, dropped watches.
 
-Whoever comes through it acts with the credentials of the kubeconfig it was made from. It runs in a thread with a loop
-of its own, so that a test can turn it while it waits.
+Its clients act with the credentials of the kubeconfig that it was created from. It runs in a thread with an event loop
+of its own, so that a test can change the fault while it waits.
 """
 
 import asyncio
@@ -23,51 +23,51 @@ from kubernetes import client, config
 from tests.support.kube.loopback import listening
 
 QUIET = logging.getLogger(f"{__name__}.connections")
-"""Connections that break are what this is for: nobody need be told."""
+"""Logger without output: broken connections are expected here."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length", "upgrade"}
 
 
 class ProxyFault(Enum):
-    """What requests are answered with."""
+    """The fault that the proxy injects into its answers."""
 
-    NONE = "they pass"
+    NONE = "every request passes"
     TOO_MANY = "429"
     SERVER_ERROR = "500"
-    NO_WATCH = "watches are refused, all else passes"
+    NO_WATCH = "watches fail, every other request passes"
 
 
 @dataclass(slots=True)
 class FaultProxy:
-    """One proxy; `fault` may be set at any time."""
+    """A running proxy; `fault` may be set at any time."""
 
     kubeconfig: Path
     fault: ProxyFault = ProxyFault.NONE
     answers: Counter[int] = field(default_factory=Counter)
-    """How often it gave each status."""
+    """Number of answers by HTTP status."""
     url: str = ""
     _watches: set[asyncio.Task[Any]] = field(default_factory=set)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
     def watches(self) -> int:
-        """How many are open."""
+        """Number of open watches."""
         return len(self._watches)
 
     def drop_watches(self) -> int:
-        """Cut every open watch in mid-stream; return how many there were."""
+        """Cut every open watch in mid-stream; return their number."""
 
         async def drop() -> int:
             cut = list(self._watches)
-            for one in cut:
-                one.cancel()
+            for watch in cut:
+                watch.cancel()
             return len(cut)
 
         return asyncio.run_coroutine_threadsafe(drop(), self._loop).result(10)
 
     async def serve(self, started: threading.Event, stop: asyncio.Event) -> None:
-        """Answer until told to stop."""
+        """Serve until `stop` is set."""
         server, context, headers = _upstream(self.kubeconfig)
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=0),
@@ -78,7 +78,9 @@ class FaultProxy:
             async def answer(request: web.Request) -> web.StreamResponse:
                 try:
                     reply = await self._answer(request, session, server, headers)
-                except aiohttp.ClientConnectionError:  # what befalls us befalls who asks
+                except (
+                    aiohttp.ClientConnectionError
+                ):  # an upstream connection error becomes one of the client
                     if request.transport is not None:
                         request.transport.abort()
                     raise
@@ -130,7 +132,7 @@ class FaultProxy:
         try:
             await task
         except asyncio.CancelledError:
-            if not task.cancelled():  # it is the handler that ends: its client went away
+            if not task.cancelled():  # the handler was cancelled: its client went away
                 task.cancel()
                 raise
             if request.transport is not None:
@@ -140,7 +142,7 @@ class FaultProxy:
 
 
 def _refused(fault: ProxyFault, *, watching: bool) -> web.Response | None:
-    """Return the answer that stands for the API server's, or None where it is to be asked."""
+    """Return the injected answer, or None if the request goes to the API server."""
     status = {ProxyFault.TOO_MANY: 429, ProxyFault.SERVER_ERROR: 500}.get(fault)
     if fault is ProxyFault.NO_WATCH and watching:
         status = 500
@@ -149,25 +151,25 @@ def _refused(fault: ProxyFault, *, watching: bool) -> web.Response | None:
     reason = "TooManyRequests" if status == 429 else "InternalError"
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
     headers = {"Retry-After": "1"} if status == 429 else {}
-    told = {**body, "reason": reason, "message": "the proxy was told to fail"}
-    return web.json_response(told, status=status, headers=headers)
+    status_body = {**body, "reason": reason, "message": "injected by the fault proxy"}
+    return web.json_response(status_body, status=status, headers=headers)
 
 
 def _upstream(kubeconfig: Path) -> tuple[str, ssl.SSLContext, dict[str, str]]:
-    """Return the API server's URL, and how the kubeconfig's user speaks to it."""
-    held = client.Configuration()
-    config.load_kube_config(config_file=str(kubeconfig), client_configuration=held)
-    context = ssl.create_default_context(cafile=held.ssl_ca_cert)
-    if held.cert_file:
-        context.load_cert_chain(held.cert_file, held.key_file)
-    token = held.get_api_key_with_prefix("authorization") or held.get_api_key_with_prefix(
+    """Return the API server's URL, and the TLS context and headers of the kubeconfig's user."""
+    upstream = client.Configuration()
+    config.load_kube_config(config_file=str(kubeconfig), client_configuration=upstream)
+    context = ssl.create_default_context(cafile=upstream.ssl_ca_cert)
+    if upstream.cert_file:
+        context.load_cert_chain(upstream.cert_file, upstream.key_file)
+    token = upstream.get_api_key_with_prefix("authorization") or upstream.get_api_key_with_prefix(
         "BearerToken"
     )
-    return str(held.host), context, {"Authorization": token} if token else {}
+    return str(upstream.host), context, {"Authorization": token} if token else {}
 
 
 async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
-    """End what still serves somebody: a watch has no end of its own."""
+    """Cancel the remaining tasks, such as watches, which never end on their own."""
     left = asyncio.all_tasks(loop) - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -176,7 +178,7 @@ async def _end_all(loop: asyncio.AbstractEventLoop) -> None:
 
 @contextmanager
 def fault_proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
-    """Run a proxy for a while."""
+    """Run a proxy inside the context."""
     proxy = FaultProxy(kubeconfig)
     started, stop = threading.Event(), asyncio.Event()
 

@@ -1,7 +1,7 @@
-"""A second node: its kubelet is pretended, its one pod is a real runtime that runs on this machine.
+"""A second node with a fake kubelet, whose only pod is a real runtime process on this machine.
 
-The pod has an address of its own on the cluster's bridge, so the Service routes to it as to any other, Prometheus and the
-operator reach it, and a kubelet that falls silent leaves it serving: what a node cut off from its API server is like.
+The pod has its own address on the cluster's bridge, so that the Service, Prometheus and the operator reach it like any
+other pod. When the kubelet stops reporting, the pod keeps serving, as on a node that lost its API server.
 """
 
 import subprocess
@@ -25,29 +25,29 @@ from tests.support.kube.pools import is_ready, until
 
 HEARTBEAT_SECONDS = 5.0
 TURN_SECONDS = 0.5
-ROOM = {"cpu": "4", "memory": "8Gi", "pods": "1"}
+CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "1"}
 
 
 @dataclass(slots=True)
 class HostNode:
-    """One node of room for one pod."""
+    """A node with capacity for one pod."""
 
     api: Api
-    """A connection of its own: it is used from a thread."""
+    """A separate connection, because a thread uses it."""
     name: str
     address: str
-    """The pod's; outside the pods' subnet, so that nobody else is given it."""
+    """The pod's address, outside the pod subnet so that no other pod gets it."""
     folder: Path
     """The pod's settings, log and start-up file."""
     silent: threading.Event = field(default_factory=threading.Event)
-    """Set: its kubelet neither speaks nor hears, and its pod serves on."""
+    """While set, the kubelet neither reports nor reads, and its pod keeps serving."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _process: "subprocess.Popen[bytes] | None" = None
     _beat: float = 0.0
 
     @contextmanager
     def running(self) -> Iterator["HostNode"]:
-        """Register the node and play its kubelet until the end; then it and its pod are gone."""
+        """Register the node and run its fake kubelet inside the context; then delete the node and its pod."""
         words = ("ip", "addr", "replace", f"{self.address}/32", "dev", settings.BRIDGE)
         subprocess.run(words, check=True)
         head = {"apiVersion": "v1", "kind": "Node"}
@@ -65,17 +65,20 @@ class HostNode:
             subprocess.run(("ip", "addr", "del", *words[3:]), check=True)
 
     def pods(self) -> list[Object]:
-        """Return what is bound to it."""
+        """Return the pods that are bound to the node."""
         return self.api.list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{self.name}")
 
     def ready(self) -> bool:
-        """Say whether the cluster believes in it."""
-        held = self.api.request("GET", f"/api/v1/nodes/{self.name}").get("status", {})
-        conditions = held.get("conditions", [])
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        """Return whether the node is Ready."""
+        status = self.api.request("GET", f"/api/v1/nodes/{self.name}").get("status", {})
+        conditions = status.get("conditions", [])
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     def _drain(self) -> None:
-        """Let its pod end as it should; the room that it leaves is on the other node."""
+        """Delete the pod and wait until it has drained; its replacement runs on the other node."""
         for pod in self.pods():
             self.api.delete(pod_path(pod))
         until("its pod has drained", lambda: not self.pods(), seconds=60)
@@ -90,12 +93,14 @@ class HostNode:
                 if error.status not in (404, 409):
                     raise
             except HTTPError:
-                continue  # the API server is away: a kubelet asks again
+                continue  # the API server is unavailable; like a kubelet, retry
 
     def _turn(self) -> None:
         if time.monotonic() - self._beat > HEARTBEAT_SECONDS:
             self._beat = time.monotonic()
-            self.api.merge(f"/api/v1/nodes/{self.name}/status", {"status": ready_node_status(ROOM)})
+            self.api.merge(
+                f"/api/v1/nodes/{self.name}/status", {"status": ready_node_status(CAPACITY)}
+            )
         for pod in self.pods():
             if "deletionTimestamp" in pod["metadata"]:
                 self._stop()
@@ -120,12 +125,16 @@ class HostNode:
 
     def _running(self, pod: Object) -> dict[str, Any]:
         container = pod["spec"]["containers"][0]
-        held = [one for one in pod["status"].get("conditions", []) if one["type"] == "PodScheduled"]
-        turned = [
+        scheduled = [
+            condition
+            for condition in pod["status"].get("conditions", [])
+            if condition["type"] == "PodScheduled"
+        ]
+        changed = [
             {"type": kind, "status": "True", "lastTransitionTime": now()}
             for kind in ("Initialized", "ContainersReady", "Ready")
         ]
-        one = {
+        container_status = {
             "name": container["name"], "image": container["image"], "imageID": "host", "ready": True, "started": True,
             "restartCount": 0, "state": {"running": {"startedAt": now()}},
         }  # fmt: skip
@@ -133,8 +142,8 @@ class HostNode:
         return {
             "phase": "Running",
             **ips,
-            "conditions": [*held, *turned],
-            "containerStatuses": [one],
+            "conditions": [*scheduled, *changed],
+            "containerStatuses": [container_status],
         }
 
     def _stop(self) -> None:

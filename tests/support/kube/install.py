@@ -1,4 +1,4 @@
-"""What the tests and the demo stand on: this checkout's images, Prometheus, and the operator by its chart."""
+"""Installs this checkout for the tests and the demo: images, CRDs, Prometheus, and the operator by its chart."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ CHART = ROOT / "charts" / "penstock"
 CRDS = ROOT / "crds"
 PROMETHEUS = ROOT / "tests" / "support" / "cluster" / "manifests" / "prometheus.yaml"
 PROMETHEUS_IMAGE = "localhost/penstock-prometheus:dev"
-"""As the manifest says it."""
+"""The image name in the manifest."""
 PROMETHEUS_DEPLOYMENT = "/apis/apps/v1/namespaces/monitoring/deployments/prometheus"
 PROMETHEUS_SERVICE = "/api/v1/namespaces/monitoring/services/prometheus:9090"
 PROMETHEUS_URL = "http://prometheus.monitoring.svc:9090"
@@ -27,7 +27,7 @@ RELEASE, OPERATOR_NAMESPACE = "penstock", "penstock-system"
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The images of this checkout, as the cluster knows them."""
+    """Names of this checkout's images in the cluster."""
 
     operator: str
     runtime: str
@@ -35,12 +35,12 @@ class Images:
 
     @classmethod
     def of_checkout(cls) -> "Images":
-        """Build what is not built, bring it into the cluster, and return the names."""
-        told = subprocess.run(
+        """Build the missing images, load them into the cluster, and return the names."""
+        listing = subprocess.run(
             [sys.executable, "-m", "tests.support.cluster", "images"],
             stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT,
         ).stdout  # fmt: skip
-        names = dict(re.findall(r"^(\w+)=(\S+)$", told, re.MULTILINE))
+        names = dict(re.findall(r"^(\w+)=(\S+)$", listing, re.MULTILINE))
         return cls(names["operator"], names["runtime"], names["prometheus"])
 
 
@@ -56,17 +56,17 @@ def install_prometheus(target: Target, api: Api, images: Images) -> None:
 
 
 def _rolled(deployment: Object) -> bool:
-    """Say whether the newest template serves."""
+    """Return whether the newest template is rolled out."""
     status = deployment.get("status", {})
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
     return bool(observed and status.get("updatedReplicas") == status.get("readyReplicas") == 1)
 
 
 def install_crds(api: Api) -> None:
-    """Apply this checkout's CRDs, and wait until their objects are served: that is later than `Established`."""
-    made = [api.apply(yaml.safe_load(file.read_text())) for file in sorted(CRDS.glob("*.yaml"))]
-    plurals = [one["spec"]["names"]["plural"] for one in made]
-    until("the CRDs are served", lambda: all(_served(api, one) for one in plurals))
+    """Apply this checkout's CRDs, and wait until their objects are served, which is later than `Established`."""
+    crds = [api.apply(yaml.safe_load(file.read_text())) for file in sorted(CRDS.glob("*.yaml"))]
+    plurals = [crd["spec"]["names"]["plural"] for crd in crds]
+    until("the CRDs are served", lambda: all(_served(api, plural) for plural in plurals))
 
 
 def _served(api: Api, plural: str) -> bool:
@@ -77,7 +77,7 @@ def _served(api: Api, plural: str) -> bool:
 
 
 def clear_stage(target: Target, api: Api) -> None:
-    """Take away what a demo, or a run cut short, left on our own cluster: two operators would serve the same pools."""
+    """Remove what a demo or an interrupted run left on the project's cluster: two operators would act on the same pools."""
     if target.foreign:
         return
     api.delete("/api/v1/namespaces/penstock-demo")  # its pool would hold GPUs
@@ -106,12 +106,12 @@ def chart_values(images: Images) -> list[str]:
 
 
 def ensure_namespace(api: Api, name: str) -> None:
-    """Create a namespace of restricted pod security, once an older one of the name is gone for good."""
+    """Create a namespace of restricted pod security, after an older one of this name is completely deleted."""
     path = f"/api/v1/namespaces/{name}"
 
     def settled() -> bool:
-        held = api.get(path)
-        return held is None or "deletionTimestamp" not in held["metadata"]
+        existing = api.get(path)
+        return existing is None or "deletionTimestamp" not in existing["metadata"]
 
     until(f"the old namespace {name} gone", settled, seconds=120)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

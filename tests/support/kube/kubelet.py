@@ -1,4 +1,4 @@
-"""What a kubelet writes of its node, for those that play one."""
+"""Node statuses and pod paths for fake kubelets."""
 
 import time
 from collections.abc import Mapping
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from tests.support.kube.api import Object
 
 
-def ready_node_status(room: Mapping[str, str]) -> Object:
-    """Return the status of a node that is Ready, with room for so much."""
+def ready_node_status(capacity: Mapping[str, str]) -> Object:
+    """Return the status of a Ready node with the given capacity."""
     ready = {
         "type": "Ready",
         "status": "True",
         "reason": "KubeletReady",
         "lastHeartbeatTime": now(),
     }
-    return {"capacity": room, "allocatable": room, "conditions": [ready]}
+    return {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
 
 
 def pod_path(pod: Object) -> str:
@@ -24,5 +24,5 @@ def pod_path(pod: Object) -> str:
 
 
 def now() -> str:
-    """Return the time as Kubernetes writes it."""
+    """Return the current time in the format of the Kubernetes API."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,4 +1,4 @@
-"""Small aiohttp servers on this machine's loopback, and how a program is pointed at one that plays an API server."""
+"""Small aiohttp servers on the loopback address, and a kubeconfig for one that serves as the API server."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ async def listening(
     shutdown_seconds: float,
     logger: logging.Logger = server_logger,
 ) -> AsyncIterator[str]:
-    """Serve `app` on a free port of the running loop; hand out its URL. At the end connections have `shutdown_seconds`."""
+    """Serve `app` on a free port of the running loop and yield its URL; open connections get `shutdown_seconds` to end."""
     runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=shutdown_seconds)
     await runner.setup()
     server = runner.server
@@ -28,14 +28,14 @@ async def listening(
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
-        await asyncio.sleep(0)  # who was accepted at the last moment is greeted now
+        await asyncio.sleep(0)  # lets connections that were just accepted start their handler
         await server.shutdown(0.0)
 
 
 def write_kubeconfig(file: Path, url: str) -> Path:
-    """Write a kubeconfig that leads to `url`, for a server that asks nobody who he is."""
+    """Write a kubeconfig for a server at `url` that does not authenticate requests."""
     named = {"name": "loopback"}
-    held = {
+    kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "loopback",
@@ -43,5 +43,5 @@ def write_kubeconfig(file: Path, url: str) -> Path:
         "users": [{**named, "user": {"token": "none"}}],
         "contexts": [{**named, "context": {"cluster": "loopback", "user": "loopback"}}],
     }
-    file.write_text(yaml.safe_dump(held))
+    file.write_text(yaml.safe_dump(kubeconfig))
     return file

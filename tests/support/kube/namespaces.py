@@ -1,4 +1,4 @@
-"""Namespaces of the tests' own: restricted, labelled, and gone with their pods."""
+"""Namespaces for tests: restricted, labelled, and deleted together with their pods."""
 
 import secrets
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ ALL = f"/api/v1/namespaces?labelSelector={LABEL}"
 
 @contextmanager
 def namespace(api: Api, prefix: str) -> Iterator[str]:
-    """Create a namespace, and begin its deletion at the end."""
+    """Create a namespace, and start its deletion at the end."""
     name = f"{prefix}-{secrets.token_hex(3)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: prefix}
     head = {"apiVersion": "v1", "kind": "Namespace"}
@@ -25,13 +25,13 @@ def namespace(api: Api, prefix: str) -> Iterator[str]:
 
 
 def delete_namespace(api: Api, name: str) -> None:
-    """Delete a namespace; nobody is left whom a drain of its pods could serve, so they end at once."""
+    """Delete a namespace and end its pods at once; no client is left that a drain could serve."""
     api.delete(f"/api/v1/namespaces/{name}")
     api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=1")
 
 
 def await_no_pods(api: Api, name: str) -> None:
-    """Wait until a forsaken namespace's pods are gone: they take time and GPUs that the next test counts on."""
+    """Wait until a deleted namespace's pods are gone: the next test needs their processor time and GPUs."""
 
     def gone() -> bool | str:
         left = [pod["metadata"]["name"] for pod in api.list(f"/api/v1/namespaces/{name}/pods")]
@@ -41,9 +41,9 @@ def await_no_pods(api: Api, name: str) -> None:
 
 
 def clear_namespaces(api: Api) -> None:
-    """Take away what earlier tests left, those cut short included."""
+    """Delete the namespaces that earlier tests left, including interrupted ones."""
     left: list[Object] = api.list(ALL)
-    names = [one["metadata"]["name"] for one in left]
+    names = [namespace["metadata"]["name"] for namespace in left]
     for name in names:
         delete_namespace(api, name)
     for name in names:

@@ -1,4 +1,4 @@
-"""The installed operator: stopped, started, watched."""
+"""The operator that helm installed: stop, start, upgrade, restart count."""
 
 from dataclasses import dataclass
 
@@ -25,27 +25,27 @@ class InstalledOperator:
         return self.api.list(PODS)
 
     def stop(self) -> None:
-        """Scale it to nothing and wait until it is gone."""
+        """Scale the operator to zero and wait until its pods are gone."""
         self._scale(0)
         until("the operator gone", lambda: not self.pods(), seconds=60)
 
     def start(self) -> None:
-        """Bring it back and wait until it is ready."""
+        """Scale the operator to one replica and wait until it is ready."""
         self._scale(1)
         until("the operator ready", lambda: any(map(is_ready, self.pods())), seconds=60)
 
     def change(self, *settings: str) -> None:
-        """Upgrade the release by these settings, all others as they are, and wait for its pods."""
-        sets = [word for one in settings for word in ("--set", one)]
+        """Upgrade the release with these settings, keep all others, and wait for its pods."""
+        sets = [word for setting in settings for word in ("--set", setting)]
         kept = ("-n", OPERATOR_NAMESPACE, "--reuse-values", "--wait")
         self.target.helm("upgrade", RELEASE, CHART, *kept, *sets)
 
     def restarts(self) -> int:
-        """Return how often its containers were restarted: a crash loop would show here."""
+        """Return the number of restarts of its containers, which shows a crash loop."""
         statuses = [
-            one for pod in self.pods() for one in pod["status"].get("containerStatuses", [])
+            status for pod in self.pods() for status in pod["status"].get("containerStatuses", [])
         ]
-        return sum(one["restartCount"] for one in statuses)
+        return sum(status["restartCount"] for status in statuses)
 
     def _scale(self, replicas: int) -> None:
         (deployment,) = self.api.list(DEPLOYMENTS)

@@ -1,4 +1,4 @@
-"""The operator as a process of its own on this machine, from this checkout's sources."""
+"""The operator as a process on this machine, from this checkout's sources."""
 
 import os
 import socket
@@ -14,11 +14,11 @@ from signal import SIGTERM, Signals
 from tests.support.kube.pools import until
 
 IMAGE = "localhost/penstock-busybox:1"
-"""Pods here are not asked to serve, unless the settings name another: any image does."""
+"""Default image of pods, which need not serve unless the settings name another."""
 
 
 class OperatorProcess:
-    """One operator process after the other, all of one installation."""
+    """An operator process that can be restarted, always of the same installation."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class OperatorProcess:
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.settings = dict(settings or {})
-        """More of its environment."""
+        """Additional environment variables."""
 
     def start(self) -> None:
-        """Start it and wait until it has seen the cluster."""
+        """Start the process and wait until it is ready."""
         self._process = self._launch()
         until("the operator is ready", self._ready, seconds=90)
 
     def run_to_its_end(self) -> int:
-        """Start it and return the status that it ends with of itself."""
+        """Start the process and return its exit status once it ends on its own."""
         return self._launch().wait(timeout=120)
 
     def _launch(self) -> subprocess.Popen[bytes]:
@@ -66,11 +66,11 @@ class OperatorProcess:
             )
 
     def replica(self, name: str) -> "OperatorProcess":
-        """Return another one of the same installation, not started."""
+        """Return another process of the same installation, not started."""
         return OperatorProcess(self._kubeconfig, self.namespace, self._folder, name)
 
     def as_user(self, name: str, kubeconfig: Path) -> "OperatorProcess":
-        """Return another one with other credentials, not started."""
+        """Return another process with other credentials, not started."""
         return OperatorProcess(kubeconfig, self.namespace, self._folder, name)
 
     def send(self, number: Signals) -> None:
@@ -79,7 +79,7 @@ class OperatorProcess:
         self._process.send_signal(number)
 
     def stop(self, number: Signals = SIGTERM) -> int:
-        """End it and return its exit status."""
+        """End the process and return its exit status."""
         assert self._process is not None
         self._process.send_signal(number)
         status = self._process.wait(timeout=40)
@@ -88,13 +88,13 @@ class OperatorProcess:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Stop it for a while, as Kubernetes does."""
+        """Stop the process with SIGTERM inside the context, as Kubernetes does."""
         assert self.stop() == 0, f"its log:\n{self.log()[-2000:]}"
         yield
         self.start()
 
     def get(self, path: str) -> str:
-        """Return a page of its own port."""
+        """Return a page of the operator's HTTP port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
             text: str = answer.read().decode()
             return text
@@ -118,7 +118,7 @@ class OperatorProcess:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a TCP port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

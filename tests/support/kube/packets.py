@@ -1,4 +1,4 @@
-"""What the node's packet filter may do to pods; only our own node's can be asked."""
+"""Packet-filter rules that isolate pods on the project's own node."""
 
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -9,16 +9,16 @@ from penstock_api.names import CLUSTER_PORT
 
 @contextmanager
 def dropped(chain: str, *match: str) -> Iterator[None]:
-    """Drop what goes to any pod's control port through `chain` and matches, as long as it lasts."""
+    """Drop packets to any pod's control port that pass `chain` and match, inside the context."""
     with _rule(chain, *match, "-p", "tcp", "--dport", str(CLUSTER_PORT)):
         yield
 
 
 @contextmanager
 def not_ready(address: str) -> Iterator[None]:
-    """Drop the kubelet's probes of one pod; its metrics and its clients' requests go on.
+    """Drop the kubelet's probes of one pod, but not its metrics or its clients' requests.
 
-    Liveness is asked there too: after 25 s of it the container may be killed.
+    The liveness probe uses this port too: after 25 s the kubelet may kill the container.
     """
     with dropped("OUTPUT", "-d", address):
         yield
@@ -26,11 +26,11 @@ def not_ready(address: str) -> Iterator[None]:
 
 @contextmanager
 def cut(address: str) -> Iterator[None]:
-    """Drop all that goes to a pod and comes from it, the kubelet's probes too, as long as it lasts."""
+    """Drop all packets to and from a pod, including the kubelet's probes, inside the context."""
     pairs = (("FORWARD", "-d"), ("FORWARD", "-s"), ("OUTPUT", "-d"), ("INPUT", "-s"))
-    with ExitStack() as held:
+    with ExitStack() as rules:
         for chain, end in pairs:
-            held.enter_context(_rule(chain, end, address))
+            rules.enter_context(_rule(chain, end, address))
         yield
 
 

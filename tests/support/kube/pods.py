@@ -1,4 +1,4 @@
-"""Pods as they say of themselves: metrics over the API server's proxy, restarts, ages."""
+"""Metrics of pods over the API server's proxy, and container restarts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,15 +18,17 @@ def metrics(api: Api, pod: Mapping[str, Any]) -> dict[str, float]:
 
 def parse(text: str) -> dict[str, float]:
     """Read the Prometheus text format (version 0.0.4), samples without timestamps."""
-    found: dict[str, float] = {}
+    samples: dict[str, float] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
             name = series.partition("{")[0]
-            found[name] = found.get(name, 0.0) + float(value)
-    return found
+            samples[name] = samples.get(name, 0.0) + float(value)
+    return samples
 
 
 def restarts(pod: Mapping[str, Any]) -> int:
-    """Return how often the pod's containers were restarted."""
-    return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", []))
+    """Return the number of restarts of the pod's containers."""
+    return sum(
+        container["restartCount"] for container in pod["status"].get("containerStatuses", [])
+    )

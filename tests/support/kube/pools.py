@@ -1,4 +1,4 @@
-"""An InferencePool as a test or the demo handles it: apply, edit, watch, reach."""
+"""A handle to an InferencePool for tests and the demo: apply, edit, wait for conditions, reach its Service."""
 
 import socket
 import time
@@ -13,15 +13,15 @@ LABEL_POOL_UID = "penstock.dev/pool-uid"
 DEPLOYMENTS = "/apis/apps/v1"
 
 
-class NotSoError(AssertionError):
-    """Something awaited did not come true in time; the message says how it stood at the end."""
+class WaitTimeoutError(AssertionError):
+    """A wait timed out; the message contains the last state of the probe."""
 
 
 def until(what: str, probe: Callable[[], Any], *, seconds: float = 60, every: float = 0.2) -> float:
-    """Poll until `probe` returns something true; return how many seconds it took.
+    """Poll until `probe` returns a true value; return the seconds that it took.
 
-    A probe may return a string to say why not yet: only the value True, or a true value that is not a
-    string, ends the wait.
+    A probe may return a string that describes the present state: only a true value that is not a string ends
+    the wait.
     """
     started = time.monotonic()
     while True:
@@ -30,7 +30,7 @@ def until(what: str, probe: Callable[[], Any], *, seconds: float = 60, every: fl
         if seen and not isinstance(seen, str):
             return took
         if took > seconds:
-            raise NotSoError(f"{what}: not within {seconds:.0f} s; last seen: {seen!r}")
+            raise WaitTimeoutError(f"{what}: not within {seconds:.0f} s; last seen: {seen!r}")
         time.sleep(every)
 
 
@@ -45,7 +45,7 @@ def emulated(a: int = 40, c: int = 5, *, accelerators: int = 0, **spec: Any) -> 
 
 @dataclass(frozen=True, slots=True)
 class PoolHandle:
-    """One pool by name; nothing is cached."""
+    """A pool by namespace and name; nothing is cached."""
 
     api: Api
     namespace: str
@@ -71,16 +71,16 @@ class PoolHandle:
         }
 
     def apply(self, spec: Mapping[str, Any]) -> Object:
-        """Create the pool, or replace its whole spec: what the new one lacks is gone."""
+        """Create the pool, or replace its whole spec, including fields that the new one lacks."""
         manifest: Object = {
             "apiVersion": "penstock.dev/v1alpha1",
             "kind": "InferencePool",
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": dict(spec),
         }
-        while (held := self.api.get(self.path)) is not None:
+        while (existing := self.api.get(self.path)) is not None:
             try:
-                replaced = {**manifest, "metadata": held["metadata"]}
+                replaced = {**manifest, "metadata": existing["metadata"]}
                 return self.api.request("PUT", self.path, replaced)
             except ApiError as error:
                 if error.status != 409:  # the operator wrote its status in between
@@ -108,31 +108,31 @@ class PoolHandle:
         """Return one condition, empty where it is absent."""
         return condition_of(self.get(), kind)
 
-    def says(self, kind: str, status: str, reason: str | None = None) -> bool | str:
-        """Say whether a condition is so for the newest generation; a string tells how it is instead."""
+    def has_condition(self, kind: str, status: str, reason: str | None = None) -> bool | str:
+        """Return True if a condition has this status for the newest generation, else a string with its present state."""
         pool = self.get()
-        held = condition_of(pool, kind)
-        current = held.get("observedGeneration", 0) >= pool["metadata"]["generation"]
-        if current and held["status"] == status and reason in (None, held["reason"]):
+        condition = condition_of(pool, kind)
+        current = condition.get("observedGeneration", 0) >= pool["metadata"]["generation"]
+        if current and condition["status"] == status and reason in (None, condition["reason"]):
             return True
-        return f"{kind}={held.get('status')}/{held.get('reason')}: {held.get('message')}"
+        return f"{kind}={condition.get('status')}/{condition.get('reason')}: {condition.get('message')}"
 
     def await_condition(
         self, kind: str, status: str = "True", reason: str | None = None, *, seconds: float = 60
     ) -> float:
         """Wait for a condition and return the seconds it took."""
         what = f"{self.name}: {kind}={status}/{reason or 'any'}"
-        return until(what, lambda: self.says(kind, status, reason), seconds=seconds)
+        return until(what, lambda: self.has_condition(kind, status, reason), seconds=seconds)
 
     def await_ready(self, replicas: int, *, seconds: float = 90) -> float:
-        """Wait until exactly `replicas` pods are there, all Ready, and the pool says so."""
+        """Wait until exactly `replicas` pods exist, all are Ready, and the pool's status reports them."""
 
         def probe() -> bool | str:
             pods = self.pods()
             ready = sum(map(is_ready, pods))
             if len(pods) == ready == replicas and self.status().get("readyReplicas") == replicas:
-                return self.says("Ready", "True")
-            return f"{ready} ready of {len(pods)} pods; {self.says('Ready', 'True')}"
+                return self.has_condition("Ready", "True")
+            return f"{ready} ready of {len(pods)} pods; {self.has_condition('Ready', 'True')}"
 
         return until(f"{self.name}: {replicas} replicas ready", probe, seconds=seconds)
 
@@ -145,8 +145,10 @@ class PoolHandle:
             done = batch.get("generation", 0) > after
             done = done and batch.get("acknowledgedPods") == status.get("readyReplicas")
             if done:
-                return self.says("LimitsApplied", "True")
-            return f"generation after {after} wanted, {status.get('readyReplicas')} ready: {batch}"
+                return self.has_condition("LimitsApplied", "True")
+            return (
+                f"expected a generation above {after}; {status.get('readyReplicas')} ready: {batch}"
+            )
 
         return until(f"{self.name}: limits acknowledged", probe, seconds=seconds, every=0.1)
 
@@ -173,9 +175,9 @@ class PoolHandle:
         return {pod["metadata"]["name"] for pod in self.pods()}
 
     def url(self) -> str:
-        """Return the Service's address inside the cluster: kube-proxy routes it from the node too.
+        """Return the Service's address inside the cluster, which kube-proxy also routes from the node.
 
-        It hears of Ready pods a moment after the pool does, so a little is waited for that.
+        kube-proxy learns of Ready pods a moment after the pool's status, so this waits until a connection is accepted.
         """
         service = self.api.request("GET", self.children["Service"])["spec"]
         host, port = service["clusterIP"], service["ports"][0]["port"]
@@ -195,15 +197,15 @@ def _accepts(host: str, port: int) -> bool:
 
 def condition_of(pool: Mapping[str, Any], kind: str) -> Object:
     """Return one condition of an object, empty where it is absent."""
-    held: list[Object] = pool.get("status", {}).get("conditions", [])
-    return next((one for one in held if one["type"] == kind), {})
+    conditions: list[Object] = pool.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def is_terminating(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod is being deleted."""
+    """Return whether a pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Say whether a pod is Ready."""
+    """Return whether a pod is Ready."""
     return condition_of(pod, "Ready").get("status") == "True"

@@ -1,4 +1,4 @@
-"""What may go wrong with the test Prometheus."""
+"""Faults of the test Prometheus: stopped, not scraping, stale."""
 
 import json
 import urllib.parse
@@ -19,7 +19,7 @@ PROGRAM = "prometheus"
 
 @contextmanager
 def stopped(api: Api) -> Iterator[None]:
-    """Scale Prometheus to nothing, and back at the end."""
+    """Scale Prometheus to zero inside the context."""
     api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
     try:
         yield
@@ -27,30 +27,30 @@ def stopped(api: Api) -> Iterator[None]:
         api.merge(f"{PROMETHEUS_DEPLOYMENT}/scale", {"spec": {"replicas": 1}})
 
         def available() -> bool:
-            held = condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available")
-            return held.get("status") == "True"
+            condition = condition_of(api.request("GET", PROMETHEUS_DEPLOYMENT), "Available")
+            return condition.get("status") == "True"
 
         until("Prometheus back", available, seconds=60)
 
 
 @contextmanager
 def not_scraping(api: Api) -> Iterator[None]:
-    """Drop what it asks of any pod: it answers, and its series go stale."""
+    """Drop its scrapes of all pods: it still answers queries, and its series go stale."""
     with dropped("FORWARD", "-s", _pod(api)["status"]["podIP"]):
         yield
 
 
 def url(api: Api) -> str:
-    """Return where its pod answers."""
+    """Return the URL of its pod."""
     return f"http://{_pod(api)['status']['podIP']}:9090"
 
 
 @contextmanager
 def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterator[None]:
-    """Let Prometheus answer with what it once knew, and learn nothing new.
+    """Let Prometheus answer with old samples and scrape no new ones.
 
-    One that only fails to scrape marks its series as ended. One that was killed meanwhile does not: it starts again with
-    its data, and answers with the last samples for five minutes (`--query.lookback-delta`).
+    If only scraping fails, Prometheus marks the series as ended. If it is killed meanwhile, it does not: it starts again
+    with its data and answers with the last samples for five minutes (`--query.lookback-delta`).
     """
     pod = _pod(api)
     with not_scraping(api):
@@ -67,28 +67,28 @@ def stale(api: Api, url: str, metric: str, older_than_seconds: float) -> Iterato
 
 
 def _pod(api: Api) -> Object:
-    pods = [one for one in api.list(PODS) if "deletionTimestamp" not in one["metadata"]]
+    pods = [pod for pod in api.list(PODS) if "deletionTimestamp" not in pod["metadata"]]
     (pod,) = pods
     return pod
 
 
 def _restarts(pod: Object) -> int:
     statuses: list[Object] = pod["status"].get("containerStatuses", [])
-    return sum(one["restartCount"] for one in statuses if one["name"] == PROGRAM)
+    return sum(container["restartCount"] for container in statuses if container["name"] == PROGRAM)
 
 
 def _kill(pod: Object) -> None:
-    """Kill the program, not what finds its targets."""
+    """Kill the Prometheus process, but not its discovery sidecar."""
     for pid in kernel.pod_processes(pod["metadata"]["uid"]):
         if Path(f"/proc/{pid}/comm").read_text().strip() == PROGRAM:
             kernel.kill(pid)
 
 
 def _query(url: str, query: str) -> list[float]:
-    asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    address = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        with urllib.request.urlopen(asked, timeout=5) as answer:  # noqa: S310 - the test Prometheus
+        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - the test Prometheus
             result = json.loads(answer.read())["data"]["result"]
     except OSError:
         return []
-    return [float(one["value"][1]) for one in result]
+    return [float(sample["value"][1]) for sample in result]

@@ -1,4 +1,4 @@
-"""A pool's runtime as a process of this machine: with a pod's own environment, at an address of its own."""
+"""A pool's runtime as a process on this machine, with a pod's environment and its own address."""
 
 import os
 import subprocess
@@ -15,9 +15,11 @@ SETTINGS_VOLUME = "penstock-settings"
 def start(
     pod: Object, address: str, folder: Path, more: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
-    """Start the runtime that `pod` asks for; `folder` holds its settings, and Python's start-up file if there is one."""
+    """Start the runtime that `pod` specifies; `folder` contains its settings, and optionally a `sitecustomize` module."""
     container = pod["spec"]["containers"][0]
-    given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+    given = {
+        variable["name"]: variable["value"] for variable in container["env"] if "value" in variable
+    }
     environ = {
         **{name: value for name, value in given.items() if name.startswith("PENSTOCK_")},
         "PATH": os.environ["PATH"],
@@ -36,12 +38,12 @@ def start(
 
 
 def sync_settings(api: Api, pod: Object, folder: Path) -> None:
-    """Bring the pool's ConfigMap into the pod's folder, as the kubelet does within a minute or so."""
-    (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == SETTINGS_VOLUME)
+    """Write the pool's ConfigMap to the pod's folder, as the kubelet does within about a minute."""
+    (volume,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == SETTINGS_VOLUME)
     where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps"
-    held = api.request("GET", f"{where}/{volume['configMap']['name']}")
-    data: dict[str, str] = held["data"]
+    config_map = api.request("GET", f"{where}/{volume['configMap']['name']}")
+    data: dict[str, str] = config_map["data"]
     for name, text in data.items():
         fresh = folder / f".{name}"
         fresh.write_text(text)
-        fresh.replace(folder / name)  # nobody reads half of it
+        fresh.replace(folder / name)  # atomic: the runtime never reads a partial file

@@ -1,4 +1,4 @@
-"""Changes to many pools, the same for the same seed, whatever an operator makes of them meanwhile."""
+"""A seeded script of changes to many pools, independent of the operator's reaction."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -9,22 +9,22 @@ from tests.support.kube.pools import PoolHandle, emulated
 
 Change = Callable[[], object]
 NOWHERE: Object = {"nodeSelector": {"penstock-tests/nowhere": "yes"}}
-"""Pods are made, and cost no node anything."""
+"""A template whose pods are created but never scheduled."""
 CHILD_KINDS = ("Service", "ConfigMap", "Deployment", "PodDisruptionBudget", "ServiceAccount")
 
 
 def first_spec() -> Object:
-    """Return what every pool begins with."""
+    """Return the initial spec of every pool."""
     return emulated(replicas=0, template=NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """`rounds` rounds of `each` changes: live and template edits, counts, lost children, pools that come and go."""
+    """`rounds` rounds of `each` changes: live and template edits, replica counts, deleted children, new pools."""
 
     pools: Sequence[PoolHandle]
     late: Sequence[PoolHandle]
-    """Created on the way."""
+    """Pools that the script creates."""
     seed: int
     rounds: int
     each: int = 6
@@ -32,18 +32,18 @@ class Script:
     def changes(self) -> Iterator[list[Change]]:
         """Yield the changes of each round.
 
-        A pool's template changes once, and only where its count does not: who is down for a while sees no history, and pods
-        that never serve would keep a rollout for ever where it began with them, which it does not where both are seen at once.
+        A pool's template changes once, and never its replica count as well. An operator that was down sees only the final
+        spec; with both changes its rollout would end differently, because pods that never serve block a rollout forever.
         """
         dice = random.Random(self.seed)  # noqa: S311 - repeatable, not secret
         fresh, coming, turn = list(self.pools[::2]), list(self.late), 0
         dice.shuffle(fresh)
         for _ in range(self.rounds):
-            made: list[Change] = []
+            changes: list[Change] = []
             for _ in range(self.each):
                 turn += 1
-                made.append(self._one(dice, turn, fresh, coming))
-            yield made
+                changes.append(self._one(dice, turn, fresh, coming))
+            yield changes
 
     def _one(
         self, dice: random.Random, turn: int, fresh: list[PoolHandle], coming: list[PoolHandle]

@@ -1,4 +1,4 @@
-"""What pools have come to, object by object, without what differs between any two runs: identities, versions, times."""
+"""Snapshots of pools and their children without identities, versions and times, which differ between runs."""
 
 import json
 import re
@@ -34,80 +34,83 @@ OF_THE_MOMENT = {
 
 def snapshot(api: Api, namespace: str) -> dict[str, Object]:
     """Return every pool and every child in a namespace by kind and name."""
-    found: dict[str, Object] = {}
+    objects: dict[str, Object] = {}
     uids = {
-        one["metadata"]["uid"]: one["metadata"]["name"]
-        for one in api.list(LISTS["Pool"].format(namespace))
+        pool["metadata"]["uid"]: pool["metadata"]["name"]
+        for pool in api.list(LISTS["Pool"].format(namespace))
     }
     for kind, path in LISTS.items():
-        for one in api.list(path.format(namespace)):
-            if kind == "Pool" or OURS in (one["metadata"].get("labels") or {}):
-                name, held = _named(kind, one), _plain(one, uids, namespace)
-                found[f"{kind} {name}"] = held if kind == "Pool" else _less_status(held)
-    return found
+        for child in api.list(path.format(namespace)):
+            if kind == "Pool" or OURS in (child["metadata"].get("labels") or {}):
+                name, plain = _named(kind, child), _plain(child, uids, namespace)
+                objects[f"{kind} {name}"] = plain if kind == "Pool" else _less_status(plain)
+    return objects
 
 
 def versions(api: Api, namespace: str) -> dict[str, str]:
-    """Return the resourceVersion of every pool and child: equal twice where nobody wrote."""
+    """Return the resourceVersion of every pool and child, which stays equal until something writes."""
     return {
-        f"{kind} {one['metadata']['name']}": one["metadata"]["resourceVersion"]
+        f"{kind} {child['metadata']['name']}": child["metadata"]["resourceVersion"]
         for kind, path in LISTS.items()
-        for one in api.list(path.format(namespace))
+        for child in api.list(path.format(namespace))
     }
 
 
 def settled(pools: Sequence[PoolHandle]) -> bool | str:
-    """Say whether every pool's status is about its newest spec."""
+    """Return True if every pool's status describes its newest spec, else the name of a pool whose status does not."""
     for pool in pools:
-        held = pool.get()
-        if held.get("status", {}).get("observedGeneration") != held["metadata"]["generation"]:
+        current = pool.get()
+        if current.get("status", {}).get("observedGeneration") != current["metadata"]["generation"]:
             return pool.name
     return True
 
 
-def differing(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return where two snapshots differ: the path, and both values."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = sorted(one.keys() | other.keys())
+def differences(first: Any, second: Any, path: str = "") -> list[str]:
+    """Return the differences of two snapshots, each with its path and both values."""
+    if isinstance(first, dict) and isinstance(second, dict):
         return [
-            d for k in keys for d in differing(one.get(k), other.get(k), f"{path}.{k}".lstrip("."))
+            difference
+            for key in sorted(first.keys() | second.keys())
+            for difference in differences(
+                first.get(key), second.get(key), f"{path}.{key}".lstrip(".")
+            )
         ]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [d for i, (a, b) in pairs for d in differing(a, b, f"{path}[{i}]")]
-    return [] if one == other else [f"{path}: {one!r} != {other!r}"]
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        pairs = enumerate(zip(first, second, strict=True))
+        return [d for index, (a, b) in pairs for d in differences(a, b, f"{path}[{index}]")]
+    return [] if first == second else [f"{path}: {first!r} != {second!r}"]
 
 
-def _named(kind: str, one: Object) -> str:
-    """A revision's name holds a digest over the pool's UID: it goes by its number."""
+def _named(kind: str, child: Object) -> str:
+    """Return an object's stable name; that of a revision contains a digest of the pool's UID, so its number is used."""
     if kind == "ControllerRevision":
-        pool = one["metadata"]["labels"]["penstock.dev/pool"]
-        return f"{pool} {one['revision']}"
-    return str(one["metadata"]["name"])
+        pool = child["metadata"]["labels"]["penstock.dev/pool"]
+        return f"{pool} {child['revision']}"
+    return str(child["metadata"]["name"])
 
 
-def _plain(one: Object, uids: dict[str, str], namespace: str) -> Object:
-    text = json.dumps(one)
+def _plain(child: Object, uids: dict[str, str], namespace: str) -> Object:
+    text = json.dumps(child)
     for uid, name in uids.items():
         text = text.replace(uid, f"uid-of-{name}")
     text = text.replace(namespace, "here")
     text = re.sub(r"\bpool-\d+-penstock-[0-9a-z]+-[0-9a-z]{5}\b", "a-pod", text)
     text = re.sub(r"\b(pool-\d+)-[0-9a-f]{8,}\b", r"\1-revision", text)
-    held: Object = _without(json.loads(text))
-    for key in held.get("data") or {}:
+    plain: Object = _without(json.loads(text))
+    for key in plain.get("data") or {}:
         if key == "limits.json":
-            held["data"][key] = {
-                k: v for k, v in json.loads(held["data"][key]).items() if k != "generation"
+            plain["data"][key] = {
+                k: v for k, v in json.loads(plain["data"][key]).items() if k != "generation"
             }
-    held.get("status", {}).get("batch", {}).pop("generation", None)
-    return held
+    plain.get("status", {}).get("batch", {}).pop("generation", None)
+    return plain
 
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without(v) for k, v in value.items() if k not in IDENTITY | OF_THE_MOMENT}
-    return [_without(one) for one in value] if isinstance(value, list) else value
+    return [_without(item) for item in value] if isinstance(value, list) else value
 
 
-def _less_status(held: Object) -> Object:
-    return {key: value for key, value in held.items() if key != "status"}
+def _less_status(plain: Object) -> Object:
+    return {key: value for key, value in plain.items() if key != "status"}

@@ -1,4 +1,4 @@
-"""Which cluster, and the programs that speak to it."""
+"""The cluster under test, and the kubectl and helm commands for it."""
 
 import os
 import shutil
@@ -12,12 +12,12 @@ from tests.support.kube.api import Api
 
 
 class ProgramFailedError(RuntimeError):
-    """kubectl or helm ended with an error; its words are the message."""
+    """kubectl or helm failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster that everything runs on: the project's own, or the one that KUBE_CONTEXT names."""
+    """The cluster under test: the project's own, or the one that KUBE_CONTEXT names."""
 
     kubeconfig: str | None
     context: str | None
@@ -25,14 +25,14 @@ class Target:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> "Target":
-        """Read KUBE_CONTEXT; with it the user's own kubeconfig counts, without it the test cluster's."""
+        """Read KUBE_CONTEXT; if set, the user's kubeconfig applies, else the test cluster's."""
         places = Places.from_env(environ)
         context = environ.get("KUBE_CONTEXT") or None
         return cls(None if context else str(places.kubeconfig), context, places.commands)
 
     @property
     def foreign(self) -> bool:
-        """Say whether this is somebody's own cluster, whose Services this machine may not reach."""
+        """Return whether this is a user's cluster, whose Services this machine may not reach."""
         return self.context is not None
 
     def api(self) -> Api:
@@ -66,6 +66,6 @@ def _run(words: tuple[str, ...], stdin: str | None) -> str:
         words, input=stdin, capture_output=True, text=True, check=False, timeout=300
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-3000:]
-        raise ProgramFailedError(f"{' '.join(words)[:300]}: exit {done.returncode}: {said}")
+        message = (done.stderr or done.stdout).strip()[-3000:]
+        raise ProgramFailedError(f"{' '.join(words)[:300]}: exit {done.returncode}: {message}")
     return done.stdout

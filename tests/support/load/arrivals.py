@@ -1,4 +1,4 @@
-"""When requests are meant to leave: an open-loop schedule, pure and seeded. Times are seconds, rates per second."""
+"""Seeded open-loop arrival times. Times are in seconds, rates in requests per second."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from random import Random
 
 
 class Process(StrEnum):
-    """How gaps between arrivals are drawn."""
+    """Distribution of the gaps between arrivals."""
 
     POISSON = "poisson"
     CONSTANT = "constant"
@@ -15,7 +15,7 @@ class Process(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rate for a while."""
+    """A rate and its duration."""
 
     rate: float
     seconds: float
@@ -42,10 +42,10 @@ def _parse_step(part: str) -> Step:
 
 
 class Arrivals:
-    """Arrivals under a rate that may change at any moment.
+    """Arrival process whose rate may change at any time.
 
-    The process runs in its own time, one arrival a unit on the mean; a rate says how fast that time passes.
-    So a change of rate takes hold at once, also in the middle of a gap, and Poisson stays Poisson.
+    The process runs on its own clock with a mean of one arrival per unit, and the rate is the speed of that clock.
+    A change of rate therefore applies at once, even within a gap, and a Poisson process stays Poisson.
     """
 
     def __init__(self, process: Process, seed: int) -> None:
@@ -54,7 +54,7 @@ class Arrivals:
         self._left = self._gap()
 
     def between(self, begin: float, end: float, rate: float) -> Iterator[float]:
-        """Yield the intended times in (begin, end] under `rate`; call with touching intervals."""
+        """Yield the intended times in (begin, end] at `rate`; consecutive calls must cover adjacent intervals."""
         clock = begin
         while (end - clock) * rate >= self._left:
             clock += self._left / rate
@@ -63,7 +63,7 @@ class Arrivals:
         self._left -= (end - clock) * rate
 
     def wait(self, rate: float) -> float:
-        """Return the seconds until the next arrival if the rate stays."""
+        """Return the seconds until the next arrival at the present rate."""
         return self._left / rate if rate > 0 else float("inf")
 
     def _gap(self) -> float:

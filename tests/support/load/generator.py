@@ -1,4 +1,4 @@
-"""The open loop: requests leave when they are meant to, whatever became of the earlier ones."""
+"""Open-loop load generator: requests are sent at their intended times, independent of earlier answers."""
 
 import asyncio
 import itertools
@@ -12,15 +12,15 @@ from tests.support.load.sender import Sender
 from tests.support.load.tally import FinishedRequest, RequestOutcome, RequestTally
 
 LONGEST_SLEEP_SECONDS = 0.05
-"""A change of rate takes hold within this."""
+"""Upper bound on the delay until a change of rate applies."""
 
 
 @dataclass(slots=True)
 class Generator:
-    """Sends `questions` in turn through `sender` and counts what comes of it."""
+    """Sends `samples` in turn through `sender` and counts the outcomes."""
 
     sender: Sender
-    sample_requests: Sequence[SampleRequest]
+    samples: Sequence[SampleRequest]
     arrivals: Arrivals
     clock: Callable[[], float]
     rate: float = 0.0
@@ -30,7 +30,7 @@ class Generator:
 
     async def run(self) -> None:
         """Send until `stop`."""
-        turn = itertools.cycle(self.sample_requests)
+        turn = itertools.cycle(self.samples)
         before = self.clock()
         while not self._stopping.is_set():
             now = self.clock()
@@ -40,18 +40,18 @@ class Generator:
             await asyncio.sleep(min(self.arrivals.wait(self.rate), LONGEST_SLEEP_SECONDS))
 
     async def follow(self, schedule: Sequence[Step]) -> None:
-        """Walk the schedule's rates, then stop."""
+        """Apply the rates of the schedule, then stop."""
         for step in schedule:
             self.rate = step.rate
             await asyncio.sleep(step.seconds)
         self.stop()
 
     def stop(self) -> None:
-        """Send nothing more; what is in flight goes on."""
+        """Stop sending; requests in flight continue."""
         self._stopping.set()
 
     async def settle(self, grace_seconds: float) -> None:
-        """Wait for the answers in flight; one that does not come is lost."""
+        """Wait for the requests in flight; those without an answer after the grace period are lost."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace_seconds)
             for task in late:
@@ -59,17 +59,17 @@ class Generator:
             await asyncio.gather(*late, return_exceptions=True)
 
     def report(self, started: float, *, final: bool = False) -> Report:
-        """Return the counts as they stand."""
+        """Return the present counts."""
         now = self.clock()
         return report(self.tally, now - started, self.rate, now, final=final)
 
     def _send(self, sample_request: SampleRequest, intended: float) -> None:
         self.tally.send(self.clock() - intended)
-        task = asyncio.create_task(self._ask(sample_request, intended))
+        task = asyncio.create_task(self._send_and_count(sample_request, intended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, sample_request: SampleRequest, intended: float) -> None:
+    async def _send_and_count(self, sample_request: SampleRequest, intended: float) -> None:
         try:
             ended = await self.sender.send(sample_request, intended)
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""The generator as a process of its own, driven from a test or the demo."""
+"""The load generator as a separate process, driven from a test or the demo."""
 
 import asyncio
 import sys
@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[3]
 
 
 class LoadFailed(RuntimeError):
-    """The generator itself ended without a final report: nothing it said can be trusted."""
+    """The generator exited without a final report, so its counts are incomplete."""
 
 
 @dataclass(slots=True)
 class Load:
-    """`async with Load(url, model, rate=20) as load:` sends until the block ends, then `load.final` tells.
+    """`async with Load(url, model, rate=20) as load:` sends until the block ends; `load.final` is the result.
 
-    `runner` is what runs Python where the traffic starts: this interpreter, or
+    `runner` is the Python command of the generator: this interpreter, or
     `("kubectl", "exec", "-i", POD, "--", "python3")` for a pod of a cluster whose Services this machine
     cannot reach.
     """
@@ -57,19 +57,19 @@ class Load:
 
     async def set_rate(self, rate: float) -> None:
         """Send at `rate` requests a second from now on."""
-        await self._say(f"rate {rate}")
+        await self._command(f"rate {rate}")
         self.rate = rate
 
     async def finish(self) -> Report:
-        """Stop sending, wait for what is in flight, and return the final report.
+        """Stop sending, wait for the requests in flight, and return the final report.
 
         Raises:
-            LoadFailed: the generator died.
+            LoadFailed: the generator exited early.
         """
         assert self._process
         assert self._reading
         if not self._reading.done():
-            await self._say("stop")
+            await self._command("stop")
         await self._reading
         await self._process.wait()
         return self.final
@@ -80,7 +80,7 @@ class Load:
         known = len(self.reports)
         while len(self.reports) == known:
             if self._reading.done():
-                raise LoadFailed("the load generator ended early; its stderr says why")
+                raise LoadFailed("the load generator ended early; see its stderr")
             await asyncio.sleep(0.05)
         return self.reports[-1]
 
@@ -91,13 +91,13 @@ class Load:
 
     @property
     def final(self) -> Report:
-        """Return the last report of all.
+        """Return the final report.
 
         Raises:
-            LoadFailed: there is none.
+            LoadFailed: the generator has sent none.
         """
         if not self.reports or not self.reports[-1].final:
-            raise LoadFailed("the load generator gave no final report; its stderr says why")
+            raise LoadFailed("the load generator sent no final report; see its stderr")
         return self.reports[-1]
 
     def _options(self) -> list[str]:
@@ -109,7 +109,7 @@ class Load:
         flat = [str(part) for pair in options.items() for part in pair]
         return flat if self.keep_alive else [*flat, "--no-keep-alive"]
 
-    async def _say(self, line: str) -> None:
+    async def _command(self, line: str) -> None:
         assert self._process
         assert self._process.stdin
         self._process.stdin.write(f"{line}\n".encode())
@@ -119,7 +119,7 @@ class Load:
         assert self._process
         assert self._process.stdout
         async for line in self._process.stdout:
-            one = Report.from_line(line)
-            self.reports.append(one)
+            report = Report.from_line(line)
+            self.reports.append(report)
             if self.on_report:
-                self.on_report(one)
+                self.on_report(report)

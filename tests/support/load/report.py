@@ -1,4 +1,4 @@
-"""What the generator tells: one JSON line a second, and one at the end."""
+"""Reports of the load generator: one JSON line a second, and a final one."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -23,12 +23,12 @@ class Report:
     p99: float | None
     final: bool = False
     pods: dict[str, int] = field(default_factory=dict)
-    """Answers by serving pod, any outcome."""
+    """Number of answers by serving pod, of any outcome."""
     notes: tuple[str, ...] = ()
     unreached: int = 0
-    """Of the lost: those that had no connection to be sent on."""
+    """Number of lost requests that no connection could be opened for."""
     worst_send_lag: float = 0.0
-    """Milliseconds; a large one means that the generator was starved and its rate is not to be trusted."""
+    """Largest delay of a send in milliseconds; a large one means that the generator had too little processor time."""
 
     def to_line(self) -> str:
         """Return one line of JSON."""
@@ -36,7 +36,7 @@ class Report:
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Self:
-        """Read what `to_line` wrote."""
+        """Parse a line of `to_line`."""
         values: dict[str, Any] = json.loads(line)
         return cls(**{**values, "notes": tuple(values["notes"])})
 
@@ -50,7 +50,7 @@ class Report:
 def report(
     tally: RequestTally, second: float, rate: float, now: float, *, final: bool = False
 ) -> Report:
-    """Return the tally as it stands."""
+    """Return a report of the present counts."""
     latencies = tally.latencies if final else tally.recent(now)
     return Report(
         second=round(second, 3),

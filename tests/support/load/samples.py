@@ -1,4 +1,4 @@
-"""What is asked, and what a right answer is: the emulated accelerator's function, worked out apart from it."""
+"""Sample requests with their expected answers, computed independently of the emulated accelerator."""
 
 import json
 import math
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 DISTINCT_SAMPLES = 64
-"""Questions prepared before the start; while it sends, the generator only compares."""
+"""Number of requests prepared before the start; while it sends, the generator only compares."""
 HEADERS = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """An Open Inference request body, and the numbers its answer must hold."""
+    """An Open Inference request body and the values of a correct answer."""
 
     body: bytes
     expected: tuple[float, ...]
     headers: dict[str, str] = field(default_factory=lambda: HEADERS)
 
     def accepts(self, body: bytes) -> bool:
-        """Say whether an answer's only output holds the expected values, within float32's precision."""
+        """Return whether an answer's only output has the expected values, within float32's precision."""
         try:
             (output,) = json.loads(body)["outputs"]
             data: list[float] = output["data"]
@@ -42,7 +42,7 @@ def sample_requests(seed: int, rows: int, features: int) -> tuple[SampleRequest,
 
 
 def sample_request(matrix: Sequence[Sequence[float]]) -> SampleRequest:
-    """Return the question that asks the emulated model about `matrix`."""
+    """Return the request to the emulated model for `matrix`."""
     data = [value for row in matrix for value in row]
     tensor = {
         "name": "INPUT",

@@ -1,4 +1,4 @@
-"""One request over the wire: sent once, never retried, always ended."""
+"""HTTP sender of sample requests, without retries."""
 
 import itertools
 from collections.abc import Callable
@@ -16,11 +16,11 @@ UNREACHED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How connections are used.
+    """Use of connections.
 
-    `clients` above 0 is that many clients with one kept connection each, taking turns: a request waits for
-    its client's connection, and its latency shows it. 0 is one client with as many kept connections as
-    requests in flight need. Without keep-alive each request opens its own.
+    With `clients` above 0, that many clients with one connection each take turns: a request waits for its client's
+    connection, and the wait counts towards its latency. With 0, one client opens as many connections as requests are
+    in flight. Without keep-alive each request opens its own.
     """
 
     keep_alive: bool = True
@@ -28,7 +28,7 @@ class Connections:
 
 
 class Sender:
-    """aiohttp sessions that turn questions into ends. Use as an async context manager."""
+    """aiohttp sessions that send requests and return their outcomes. Use as an async context manager."""
 
     def __init__(
         self, url: str, connections: Connections, timeout_seconds: float, clock: Callable[[], float]
@@ -58,7 +58,7 @@ class Sender:
         return aiohttp.ClientSession(connector=connector, timeout=self._timeout)
 
     async def send(self, sample_request: SampleRequest, intended: float) -> FinishedRequest:
-        """Send one question and return how it ended; raises only on cancellation."""
+        """Send a request and return its outcome; raises only on cancellation."""
         session = self._sessions[next(self._turn) % len(self._sessions)]
         try:
             async with session.post(

@@ -1,4 +1,4 @@
-"""What became of the requests: counted once each, by the issue's own definition of lost."""
+"""Counts of finished requests by outcome, with latencies."""
 
 from bisect import insort
 from collections import Counter, deque
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 WINDOW_SECONDS = 5.0
-"""Percentiles a second are taken over this much past, so that a slow second is not three requests."""
+"""Window of the percentiles of a report; a single second can have too few requests."""
 NOTES_KEPT = 20
 
 
 class RequestOutcome(StrEnum):
-    """How a request that was sent ended, seen by its client."""
+    """Outcome of a sent request as seen by its client."""
 
     COMPLETED = "completed"
     REFUSED = "refused"
-    """429 or 503 with Retry-After: back-pressure, said properly."""
+    """429 or 503 with Retry-After, which is proper back-pressure."""
     LOST = "lost"
     """No answer, a connection error (nothing is sent twice), or a 5xx other than 503 with Retry-After."""
     WRONG = "wrong"
-    """An answer, but not the one asked for: a wrong value, or a 4xx to a correct request."""
+    """An incorrect answer: a wrong value, or a 4xx to a correct request."""
 
 
 def outcome_of(status: int, *, retry_after: bool, correct: bool) -> RequestOutcome:
@@ -33,7 +33,7 @@ def outcome_of(status: int, *, retry_after: bool, correct: bool) -> RequestOutco
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float | None:
-    """Return the nearest-rank percentile, or None of nothing."""
+    """Return the nearest-rank percentile, or None without values."""
     if not ascending:
         return None
     rank = max(1, -(-len(ascending) * percent // 100))
@@ -42,16 +42,16 @@ def percentile(ascending: Sequence[float], percent: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRequest:
-    """One ended request. Latency counts from the intended time, so a late generator hides nothing."""
+    """A finished request. Latency counts from the intended time, so that delays of the generator are included."""
 
     intended: float
     ended: float
     outcome: RequestOutcome
     pod: str = ""
     note: str = ""
-    """Why it was lost or wrong, in words."""
+    """Reason for a lost or wrong request."""
     reached: bool = True
-    """False: no connection was had, so nothing was sent, and any client may ask again."""
+    """False if no connection could be opened: nothing was sent, and a retry is safe."""
 
     @property
     def latency(self) -> float:
@@ -61,16 +61,16 @@ class FinishedRequest:
 
 @dataclass(slots=True)
 class RequestTally:
-    """Running counts, and what the last seconds looked like."""
+    """Counts since the start, and the requests of the last seconds."""
 
     sent: int = 0
     outcomes: Counter[RequestOutcome] = field(default_factory=Counter)
     pods: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
-    """Of completed requests, ascending."""
+    """Latencies of completed requests in seconds, ascending."""
     notes: list[str] = field(default_factory=list)
     unreached: int = 0
-    """Of the lost: those that had no connection to be sent on."""
+    """Number of lost requests that no connection could be opened for."""
     worst_send_lag: float = 0.0
     _recent: deque[FinishedRequest] = field(default_factory=deque)
 
@@ -93,11 +93,11 @@ class RequestTally:
 
     @property
     def in_flight(self) -> int:
-        """Return how many have not ended."""
+        """Return the number of requests that have not ended."""
         return self.sent - self.outcomes.total()
 
     def recent(self, now: float) -> list[float]:
-        """Return the ascending latencies of what completed in the last window."""
+        """Return the ascending latencies of the requests that completed in the last window."""
         while self._recent and self._recent[0].ended < now - WINDOW_SECONDS:
             self._recent.popleft()
-        return sorted(one.latency for one in self._recent)
+        return sorted(request.latency for request in self._recent)

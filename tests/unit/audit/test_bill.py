@@ -1,4 +1,4 @@
-"""Bills of materials: what an extra stands on, and nothing that is only installed beside it."""
+"""Bills of materials list the dependencies of an extra, and no other installed package."""
 
 from importlib import metadata
 from typing import Any
@@ -39,12 +39,12 @@ def test_an_extra_stands_on_what_its_requirements_stand_on() -> None:
 
 
 def test_a_bill_holds_that_and_nothing_else() -> None:
-    made = bill(WHOLE, "penstock-operator", OPERATOR)
-    assert {plain(one["name"]) for one in made["components"]} == OPERATOR
-    assert made["metadata"]["component"]["name"] == "penstock-operator"
-    assert {"ref": "kopf==1", "dependsOn": ["aiohttp==1"]} in made["dependencies"]
-    assert "pytest" not in str(made)
-    assert "kopf==1\n" in requirements(made)
+    document = bill(WHOLE, "penstock-operator", OPERATOR)
+    assert {plain(component["name"]) for component in document["components"]} == OPERATOR
+    assert document["metadata"]["component"]["name"] == "penstock-operator"
+    assert {"ref": "kopf==1", "dependsOn": ["aiohttp==1"]} in document["dependencies"]
+    assert "pytest" not in str(document)
+    assert "kopf==1\n" in requirements(document)
 
 
 def test_what_is_not_installed_is_no_silent_gap() -> None:

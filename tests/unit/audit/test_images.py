@@ -24,8 +24,8 @@ def test_an_image_runs_as_the_user_that_pods_ask_for_and_holds_one_program(
 
 def test_what_is_not_for_images_is_not_sent_to_their_builder() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
-    rules = [one for one in lines if one and not one.startswith("#")]
+    rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
-    assert {one for one in rules if one.startswith("!")} == {
+    assert {rule for rule in rules if rule.startswith("!")} == {
         "!pyproject.toml", "!operator", "!runtime", "!wheels"
     }  # fmt: skip

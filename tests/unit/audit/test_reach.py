@@ -1,4 +1,4 @@
-"""What is asked about the NetworkPolicies, and how the answers are read."""
+"""Checks of the NetworkPolicies: the connections to try, and parsing of the verdicts."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.audit import reach
 from tests.audit.reach import End, NoVerdict, PolicyCheck, verdicts
 from tests.unit.charts.rendered import render
 
-SAID = "| IS ALLOWED? |  TRUE  |\n...\n| IS ALLOWED? | FALSE  |\n"
+VERDICTS = "| IS ALLOWED? |  TRUE  |\n...\n| IS ALLOWED? | FALSE  |\n"
 
 
 @pytest.fixture(scope="module")
@@ -18,34 +18,34 @@ def rendered() -> list[reach.Object]:
     return render(networkPolicy__enabled="true", poolNetworkPolicy__enabled="true")
 
 
-def test_answers_are_read_in_order_and_none_may_be_lacking() -> None:
-    assert verdicts(SAID, 2) == [True, False]
+def test_verdicts_are_read_in_order_and_each_check_needs_one() -> None:
+    assert verdicts(VERDICTS, 2) == [True, False]
     with pytest.raises(NoVerdict, match="2 of 3"):
-        verdicts(SAID, 3)
+        verdicts(VERDICTS, 3)
 
 
-def test_the_policies_are_the_operators_own_and_what_it_makes_for_a_pool(
+def test_the_policies_are_those_of_the_operator_and_of_a_pool(
     rendered: list[reach.Object], tmp_path: Path
 ) -> None:
-    held, traffic, asked = reach.write(rendered, tmp_path)
-    written = [yaml.safe_load(one.read_text()) for one in held.iterdir()]
-    assert {one["metadata"]["namespace"] for one in written} == {"penstock-system", "team-a"}
-    assert len(json.loads(traffic.read_text())) == len(asked)
+    folder, traffic, checks = reach.write(rendered, tmp_path)
+    written = [yaml.safe_load(file.read_text()) for file in folder.iterdir()]
+    assert {policy["metadata"]["namespace"] for policy in written} == {"penstock-system", "team-a"}
+    assert len(json.loads(traffic.read_text())) == len(checks)
 
 
-def test_every_end_is_asked_about_and_who_is_let_in_is_the_exception(
+def test_every_end_is_checked_and_most_connections_are_denied(
     rendered: list[reach.Object],
 ) -> None:
-    asked = list(reach.questions(rendered))
-    let_in = [one for one in asked if one.wanted]
-    assert len(let_in) == 4
-    assert len(asked) - len(let_in) >= 15
-    assert len(set(map(str, asked))) == len(asked)
+    checks = list(reach.checks(rendered))
+    allowed = [check for check in checks if check.wanted]
+    assert len(allowed) == 4
+    assert len(checks) - len(allowed) >= 15
+    assert len(set(map(str, checks))) == len(checks)
 
 
-def test_who_is_outside_has_an_address_and_nothing_else() -> None:
+def test_an_external_end_has_only_an_address() -> None:
     pod = End("a pod", "team-a", {"a": "b"})
-    traffic = PolicyCheck(End("somebody"), pod, (8001, "control"), wanted=False).traffic()
+    traffic = PolicyCheck(End("an external client"), pod, (8001, "control"), wanted=False).traffic()
     assert "Internal" not in traffic["Source"]
     assert traffic["Destination"]["Internal"]["Namespace"] == "team-a"
     assert traffic["ResolvedPort"] == 8001

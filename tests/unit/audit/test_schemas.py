@@ -40,8 +40,8 @@ def test_no_property_is_allowed_that_is_not_named_but_in_maps() -> None:
 
 def test_names_that_look_like_words_of_a_schema_are_names() -> None:
     named = {"x-kubernetes-int-or-string": {"type": "boolean"}, "format": {"type": "string"}}
-    made = {"definitions": {"v1.Thing": {KINDS: [{"kind": "Thing"}], "properties": named}}}
-    ((_, schema),) = of_openapi(made)
+    schema = {"definitions": {"v1.Thing": {KINDS: [{"kind": "Thing"}], "properties": named}}}
+    ((_, schema),) = of_openapi(schema)
     assert schema["definitions"]["v1.Thing"]["properties"] == named
 
 

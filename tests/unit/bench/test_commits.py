@@ -36,11 +36,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_defaults_are_frozen_by_the_last_commit_that_touched_the_law(repository: str) -> None:
-    found = commits.frozen()
-    assert found.commit == repository
-    assert found.changed == ()
-    assert f"defaults frozen at {repository} of 20" in found.sentence()
-    assert "NOT" not in found.sentence()
+    commit = commits.frozen()
+    assert commit.commit == repository
+    assert commit.changed == ()
+    assert f"defaults frozen at {repository} of 20" in commit.sentence()
+    assert "NOT" not in commit.sentence()
 
 
 def test_a_change_elsewhere_thaws_nothing(repository: str) -> None:
@@ -53,10 +53,10 @@ def test_a_law_that_differs_from_its_commit_is_warned_of_by_its_files(
     repository: str, file: Path
 ) -> None:
     file.write_text("two")
-    found = commits.frozen()
-    assert found.changed == (str(file),)
-    assert "NOT frozen" in found.sentence()
-    assert str(file) in found.sentence()
+    commit = commits.frozen()
+    assert commit.changed == (str(file),)
+    assert "NOT frozen" in commit.sentence()
+    assert str(file) in commit.sentence()
 
 
 def test_a_staged_change_is_a_change(repository: str) -> None:

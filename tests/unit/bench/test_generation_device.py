@@ -27,9 +27,9 @@ def test_a_step_reads_every_weight_but_the_embedding_and_its_rows_keys_and_value
     hidden, wide, kv, vocabulary = 64, 128, 32, models.VOCABULARY
     layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * wide + 2 * hidden
     weights = 2 * layer + hidden + hidden * vocabulary
-    found = footprint(folder, torch.bfloat16)
-    assert found == Footprint(weights=2 * weights, kv_token=2 * 2 * 2 * kv)
-    assert found.read(10) == 2 * weights + 10 * 256
+    sizes = footprint(folder, torch.bfloat16)
+    assert sizes == Footprint(weights=2 * weights, kv_token=2 * 2 * 2 * kv)
+    assert sizes.read(10) == 2 * weights + 10 * 256
 
 
 def test_an_embedding_that_is_the_head_too_is_read(folder: Path, tmp_path: Path) -> None:
@@ -47,11 +47,11 @@ def test_only_steps_in_which_all_rows_decode_count_with_the_time_between_them() 
         StepReport(0, 2, 3_000, 0.002, 0.001),
         StepReport(0, 1, 3_000, 9.0, 0.0),
     ]
-    found = decoding(reports, 2, READ)
-    assert found is not None
-    assert (found.rows, found.steps) == (2, 2)
-    assert found.median_seconds == pytest.approx(0.002)
-    assert found.gb_per_second == pytest.approx((2_000_000 + 4_000_000) / 0.004 / 1e9)
+    lines = decoding(reports, 2, READ)
+    assert lines is not None
+    assert (lines.rows, lines.steps) == (2, 2)
+    assert lines.median_seconds == pytest.approx(0.002)
+    assert lines.gb_per_second == pytest.approx((2_000_000 + 4_000_000) / 0.004 / 1e9)
     assert decoding(reports, 3, READ) is None
 
 
@@ -69,14 +69,14 @@ def test_the_bench_runs_on_a_cpu_and_says_why_a_peer_is_absent(
     monkeypatch.setattr(penstock, "CACHE_BYTES", 1 << 22)
     monkeypatch.setattr(device, "peers", lambda *_: "not here")
     size = WorkSize(prompt=8, answer=6, rounds=1, repeats=1)
-    told: Any = device.measure(folder, "float32", torch.device("cpu"), size)
-    assert json.loads(json.dumps(told)) == told
-    assert (told["device"], told["peer_absent"]) == ("cpu", "not here")
-    assert [one["batch"] for one in told["lines"]] == [1, 3]
-    for one in told["lines"]:
-        assert one["decoding"]["steps"] == 5
-        assert one["share_of_bandwidth"] == one["decoding"]["gb_per_second"] / 10.0
-        assert (one["peers"], one["ratio"]) == (None, None)
+    measured: Any = device.measure(folder, "float32", torch.device("cpu"), size)
+    assert json.loads(json.dumps(measured)) == measured
+    assert (measured["device"], measured["peer_absent"]) == ("cpu", "not here")
+    assert [line["batch"] for line in measured["lines"]] == [1, 3]
+    for line in measured["lines"]:
+        assert line["decoding"]["steps"] == 5
+        assert line["share_of_bandwidth"] == line["decoding"]["gb_per_second"] / 10.0
+        assert (line["peers"], line["ratio"]) == (None, None)
 
 
 def test_a_ratio_is_ours_over_the_peers() -> None:

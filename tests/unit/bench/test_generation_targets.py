@@ -1,4 +1,4 @@
-"""The bench of generation judges each line by the issue's bound, and never calls an absent peer a success."""
+"""The generation bench judges each line by its bound, and an absent peer never counts as met."""
 
 import pytest
 from rich.console import Console
@@ -22,59 +22,59 @@ def outcome(
     return PeerOutcome(peer, model, "float32", figures=figures)
 
 
-def named(found: list[TargetLine], part: str) -> list[TargetLine]:
-    return [one for one in found if part in one.name]
+def named(lines: list[TargetLine], part: str) -> list[TargetLine]:
+    return [line for line in lines if part in line.name]
 
 
 @pytest.mark.parametrize(("rate", "met"), [(96.0, True), (94.0, False)])
-def test_a_peer_is_judged_on_every_line_by_the_models_own_factor(rate: float, met: bool) -> None:
+def test_a_peer_is_judged_on_every_line_by_the_factor_of_the_model(rate: float, met: bool) -> None:
     ours, theirs = outcome("penstock", rate), outcome("openvino_genai", 100.0)
-    found = named(targets([ours, theirs], [], []), "openvino_genai")
-    assert len(found) == 9
-    assert {one.met for one in found} == {met}
-    assert found[0].measured == pytest.approx(rate / 100)
-    assert found[0].by_cpu_time == pytest.approx(rate / 100)
+    lines = named(targets([ours, theirs], [], []), "openvino_genai")
+    assert len(lines) == 9
+    assert {line.met for line in lines} == {met}
+    assert lines[0].measured == pytest.approx(rate / 100)
+    assert lines[0].by_cpu_time == pytest.approx(rate / 100)
 
 
 def test_generate_batch_is_judged_where_it_batches_and_generate_alone() -> None:
     peers = [outcome("transformers_batch", 40.0), outcome("transformers_generate", 40.0)]
-    found = targets([outcome("penstock", 90.0), *peers], [], [])
-    assert len(named(found, "transformers_batch")) == 6
-    assert [one.name.rpartition(" ")[2] for one in named(found, "transformers_generate")] == [
+    lines = targets([outcome("penstock", 90.0), *peers], [], [])
+    assert len(named(lines, "transformers_batch")) == 6
+    assert [line.name.rpartition(" ")[2] for line in named(lines, "transformers_generate")] == [
         "1",
         "1",
         "1",
     ]
-    assert all(one.met for one in named(found, "transformers"))
+    assert all(line.met for line in named(lines, "transformers"))
 
 
 def test_a_peer_without_figures_is_not_measured() -> None:
     absent = PeerOutcome("vllm_cpu", "llama-61M", "float32", absent="not installed")
     assert {
-        one.met for one in named(targets([outcome("penstock", 9.0), absent], [], []), "vllm")
+        line.met for line in named(targets([outcome("penstock", 9.0), absent], [], []), "vllm")
     } == {None}
 
 
 def test_another_model_is_no_peer() -> None:
     other = outcome("openvino_genai", 1.0, model="llama-7M")
-    found = targets([outcome("penstock", 9.0), other], [], [])
-    assert not named(found, "openvino_genai")
+    lines = targets([outcome("penstock", 9.0), other], [], [])
+    assert not named(lines, "openvino_genai")
 
 
 def test_planning_idling_and_http_have_bounds() -> None:
-    times = [PlanningTime(one, 301.0, 400.0, 1.0) for one in Discipline]
+    times = [PlanningTime(discipline, 301.0, 400.0, 1.0) for discipline in Discipline]
     http = [{"model": "llama-7M", "streams": 32, "placement": "Thread", "of_in_process": 0.96}]
-    found = targets([outcome("penstock", 9.0, idle=0.06)], times, http)
-    assert {one.met for one in named(found, "planning")} == {False}
-    assert [one.met for one in named(found, "idle")] == [False]
-    assert [one.met for one in named(found, "HTTP")] == [True]
+    lines = targets([outcome("penstock", 9.0, idle=0.06)], times, http)
+    assert {line.met for line in named(lines, "planning")} == {False}
+    assert [line.met for line in named(lines, "idle")] == [False]
+    assert [line.met for line in named(lines, "HTTP")] == [True]
 
 
 def test_a_server_that_did_not_start_is_not_measured() -> None:
     http: list[dict[str, object]] = [
         {"model": "llama-7M", "streams": 32, "placement": "Thread", "absent": "it crashed"}
     ]
-    assert [one.met for one in targets([], [], http)] == [None]
+    assert [line.met for line in targets([], [], http)] == [None]
 
 
 def test_a_neighbours_cost_is_the_median_of_pairs_and_there_is_none_on_one_core() -> None:
@@ -85,17 +85,17 @@ def test_a_neighbours_cost_is_the_median_of_pairs_and_there_is_none_on_one_core(
     assert neighbour.seats(frozenset({3})) is None
 
 
-def test_what_a_neighbour_costs_explains_https_line_and_bends_no_target() -> None:
-    beside = Neighbour("llama-7M", 100.0, 88.0, 0.88)
-    told = {"model": "llama-7M", "streams": 32, "placement": "Process", "of_in_process": 0.88}
-    assert neighbour.explained(0.88, None) == neighbour.explained(None, beside) == {}
-    found = targets([], [], [told | neighbour.explained(0.88, beside)])
-    assert [(one.measured, one.bound, one.met) for one in found] == [
+def test_a_neighbours_cost_explains_the_http_line_and_changes_no_target() -> None:
+    busy = Neighbour("llama-7M", 100.0, 88.0, 0.88)
+    http_line = {"model": "llama-7M", "streams": 32, "placement": "Process", "of_in_process": 0.88}
+    assert neighbour.explained(0.88, None) == neighbour.explained(None, busy) == {}
+    lines = targets([], [], [http_line | neighbour.explained(0.88, busy)])
+    assert [(line.measured, line.bound, line.met) for line in lines] == [
         (0.88, 0.95, False),
         (1.0, None, None),
     ]
     console = Console(record=True, width=200)
-    console.print(show.verdicts(found))
+    console.print(show.verdicts(lines))
     assert "0 met, 1 missed, 0 not measured" in console.export_text()
-    assert "88 beside a busy neighbour" in show.neighbour("llama-7M", beside)
+    assert "88 next to a busy neighbour" in show.neighbour("llama-7M", busy)
     assert "no other core" in show.neighbour("llama-7M", None)

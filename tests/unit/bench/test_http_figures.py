@@ -1,4 +1,4 @@
-"""The bench over HTTP tells medians and ratios of what it measured, and leaves out what it did not."""
+"""The HTTP bench reports medians and ratios of measured figures and omits absent ones."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.bench.http import show
 from tests.bench.http.figures import HttpFigures
 
 
-def seen(right: int, cpu_seconds: float = 1.0, memory: float = 115.0) -> dict[str, Any]:
+def measured_run(right: int, cpu_seconds: float = 1.0, memory: float = 115.0) -> dict[str, Any]:
     return {
         "right": right,
         "seconds": 2.0,
@@ -25,11 +25,11 @@ def seen(right: int, cpu_seconds: float = 1.0, memory: float = 115.0) -> dict[st
 
 
 def figures(**rights: list[int]) -> HttpFigures:
-    found = HttpFigures({"bare_torch_bytes": 100.0})
+    result = HttpFigures({"bare_torch_bytes": 100.0})
     for name, rounds in rights.items():
         for right in rounds:
-            found.note(name.replace("_", " "), 64, seen(right))
-    return found
+            result.note(name.replace("_", " "), 64, measured_run(right))
+    return result
 
 
 def test_a_rate_is_the_median_of_its_rounds() -> None:
@@ -37,26 +37,26 @@ def test_a_rate_is_the_median_of_its_rounds() -> None:
 
 
 def test_a_peak_is_the_best_rate_of_any_number_of_connections() -> None:
-    found = figures(penstock=[400])
-    found.note("penstock", 256, seen(320))
-    assert found.peak("penstock") == (200.0, 64)
-    assert found.peak("nobody") == (0.0, 64)
+    result = figures(penstock=[400])
+    result.note("penstock", 256, measured_run(320))
+    assert result.peak("penstock") == (200.0, 64)
+    assert result.peak("absent") == (0.0, 64)
 
 
 def test_ratios_are_to_the_best_setting_of_a_peer() -> None:
-    found = figures(penstock=[600], Mosec_a=[300], Mosec_b=[500], raw_asyncio_sketch=[900])
-    lines = {line: measured for line, measured, _ in found.ratios()}
+    result = figures(penstock=[600], Mosec_a=[300], Mosec_b=[500], raw_asyncio_sketch=[900])
+    lines = {line: measured for line, measured, _ in result.ratios()}
     assert lines["requests/s / Mosec's best, 64 connections"] == pytest.approx(1.2)
     assert lines["CPU a request / raw sketch's, 64 connections (at most)"] == pytest.approx(1.5)
     assert lines["memory / bare torch with the network (at most)"] == pytest.approx(1.15)
 
 
 def test_what_was_not_measured_is_left_out() -> None:
-    found = figures(penstock=[600])
-    assert [line for line, _, _ in found.ratios()] == [
+    result = figures(penstock=[600])
+    assert [line for line, _, _ in result.ratios()] == [
         "memory / bare torch with the network (at most)"
     ]
-    assert found.as_json()["absent"] == {}
+    assert result.as_json()["absent"] == {}
 
 
 def overloaded(goodput: float, grown: float) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def overloaded(goodput: float, grown: float) -> dict[str, Any]:
 
 
 def test_a_goodput_of_nothing_is_a_line_that_misses_its_target() -> None:
-    found = figures(penstock=[600])
-    found.overload = overloaded(0.0, grown=17.0)
-    lines = {line: (measured, target) for line, measured, target in found.ratios()}
+    result = figures(penstock=[600])
+    result.overload = overloaded(0.0, grown=17.0)
+    lines = {line: (measured, target) for line, measured, target in result.ratios()}
     assert lines["3x overload: goodput / peak"] == (0.0, 0.75)
     assert lines["3x overload: goodput / peak, by CPU a right answer"] == (0.0, 0.75)
     assert lines["MiB grown under overload (at most)"] == (17.0, 16.0)
@@ -81,22 +81,22 @@ def test_a_goodput_of_nothing_is_a_line_that_misses_its_target() -> None:
 def test_a_server_that_answered_nothing_right_is_measured_and_its_peers_are_not_divided_by_it() -> (
     None
 ):
-    found = figures(penstock=[0], Mosec=[500], LitServe=[0])
-    lines = {line: measured for line, measured, _ in found.ratios()}
+    result = figures(penstock=[0], Mosec=[500], LitServe=[0])
+    lines = {line: measured for line, measured, _ in result.ratios()}
     assert lines["requests/s / Mosec's best, 64 connections"] == 0.0
     assert "requests/s / LitServe's, 64 connections" not in lines
 
 
-def test_a_sketch_on_our_own_loop_is_told_beside_the_named_one_and_has_no_target() -> None:
+def test_a_sketch_on_uvloop_is_reported_in_addition_and_has_no_target() -> None:
     rounds = {"penstock": [600], "raw asyncio sketch": [900], "raw asyncio sketch, uvloop": [1200]}
-    found = figures(**rounds)
-    lines = {line: (round(measured, 3), target) for line, measured, target in found.ratios()}
+    result = figures(**rounds)
+    lines = {line: (round(measured, 3), target) for line, measured, target in result.ratios()}
     assert lines["CPU a request / raw sketch's, 64 connections (at most)"] == (1.5, 1.35)
     assert lines["CPU a request / raw sketch's on uvloop, 64 connections"] == (2.0, None)
     console = Console(record=True, width=200)
-    console.print(show._ratios(found))
+    console.print(show._ratios(result))
     assert "raw sketch's on uvloop, 64 connections" in console.export_text()
-    assert found.as_json()["ratios"][1]["target"] is None
+    assert result.as_json()["ratios"][1]["target"] is None
 
 
 RAW = {
@@ -117,7 +117,7 @@ def test_a_body_of_one_kind_is_compared_with_bodies_of_its_kind_alone() -> None:
         "Triton (PyTriton), no wait": {64: 20.0},
         "Triton (PyTriton), no wait, binary": {64: 60.0},
     }
-    lines = {one["line"]: one["measured"] for one in encoders.ratios(ENCODER, RAW, rates)}
+    lines = {line["line"]: line["measured"] for line in encoders.ratios(ENCODER, RAW, rates)}
     assert lines == {
         "JSON, 64 connections / untouched raw torch": 1.778,
         "JSON, 64 connections / raw torch, packed and prepacked": 0.8,
@@ -134,7 +134,7 @@ def test_a_body_of_one_kind_is_compared_with_bodies_of_its_kind_alone() -> None:
 
 def test_the_embedders_lines_compare_texts_with_texts() -> None:
     rates = {"penstock": {64: 90.0, 256: 90.0}, "Infinity": {64: 45.0}}
-    lines = {one["line"]: one["measured"] for one in encoders.ratios(EMBEDDER, RAW, rates)}
+    lines = {line["line"]: line["measured"] for line in encoders.ratios(EMBEDDER, RAW, rates)}
     assert lines == {
         "64 connections / the best peer": 2.0,
         "64 connections / length-sorted or packed raw torch": 0.9,
@@ -142,27 +142,33 @@ def test_the_embedders_lines_compare_texts_with_texts() -> None:
     }
 
 
-def test_tritons_binary_is_asked_beside_ours_and_of_the_encoder_alone(tmp_path: Path) -> None:
-    binaries = [one.name for one in contenders(ENCODER, tmp_path) if one.body == "binary"]
+def test_binary_bodies_are_measured_for_penstock_and_triton_on_the_encoder_only(
+    tmp_path: Path,
+) -> None:
+    binaries = [
+        contender.name for contender in contenders(ENCODER, tmp_path) if contender.body == "binary"
+    ]
     assert binaries == ["penstock, binary", "Triton (PyTriton), no wait, binary"]
-    assert not [one for one in contenders(EMBEDDER, tmp_path) if one.body == "binary"]
+    assert not [
+        contender for contender in contenders(EMBEDDER, tmp_path) if contender.body == "binary"
+    ]
 
 
 def test_the_encoders_chart_has_a_panel_for_each_subject(tmp_path: Path) -> None:
-    found = {
+    subjects = {
         name: {"raw": RAW, "rates": {"penstock": {1: 40.0, 64: 80.0}, "Mosec, 1 ms": {64: 40.0}}}
         for name in ("encoder", "embedder")
     }
-    assert chart.draw(found, tmp_path).stat().st_size > 10_000
+    assert chart.draw(subjects, tmp_path).stat().st_size > 10_000
 
 
 def test_the_encoders_lines_keep_a_rate_of_nothing_and_the_growth_of_memory() -> None:
     raw = RAW | {"untouched": 0.0}
     lines = encoders.ratios(ENCODER, raw, {"penstock": {64: 0.0}, "peer": {64: 10.0}})
-    assert {one["line"]: one["measured"] for one in lines} == {
+    assert {line["line"]: line["measured"] for line in lines} == {
         "JSON, 64 connections / raw torch, packed and prepacked": 0.0,
         "JSON, 64 connections / the best peer by JSON": 0.0,
     }
-    beyond = {one["line"]: one for one in encoders.overload_lines(overloaded(0.0, grown=17.0))}
+    beyond = {line["line"]: line for line in encoders.overload_lines(overloaded(0.0, grown=17.0))}
     assert beyond["3x overload: goodput / peak"]["measured"] == 0.0
     assert beyond["MiB grown under overload (at most)"]["target"] == 16.0

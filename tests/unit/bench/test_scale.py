@@ -1,4 +1,4 @@
-"""The bench of many pools: whose turn it is, when nothing moves any more, and copies that are whole pools."""
+"""The scale bench: the slowest stage, the end of progress, and copies that are complete pools."""
 
 import json
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ from tests.bench.scale.stages import Patience, Stages
 from tests.unit.operator.decide.world import NOW, World, pool
 
 UID = "00000000-0000-0000-0000-0000000000"
-WHOLE = Stages(pools=5, decided=5, deployments=5, pods=5, up=5, ready=5, obeying=5)
+WHOLE = Stages(pools=5, decided=5, deployments=5, pods=5, up=5, ready=5, acknowledged=5)
 
 
-def test_it_is_the_turn_of_whoever_lacks_most_of_what_it_was_given() -> None:
+def test_the_stage_with_the_largest_backlog_is_the_slowest() -> None:
     assert Stages(9, 9, 9, 2, 2, 2, 2).behind(10) == "the Deployment controller"
     assert Stages(9, 3, 9, 9, 9, 9, 9).behind(10).startswith("the operator, to decide")
     assert Stages(2, 2, 2, 2, 2, 2, 2).behind(10) == "the bench, to make pools"
 
 
-def test_pools_are_whole_when_the_operator_has_decided_and_every_pod_obeys() -> None:
+def test_pools_are_complete_when_the_operator_has_decided_and_every_pod_acknowledged() -> None:
     assert WHOLE.all(5)
     assert not WHOLE.all(6)
     assert not Stages(5, 5, 5, 5, 5, 5, 4).all(5)
@@ -56,25 +56,25 @@ def test_series_are_added_up_over_their_labels() -> None:
 
 def test_writes_are_counted_through_a_rotation_of_the_log(tmp_path: Path) -> None:
     def line(agent: str, at: str) -> str:
-        told = {"userAgent": agent, "verb": "patch", "requestURI": at, "requestReceivedTimestamp": at}  # fmt: skip
-        return json.dumps(told, separators=(",", ":")) + "\n"
+        entry = {"userAgent": agent, "verb": "patch", "requestURI": at, "requestReceivedTimestamp": at}  # fmt: skip
+        return json.dumps(entry, separators=(",", ":")) + "\n"
 
     log, ours = tmp_path / "audit.log", "penstock-operator"
     old, new = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:02:00.000000Z"
     (tmp_path / "audit-2026-01-01T00-01-59.999.log").write_text(line(ours, old) + line(ours, new))
-    log.write_text(line("somebody", new) + line(ours, new))
+    log.write_text(line("kubectl", new) + line(ours, new))
     since = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
     assert writes_since(log, since) == [f"patch {new}", f"patch {new}"]
 
 
-def raw(one: Mapping[str, Any], number: int, owner: int | None, status: Any = None) -> Any:
+def raw(manifest: Mapping[str, Any], number: int, owner: int | None, status: Any = None) -> Any:
     meta: dict[str, Any] = {
         "namespace": "team-a", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {},
-        **one["metadata"], "uid": f"{UID}{number:02}",
+        **manifest["metadata"], "uid": f"{UID}{number:02}",
     }  # fmt: skip
     if owner is not None:
         meta["ownerReferences"] = [{**meta.get("ownerReferences", [{}])[0], "uid": f"{UID}{owner:02}", "controller": True}]  # fmt: skip
-    return {**one, "metadata": meta} | ({"status": status} if status else {})
+    return {**manifest, "metadata": meta} | ({"status": status} if status else {})
 
 
 @pytest.fixture(scope="module")
@@ -89,64 +89,68 @@ def original() -> Original:
     labels = {"labels": {"penstock.dev/pool-uid": UID + "00"}}
     objects = [
         raw({"kind": "InferencePool", "metadata": {"name": "pool-0"}, "spec": spec}, 0, None, status),
-        *(raw(one.manifest, 10 + number, 0) for number, one in enumerate(view.children.values())),
+        *(raw(child.manifest, 10 + number, 0) for number, child in enumerate(view.children.values())),
         raw(view.revisions[0].manifest, 20, 0),
     ]  # fmt: skip
-    deployed = next(one for one in objects if one["kind"] == "Deployment")
+    deployed = next(manifest for manifest in objects if manifest["kind"] == "Deployment")
     number = int(deployed["metadata"]["uid"].removeprefix(UID))
-    made = {"name": "pool-0-penstock-abc", **labels}
+    replica_set = {"name": "pool-0-penstock-abc", **labels}
     pod = {"name": "pool-0-penstock-abc-x", **labels}
     objects += [
-        raw({"kind": "ReplicaSet", "metadata": made}, 30, number),
+        raw({"kind": "ReplicaSet", "metadata": replica_set}, 30, number),
         raw({"kind": "Pod", "metadata": pod, "spec": {}}, 31, 30, {"podIP": "10.128.0.1", "phase": "Running"}),
     ]  # fmt: skip
-    for one in objects:
-        if one["kind"] == "Service":
-            one["spec"] = {**one["spec"], "clusterIP": "10.96.0.9"}
+    for manifest in objects:
+        if manifest["kind"] == "Service":
+            manifest["spec"] = {**manifest["spec"], "clusterIP": "10.96.0.9"}
     stored = {
-        f"/registry/{one['kind']}/many/{one['metadata']['name']}": json.dumps(one)
-        for one in objects
+        f"/registry/{manifest['kind']}/many/{manifest['metadata']['name']}": json.dumps(manifest)
+        for manifest in objects
     }
     return Original.of("pool-0", stored, NOW)
 
 
 def objects_of(stored: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in stored.values()]
+    return [json.loads(text) for text in stored.values()]
 
 
-def test_a_copys_children_carry_the_seals_that_the_operator_would_put_on_them(
+def test_a_copys_children_have_the_seals_that_the_operator_writes(
     original: Original,
 ) -> None:
-    made = copy(original, "pool-7", 7, "10.128.0.8")
-    sealed = manifests(objects_of(made.stored), NOW)
+    copied = copy(original, "pool-7", 7, "10.128.0.8")
+    sealed = manifests(objects_of(copied.stored), NOW)
     assert {kind for kind, _ in sealed} == {
         "ServiceAccount", "ConfigMap", "ControllerRevision", "Deployment", "Service", "PodDisruptionBudget",
     }  # fmt: skip
 
 
 def test_a_child_that_was_edited_is_not_copied(original: Original) -> None:
-    key = next(one.key for one in original.sealed if "Deployment" in one.key)
+    key = next(child.key for child in original.sealed if "Deployment" in child.key)
     spoilt = {**original.stored, key: original.stored[key].replace(original.sealed[3].seal, "0" * 10)}  # fmt: skip
     with pytest.raises(NotSealedSoError, match="Deployment pool-0-penstock carries 0000000000"):
         manifests(objects_of(spoilt), NOW)
 
 
-def test_a_copy_is_a_pool_of_its_own_whose_pods_are_its_own(original: Original) -> None:
-    made = copy(original, "pool-7", 7, "10.128.0.8")
-    assert not [one for one in made.stored.values() if "pool-0" in one or UID in one]
-    assert not [key for key in made.stored if "pool-0" in key]
-    store, known = ObjectStore(), {one.kind: one for one in kinds.WATCHED}
-    for one in (*objects_of(original.stored), *objects_of(made.stored)):
-        one["metadata"]["resourceVersion"] = "1"
-        store.upsert(known[one["kind"]], one)
-    copied = next(one for one in store.pools.values() if one.name == "pool-7")
-    pods = [(pod.uid, pod.ip) for pod in owned_pods(store, copied.uid)]
-    assert pods == [(made.pod_uid, "10.128.0.8")]
+def test_a_copy_is_a_separate_pool_with_separate_pods(original: Original) -> None:
+    copied = copy(original, "pool-7", 7, "10.128.0.8")
+    assert not [text for text in copied.stored.values() if "pool-0" in text or UID in text]
+    assert not [key for key in copied.stored if "pool-0" in key]
+    store, known = ObjectStore(), {kind.kind: kind for kind in kinds.WATCHED}
+    for manifest in (*objects_of(original.stored), *objects_of(copied.stored)):
+        manifest["metadata"]["resourceVersion"] = "1"
+        store.upsert(known[manifest["kind"]], manifest)
+    observed = next(pool for pool in store.pools.values() if pool.name == "pool-7")
+    pods = [(pod.uid, pod.ip) for pod in owned_pods(store, observed.uid)]
+    assert pods == [(copied.pod_uid, "10.128.0.8")]
 
 
 def test_copies_are_stored_in_portions(original: Original) -> None:
-    copies = [copy(original, f"pool-{one}", one, f"10.128.1.{one}") for one in range(1, 8)]
-    size = max(sum(map(len, one.stored.values())) for one in copies)
+    copies = [
+        copy(original, f"pool-{number}", number, f"10.128.1.{number}") for number in range(1, 8)
+    ]
+    size = max(sum(map(len, copied.stored.values())) for copied in copies)
     portions = list(batches(iter(copies), 3 * size))
     assert len(portions) == 3
-    assert {key for one in portions for key in one} == {key for one in copies for key in one.stored}
+    assert {key for portion in portions for key in portion} == {
+        key for copied in copies for key in copied.stored
+    }

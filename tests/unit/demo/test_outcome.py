@@ -38,7 +38,7 @@ def test_a_good_run_has_no_failures() -> None:
 
 
 def test_changes_begin_at_the_first_known_value() -> None:
-    assert changes(good_run().moments, lambda one: one.cap) == [(1, 4), (3, 5)]
+    assert changes(good_run().moments, lambda sample: sample.cap) == [(1, 4), (3, 5)]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_single_bad_request_fails_the_show(lost: int, wrong: int) -> None:
 
 def test_a_cap_that_never_moves_fails_the_show() -> None:
     run = good_run()
-    run.moments = [replace(one, cap=4) for one in run.moments]
+    run.moments = [replace(sample, cap=4) for sample in run.moments]
     assert failures(run) == ["the batch cap never moved"]
 
 
@@ -60,7 +60,7 @@ def test_replicas_that_never_rise_or_never_fall_fail_the_show() -> None:
     run = good_run()
     run.moments = run.moments[:-1]
     assert failures(run) == ["the replicas never fell again"]
-    run.moments = [replace(one, ready=1) for one in run.moments]
+    run.moments = [replace(sample, ready=1) for sample in run.moments]
     assert failures(run) == ["the replicas never rose"]
 
 
@@ -77,8 +77,8 @@ def test_a_load_generator_without_figures_fails_the_show() -> None:
 
 
 def test_a_moment_of_a_pool_without_status_knows_nothing() -> None:
-    one = moment(3, "act", FINAL, {"spec": {}}, Gauges())
-    assert (one.cap, one.waiting, one.duty, one.ready, one.why) == (None, None, None, 0, "")
+    line = moment(3, "act", FINAL, {"spec": {}}, Gauges())
+    assert (line.cap, line.waiting, line.duty, line.ready, line.why) == (None, None, None, 0, "")
 
 
 def test_the_last_page_tells_losses_and_what_to_type_next() -> None:

@@ -33,7 +33,7 @@ def test_a_log_line_tells_a_decision_only_once() -> None:
     assert "80 waiting" not in plain_line(replace(ONE, second=8), ONE)
 
 
-def test_where_nobody_watches_there_are_lines() -> None:
+def test_output_without_a_terminal_is_plain_lines() -> None:
     shown, written = screen(terminal=False)
     with shown:
         shown.show(ONE)

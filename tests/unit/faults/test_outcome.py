@@ -1,4 +1,4 @@
-"""What counts as lost, as a move the wrong way, and as a line that is not as it must be."""
+"""Outcomes of the fault bench: lost requests, wrong-way moves, and the failures of a line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def harmless(stage: FaultStage) -> Iterator[None]:
 
 
 def valves(*standing: tuple[int, int]) -> list[Valves]:
-    return [Valves(float(second), *one) for second, one in enumerate(standing)]
+    return [Valves(float(second), *values) for second, values in enumerate(standing)]
 
 
 def counted(*, lost: int = 0, wrong: int = 0, completed: int = 90, refused: int = 0) -> ServedLoad:
@@ -76,7 +76,7 @@ def test_back_pressure_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("result", "failure"),
     [
         (suffered(counted(completed=0)), "nothing was served"),
         (suffered(counted(wrong=1)), "1 answered wrongly"),
@@ -85,17 +85,17 @@ def test_back_pressure_is_no_failure() -> None:
         (suffered(counted(), restarts=2), "the operator ended 2 times"),
     ],
 )
-def test_each_thing_that_must_not_be_is_told(one: Suffered, said: str) -> None:
-    assert failures(one) == [said]
+def test_each_violation_is_reported(result: Suffered, failure: str) -> None:
+    assert failures(result) == [failure]
 
 
-def test_a_line_of_the_table_tells_what_was_lost_before_it_was_sent() -> None:
-    one = suffered(counted(lost=4, refused=3), takes_a_pod=True)
-    assert show.cells(one) == ("it", "97", "4", "2", "3", "0", "2.0", "400", "")
-    assert as_json(one)["unreached"] == 2
+def test_a_line_of_the_table_contains_requests_lost_before_they_were_sent() -> None:
+    result = suffered(counted(lost=4, refused=3), takes_a_pod=True)
+    assert show.cells(result) == ("it", "97", "4", "2", "3", "0", "2.0", "400", "")
+    assert as_json(result)["unreached"] == 2
 
 
-def test_a_fault_counts_what_the_load_says_from_its_beginning_to_its_end() -> None:
+def test_a_fault_counts_the_load_between_its_first_and_last_report() -> None:
     reports = [
         Report(1.0, 10, 10, 8, 0, 0, 0, 2, 100.0, 150.0),
         Report(2.0, 10, 20, 16, 1, 1, 0, 2, 100.0, 900.0),
@@ -104,6 +104,6 @@ def test_a_fault_counts_what_the_load_says_from_its_beginning_to_its_end() -> No
     assert ServedLoad.between(reports) == ServedLoad(20, 16, 1, 3, 1, 0, 900.0)
 
 
-def test_every_fault_of_the_table_has_a_name_of_its_own() -> None:
+def test_every_fault_of_the_table_has_a_unique_name() -> None:
     names = [fault.name for fault in all_faults()]
     assert len(set(names)) == len(names) >= 13

@@ -1,4 +1,4 @@
-"""No request keeps `/healthz` waiting: every route of every kind of pod is sent the largest body that it reads."""
+"""No request delays `/healthz`: every route of every kind of pod receives the largest body that it accepts."""
 
 from collections.abc import Iterator
 
@@ -8,26 +8,26 @@ from tests.stalls.walk import KINDS, SIZE, Kind, Wait, Walked, walking
 
 MAX_SECONDS = 0.1
 BUSY_FACTOR = 20
-"""How much longer a wait may be than while the pod idles, on a machine that others share; `make bench-stalls` tells the waits."""
+"""Allowed ratio of a wait to that of an idle pod, for shared machines; `make bench-stalls` prints the waits."""
 ATTEMPTS = 3
-"""A stall of the pod's own comes every time, one of the machine's does not."""
+"""A stall of the pod recurs on every attempt; one of the machine does not."""
 SIZES = [
     pytest.param(SIZE // 8, id="8 MiB"),
     pytest.param(SIZE, id="largest", marks=pytest.mark.long),
 ]
-"""What is proportional to a body's size shows in an eighth of the largest, too."""
+"""A wait proportional to the body's size also shows with an eighth of the largest."""
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=[one.name for one in KINDS])
+@pytest.fixture(scope="module", params=KINDS, ids=[kind.name for kind in KINDS])
 def walked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Walked]:
     kind: Kind = request.param
-    with walking(kind, tmp_path_factory.mktemp("pod")) as found:
-        yield found
+    with walking(kind, tmp_path_factory.mktemp("pod")) as walk:
+        yield walk
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[one.name for one in KINDS])
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 def test_every_route_has_its_bodies(kind: Kind) -> None:
     for route in kind.routes():
         assert kind.shapes(route, 2**16), route

@@ -57,8 +57,8 @@ def base_archive(places: Places) -> Path:
 def prometheus_program(places: Places) -> Path:
     """Return Debian's Prometheus, taken out of its package; nothing is installed on the machine."""
     folder = places.images / "prometheus"
-    found = folder / PROMETHEUS_PROGRAM
-    if not found.exists():
+    program = folder / PROMETHEUS_PROGRAM
+    if not program.exists():
         unfinished = folder.with_name(f"prometheus.{os.getpid()}")
         unfinished.mkdir(parents=True)
         build(
@@ -71,7 +71,7 @@ def prometheus_program(places: Places) -> Path:
         output(["dpkg-deb", "-x", package, unfinished])
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
-    return found
+    return program
 
 
 def link_prometheus(places: Places) -> None:

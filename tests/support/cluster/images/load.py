@@ -22,9 +22,9 @@ def images_on_node(places: Places) -> set[str]:
 def load(places: Places, layout: Path, image: str) -> None:
     """Import an image of an OCI layout into containerd under its name."""
     descriptor = _descriptor(layout, image)
-    held = set(sandbox.ctr(places, places.commands, "content", "ls", "-q").split())
+    present_blobs = set(sandbox.ctr(places, places.commands, "content", "ls", "-q").split())
     wanted = blobs_of(layout, descriptor)
-    missing = [digest for digest in wanted if f"sha256:{digest}" not in held]
+    missing = [digest for digest in wanted if f"sha256:{digest}" not in present_blobs]
     size = sum(_blob(layout, digest).stat().st_size for digest in missing)
     say(
         f"containerd: {image}: {len(missing)} of {len(wanted)} blobs are new, {size / 2**20:.0f} MiB"

@@ -1,4 +1,4 @@
-"""From sources to images on the node, each step done only when its inputs changed."""
+"""Builds the images and loads them onto the node; a step runs only when its inputs changed."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from tests.support.cluster.progress import say
 
 TAG = "dev"
 KEPT_TAGS = 6
-"""Newest builds of an image that stay on the node: pods of a running test may still ask for one."""
+"""Newest builds of an image that stay on the node: pods of a running test may still use one."""
 BASE_DOCKERFILE = 'FROM scratch\nADD base.tar /\nCMD ["python3"]\n'
 
 
@@ -37,8 +37,8 @@ def _make(places: Places) -> dict[str, str]:
         recipe: f"{recipe.repository}:{content_hash(recipe, base.base_hash())}"
         for recipe in RECIPES
     }
-    held = load.images_on_node(places)
-    absent = {recipe: image for recipe, image in wanted.items() if image not in held}
+    present_images = load.images_on_node(places)
+    absent = {recipe: image for recipe, image in wanted.items() if image not in present_images}
     if absent:
         _build(places, absent)
     for recipe, image in wanted.items():
@@ -80,7 +80,7 @@ def _build_base(places: Places, builder: Builder, image: str, archive: Path) -> 
 
 
 def _context(places: Places, recipe: Recipe) -> Path:
-    """Gather what a Dockerfile sees; all times are zero, so that a fresh clone finds the layers of another."""
+    """Gather a Dockerfile's context; all file times are zero, so that fresh clones share cached layers."""
     context = _empty(places.images / f"context-{recipe.name}.{os.getpid()}")
     for source in recipe.sources:
         _copy(CHECKOUT / source, context / source)
@@ -104,15 +104,15 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _forget_older(places: Places, recipe: Recipe, image: str) -> None:
-    """Keep the newest builds' names, on the node and with the builder, in the order of their making."""
-    made = [image, *(older for older in _made(places, recipe) if older != image)]
-    _record(places, recipe).write_text("\n".join(made[:KEPT_TAGS]))
-    if made[KEPT_TAGS:]:
-        say(f"forgetting {len(made[KEPT_TAGS:])} older builds of the {recipe.name}")
-        held = load.images_on_node(places)
-        load.remove(places, [older for older in made[KEPT_TAGS:] if older in held])
+    """Keep the newest builds on the node and in the builder, and remove older ones."""
+    builds = [image, *(older for older in _made(places, recipe) if older != image)]
+    _record(places, recipe).write_text("\n".join(builds[:KEPT_TAGS]))
+    if builds[KEPT_TAGS:]:
+        say(f"forgetting {len(builds[KEPT_TAGS:])} older builds of the {recipe.name}")
+        present_images = load.images_on_node(places)
+        load.remove(places, [older for older in builds[KEPT_TAGS:] if older in present_images])
         builder = Docker(places) if docker_answers() else Buildah(places)
-        for older in made[KEPT_TAGS:]:
+        for older in builds[KEPT_TAGS:]:
             builder.forget(older)
         load.remove_nameless(places)
 
@@ -122,7 +122,7 @@ def _record(places: Places, recipe: Recipe) -> Path:
 
 
 def _made(places: Places, recipe: Recipe) -> list[str]:
-    """Return the images made of a recipe that are still kept, the newest first."""
+    """Return the kept builds of a recipe, the newest first."""
     file = _record(places, recipe)
     return file.read_text().split() if file.exists() else []
 

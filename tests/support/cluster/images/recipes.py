@@ -48,16 +48,16 @@ RECIPES = (OPERATOR, RUNTIME, PROMETHEUS)
 
 def source_files(recipe: Recipe, checkout: Path = CHECKOUT) -> list[Path]:
     """Return the files that go into an image, relative to the checkout, in order."""
-    found: set[Path] = {Path(recipe.dockerfile)}
+    paths: set[Path] = {Path(recipe.dockerfile)}
     for source in recipe.sources:
         path = checkout / source
         files: Iterable[Path] = path.rglob("*") if path.is_dir() else (path,)
-        found.update(
+        paths.update(
             file.relative_to(checkout)
             for file in files
             if file.is_file() and "__pycache__" not in file.parts
         )
-    return sorted(found)
+    return sorted(paths)
 
 
 def content_hash(recipe: Recipe, base: str, checkout: Path = CHECKOUT) -> str:

@@ -1,4 +1,4 @@
-"""What `docker save` writes, as an OCI image layout."""
+"""Converts the output of `docker save` into an OCI image layout."""
 
 import hashlib
 import json
@@ -56,6 +56,6 @@ def _moved(file: Path, layout: Path, media_type: str) -> dict[str, Any]:
 def _name(layout: Path, image: str, entry: dict[str, Any]) -> None:
     (layout / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
     index = layout / "index.json"
-    held = json.loads(index.read_text())["manifests"] if index.exists() else []
-    others = [item for item in held if item.get("annotations", {}).get(REFERENCE) != image]
+    entries = json.loads(index.read_text())["manifests"] if index.exists() else []
+    others = [item for item in entries if item.get("annotations", {}).get(REFERENCE) != image]
     index.write_text(json.dumps({"schemaVersion": 2, "manifests": [*others, entry]}))

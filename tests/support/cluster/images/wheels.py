@@ -1,4 +1,4 @@
-"""Wheelhouses: what an image installs, downloaded on the machine and put into the build's context."""
+"""Wheelhouses: the packages of an image, downloaded on the machine and copied into the build context."""
 
 import hashlib
 import os
@@ -11,12 +11,12 @@ from tests.support.cluster.images.recipes import Recipe, requirements
 from tests.support.cluster.places import CHECKOUT, Places
 
 SHARED_WHEELS = CHECKOUT.parent / "shared" / "wheels"
-"""Wheels that may lie beside the checkout, such as the small CPU build of torch."""
+"""Optional local wheels next to the checkout, such as the small CPU build of torch."""
 PYTHON = "3.11"
 
 
 def wheelhouse(places: Places, recipe: Recipe) -> Path:
-    """Return a folder of all wheels of an image; downloaded anew only when the requirements change."""
+    """Return a folder of all wheels of an image; they are downloaded again only when the requirements change."""
     wanted = requirements(recipe)
     shared = sorted(path.name for path in SHARED_WHEELS.glob("*.whl"))
     key = hashlib.sha256(repr((PYTHON, wanted, shared)).encode()).hexdigest()[:12]

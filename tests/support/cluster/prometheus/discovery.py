@@ -1,4 +1,4 @@
-"""Finds the pools' pods for Prometheus, beside it in its pod.
+"""Target discovery for the test Prometheus: a sidecar that lists the pools' pods.
 
 Debian builds Prometheus without its Kubernetes discovery, so this lists the labelled pods once a second and writes
 a `file_sd` file, which Prometheus follows. The labels are those of a `kubernetes_sd` relabelling.
@@ -54,17 +54,17 @@ def list_pods(context: ssl.SSLContext) -> list[dict[str, Any]]:
 
 
 def main(file: Path) -> None:
-    """Keep `file` true until ended."""
+    """Keep `file` up to date until the process ends."""
     context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     written = None
     while True:
         try:
-            found = json.dumps(targets(list_pods(context)), sort_keys=True)
-            if found != written:
+            current = json.dumps(targets(list_pods(context)), sort_keys=True)
+            if current != written:
                 unfinished = file.with_suffix(f".{os.getpid()}")
-                unfinished.write_text(found)
+                unfinished.write_text(current)
                 unfinished.replace(file)
-                written = found
+                written = current
         except (OSError, ValueError, KeyError) as error:
             print(f"pods not listed: {error}", file=sys.stderr, flush=True)
         time.sleep(INTERVAL_SECONDS)

@@ -17,8 +17,8 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def test_the_same_files_make_the_same_layer() -> None:
-    one = archive.layer({"bin/a": b"1", "bin/b": b"2"}, {"bin/c": "a"})
-    assert one == archive.layer({"bin/b": b"2", "bin/a": b"1"}, {"bin/c": "a"})
+    first = archive.layer({"bin/a": b"1", "bin/b": b"2"}, {"bin/c": "a"})
+    assert first == archive.layer({"bin/b": b"2", "bin/a": b"1"}, {"bin/c": "a"})
 
 
 def test_an_archive_holds_every_blob_under_its_own_digest(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_forgetting_an_image_keeps_the_layers_that_others_use(tmp_path: Path) ->
     load.keep_only(folder, {"b"})
     (kept,) = json.loads((folder / "index.json").read_text())["manifests"]
     assert kept["annotations"][load.REFERENCE] == "b"
-    held = {blob.read_bytes() for blob in (folder / "blobs" / "sha256").iterdir()}
-    assert b"shared" in held
-    assert b"a" not in held
+    blobs = {blob.read_bytes() for blob in (folder / "blobs" / "sha256").iterdir()}
+    assert b"shared" in blobs
+    assert b"a" not in blobs
     assert set(load.blobs_of(folder, kept)) == {
         blob.name for blob in (folder / "blobs" / "sha256").iterdir()
     }

@@ -12,15 +12,15 @@ from tests.support.cluster.places import Places
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     """A cache with a tool, a link to it, a log, and a stranger's folder."""
-    made = Places(tmp_path)
-    (made.tools / "node-1").mkdir(parents=True)
-    (made.tools / "node-1" / "node").write_bytes(b"x" * 50_000)
-    made.commands.mkdir()
-    (made.commands / "kubectl").symlink_to(made.tools / "node-1" / "node")
-    (made.cache / "audit-charts").mkdir()
-    (made.cache / "setup.log").write_text("pip")
-    (made.cache / "photos").mkdir()
-    return made
+    places = Places(tmp_path)
+    (places.tools / "node-1").mkdir(parents=True)
+    (places.tools / "node-1" / "node").write_bytes(b"x" * 50_000)
+    places.commands.mkdir()
+    (places.commands / "kubectl").symlink_to(places.tools / "node-1" / "node")
+    (places.cache / "audit-charts").mkdir()
+    (places.cache / "setup.log").write_text("pip")
+    (places.cache / "photos").mkdir()
+    return places
 
 
 def test_cleaning_removes_what_the_project_put_there(

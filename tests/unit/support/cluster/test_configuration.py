@@ -1,4 +1,4 @@
-"""What the cluster's configuration says, and when a running cluster is still the wanted one."""
+"""The cluster's configuration files, and the hash by which a running cluster is kept."""
 
 import json
 import tomllib
@@ -38,7 +38,7 @@ def test_every_part_starts_with_a_program_and_writes_to_the_run_folder_only() ->
 
 def test_every_speaker_has_its_own_certificate_and_kubeconfig() -> None:
     files = parts.config_files(PLACES)
-    for speaker in parts.SPEAKERS:
+    for speaker in parts.API_CLIENTS:
         config = json.loads(files[f"{speaker}.kubeconfig"])
         user = config["users"][0]["user"]
         assert user["client-certificate"] == f"/cache/cluster/pki/{speaker}.crt"
@@ -79,7 +79,7 @@ def test_a_server_certificate_names_addresses_and_names_apart() -> None:
     assert "serverAuth" in lines
 
 
-def test_a_client_certificate_serves_nobody() -> None:
+def test_a_client_certificate_is_no_server_certificate() -> None:
     identity = Identity("a", "someone", "system:nodes")
     assert "serverAuth" not in extension_lines(identity)
     assert identity.subject == "/O=system:nodes/CN=someone"

@@ -1,4 +1,4 @@
-"""What is built anew when something changes, and what is not."""
+"""A change rebuilds exactly the tools and images that depend on it."""
 
 import shutil
 from dataclasses import replace
@@ -98,7 +98,7 @@ def test_the_runtimes_image_alone_has_what_computes(package: str) -> None:
     assert [line for line in requirements(RUNTIME) if line.startswith(package)]
 
 
-def test_a_tool_is_built_anew_for_other_sources_flags_or_compilers(tmp_path: Path) -> None:
+def test_a_tool_is_rebuilt_for_other_sources_flags_or_compilers(tmp_path: Path) -> None:
     source = tmp_path / "go.mod"
     source.write_text("module a\n")
     tool = replace(HELM, sources=(source,))

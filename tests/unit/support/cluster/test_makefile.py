@@ -9,7 +9,7 @@ import pytest
 from tests.support.cluster.places import CHECKOUT
 
 PARTS = ["unit", "e2e"]
-NOT_MADE = [f"--old-file={one}" for one in ("setup", "tools", "lint", "cluster", "images")]
+NOT_MADE = [f"--old-file={target}" for target in ("setup", "tools", "lint", "cluster", "images")]
 
 
 def make(target: str, folder: Path, failing: list[str]) -> tuple[int, list[str]]:
@@ -21,7 +21,7 @@ def make(target: str, folder: Path, failing: list[str]) -> tuple[int, list[str]]
     )
     pytest.chmod(0o755)
     environ = {
-        name: one for name, one in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
     }
     done = subprocess.run(
         ["make", *NOT_MADE, target, f"PYTEST={pytest}"],

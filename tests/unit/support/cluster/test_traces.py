@@ -1,4 +1,4 @@
-"""What a cluster leaves on a machine is told apart from what is the machine's."""
+"""Traces of a cluster on a machine are distinguished from what belongs to the machine."""
 
 import json
 import os

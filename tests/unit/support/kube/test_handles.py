@@ -1,4 +1,4 @@
-"""The handles of cluster and pool: paths, waits, the text format."""
+"""REST paths, waits, metrics text and the target cluster of the test support."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.kube.api import path_of
 from tests.support.kube.pods import parse
-from tests.support.kube.pools import NotSoError, emulated, until
+from tests.support.kube.pools import WaitTimeoutError, emulated, until
 from tests.support.kube.target import Target
 
 
@@ -36,17 +36,17 @@ def test_samples_of_a_metric_are_summed_over_its_labels() -> None:
     assert parse(text) == {"a": 5.5, "b_total": 1000.0}
 
 
-def test_a_wait_ends_with_the_first_true_value_and_tells_the_seconds() -> None:
+def test_a_wait_ends_with_the_first_true_value_and_returns_the_seconds() -> None:
     answers = iter([False, "not yet", True])
     assert until("so", lambda: next(answers), seconds=5, every=0.01) < 5
 
 
-def test_a_wait_in_vain_says_what_was_seen_last() -> None:
-    with pytest.raises(NotSoError, match=r"ready: not within 0 s; last seen: '1 of 2'"):
+def test_a_wait_that_times_out_reports_the_last_state() -> None:
+    with pytest.raises(WaitTimeoutError, match=r"ready: not within 0 s; last seen: '1 of 2'"):
         until("ready", lambda: "1 of 2", seconds=0)
 
 
-def test_an_emulated_pool_says_its_curve_in_strings() -> None:
+def test_an_emulated_pool_has_its_service_curve_as_strings() -> None:
     spec = emulated(50, 20, accelerators=1, replicas=2)
     assert spec["replicas"] == 2
     assert spec["accelerator"] == {"resourceName": "nvidia.com/gpu", "count": 1}
@@ -54,7 +54,7 @@ def test_an_emulated_pool_says_its_curve_in_strings() -> None:
     assert arguments == {"a_milliseconds": "50", "c_milliseconds": "20"}
 
 
-def test_a_context_of_ones_own_wins_over_the_test_cluster() -> None:
+def test_kube_context_takes_precedence_over_the_test_cluster() -> None:
     own = Target.from_env({"PENSTOCK_CACHE": "/cache"})
     assert (own.kubeconfig, own.foreign) == ("/cache/cluster/admin.kubeconfig", False)
     theirs = Target("/k", "theirs", Path("/none"))

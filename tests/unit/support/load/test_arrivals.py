@@ -1,4 +1,4 @@
-"""Arrivals on fake time."""
+"""Arrival times of the load generator, computed without a clock."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def test_a_change_of_rate_takes_hold_in_the_middle_of_a_gap() -> None:
     assert next(arrivals.between(5, 6, rate=10)) == pytest.approx(5.05)
 
 
-def test_no_rate_sends_nothing_and_waits_for_ever() -> None:
+def test_a_rate_of_zero_sends_nothing_and_waits_forever() -> None:
     arrivals = Arrivals(Process.POISSON, seed=1)
     assert list(arrivals.between(0, 1e6, rate=0)) == []
     assert arrivals.wait(0) == float("inf")
@@ -51,5 +51,5 @@ def test_poisson_keeps_its_mean_and_its_spread() -> None:
 
 
 def test_the_same_seed_gives_the_same_times() -> None:
-    one, same = (list(Arrivals(Process.POISSON, seed=3).between(0, 5, 20)) for _ in range(2))
-    assert one == same
+    first, second = (list(Arrivals(Process.POISSON, seed=3).between(0, 5, 20)) for _ in range(2))
+    assert first == second

@@ -1,4 +1,4 @@
-"""The generator against a real server of this machine: honest about latency, refusals and losses."""
+"""The load generator against a local server: latency, refusals and losses are counted correctly."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def serve() -> AsyncIterator[Serve]:
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])
-async def test_right_answers_are_completed_and_shares_are_told(
+async def test_correct_answers_are_completed_and_counted_by_pod(
     serve: Serve, keep_alive: bool
 ) -> None:
     async with Load(await serve(right_answer), "m", rate=50, keep_alive=keep_alive) as load:
@@ -62,7 +62,7 @@ async def test_a_wrong_value_is_wrong(serve: Serve) -> None:
     assert "wrong" in load.final.notes[0]
 
 
-async def test_refusals_are_counted_beside_losses(serve: Serve) -> None:
+async def test_refusals_and_losses_are_counted_separately(serve: Serve) -> None:
     statuses = iter([429, 503, 500, 503, 200])
 
     async def refuse(request: web.Request) -> web.Response:
@@ -93,7 +93,7 @@ async def test_a_closed_connection_is_lost_and_not_sent_again(serve: Serve) -> N
     assert load.final.lost == load.final.sent == seen
 
 
-async def test_a_server_that_stands_still_shows_in_the_latency_of_all_who_waited(
+async def test_a_stalled_server_adds_to_the_latency_of_every_waiting_request(
     serve: Serve,
 ) -> None:
     goes_on = asyncio.Event()

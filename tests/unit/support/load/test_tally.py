@@ -1,4 +1,4 @@
-"""What counts as what, and that nothing is counted twice or dropped."""
+"""Every request is counted once, by its outcome."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_what_was_sent_is_ended_or_in_flight() -> None:
     assert tally.notes == ["lost ServerDisconnectedError: gone"]
 
 
-def test_a_second_tells_the_last_seconds_and_the_end_tells_all() -> None:
+def test_a_report_covers_the_last_seconds_and_the_final_one_all() -> None:
     tally = RequestTally()
     for ended, latency in ((1.0, 0.9), (20.0, 0.1)):
         tally.send(0)
@@ -69,8 +69,8 @@ def test_a_report_survives_its_line() -> None:
     tally = RequestTally()
     tally.send(0.002)
     tally.end(FinishedRequest(0, 0.25, RequestOutcome.WRONG, "pod-1", "400 b'no'"))
-    one = report(tally, 3.0, 20, now=3.0)
-    assert Report.from_line(one.to_line()) == one
+    written = report(tally, 3.0, 20, now=3.0)
+    assert Report.from_line(written.to_line()) == written
 
 
 def test_shares_count_only_what_came_between() -> None:
@@ -84,10 +84,10 @@ def test_shares_count_only_what_came_between() -> None:
     assert after.shares_since(after) == {}
 
 
-def test_a_request_that_had_no_connection_is_lost_and_told_apart() -> None:
+def test_a_request_without_a_connection_is_lost_and_counted_as_unreached() -> None:
     tally = RequestTally()
     for reached in (True, False):
         tally.send(0.0)
         tally.end(FinishedRequest(0.0, 1.0, RequestOutcome.LOST, note="refused", reached=reached))
-    told = report(tally, 1.0, 1.0, 1.0)
-    assert (told.lost, told.unreached) == (2, 1)
+    final = report(tally, 1.0, 1.0, 1.0)
+    assert (final.lost, final.unreached) == (2, 1)
