@@ -1,4 +1,4 @@
-"""What the tests on the real API server begin with."""
+"""Fixtures of all integration tests on the real API server."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from tests.support.kube.target import Target
 
 @pytest.fixture(scope="session")
 def empty_stage(_cluster: object) -> None:
-    """No operator but ours: what a demo, or a run cut short, left would act on our pools too."""
+    """Remove other operators: one left by a demo or an interrupted run would act on the tests' pools."""
     target = Target.from_env()
     install.clear_stage(target, target.api())

@@ -1,4 +1,4 @@
-"""Bad policies: what each says, and what its refusal has to name."""
+"""Invalid policy specs, each with the words that its rejection must contain."""
 
 from tests.integration.api.cases import Bad
 

@@ -1,4 +1,4 @@
-"""Bad pools: what each says, and what its refusal has to name."""
+"""Invalid pool specs, each with the words that its rejection must contain."""
 
 from tests.integration.api.cases import CLAIM, HUGGING_FACE, LONG_NAME, S3, Bad
 

@@ -1,4 +1,4 @@
-"""Specs that the API server must refuse, each with what its refusal has to name."""
+"""Base manifests and the type of invalid specs, each with the words that its rejection must contain."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -52,9 +52,9 @@ LONG_NAME = "a" * 53
 
 @dataclass(frozen=True)
 class Bad:
-    """One bad spec: `change` is merged into a good one, and the refusal has to say all of `says`.
+    """An invalid spec: `change` is merged into a valid one, and the rejection must contain all of `expected_words`.
 
-    What the schema judges is named by field and value; what CEL judges by field, value and remedy.
+    A schema error names the field and the value; a CEL error also names the remedy.
     """
 
     name: str

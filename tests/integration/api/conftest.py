@@ -1,4 +1,4 @@
-"""The real API server with this checkout's CRDs, and a namespace of these tests' own."""
+"""Fixtures: the real API server with this checkout's CRDs, and a namespace."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ def installed(target: Target, empty_stage: None) -> None:
 
 @pytest.fixture(scope="session")
 def namespace(target: Target, installed: None) -> Iterator[str]:
-    """A namespace of this run's own: what it holds is gone at once, GPUs of an operator's pods included."""
+    """A new namespace, whose objects are deleted at the end, including pods that use GPUs."""
     with namespaces.namespace(target.api(), NAMESPACE) as name:
         yield name
 

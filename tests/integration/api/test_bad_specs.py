@@ -1,4 +1,4 @@
-"""Every bad spec is refused by the real API server, which names field, value and remedy."""
+"""The real API server rejects every invalid spec and names field, value and remedy."""
 
 import pytest
 
@@ -31,23 +31,23 @@ POLICIES_PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies"
 
 
 def test_there_are_at_least_forty() -> None:
-    names = [one.name for one in POOLS + POLICIES]
+    names = [case.name for case in POOLS + POLICIES]
     assert len(set(names)) == len(names) >= 40
 
 
-@pytest.mark.parametrize("bad", POOLS, ids=lambda one: one.name)
+@pytest.mark.parametrize("bad", POOLS, ids=lambda case: case.name)
 def test_a_bad_pool_is_refused(api: Api, namespace: str, bad: Bad) -> None:
-    said = refusal(api, pools(namespace), pool(bad.change, bad.metadata_name))
-    assert [word for word in bad.expected_words if word not in said] == [], said
+    message = refusal(api, pools(namespace), pool(bad.change, bad.metadata_name))
+    assert [word for word in bad.expected_words if word not in message] == [], message
 
 
-@pytest.mark.parametrize("bad", POLICIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("bad", POLICIES, ids=lambda case: case.name)
 def test_a_bad_policy_is_refused(api: Api, bad: Bad) -> None:
-    said = refusal(api, POLICIES_PATH, policy(bad.change))
-    assert [word for word in bad.expected_words if word not in said] == [], said
+    message = refusal(api, POLICIES_PATH, policy(bad.change))
+    assert [word for word in bad.expected_words if word not in message] == [], message
 
 
-def test_what_the_bad_specs_are_merged_into_is_good(api: Api, namespace: str) -> None:
+def test_the_specs_that_changes_are_merged_into_are_valid(api: Api, namespace: str) -> None:
     dry_create(api, pools(namespace), pool())
     dry_create(api, POLICIES_PATH, policy())
 

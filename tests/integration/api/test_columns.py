@@ -1,4 +1,4 @@
-"""What kubectl shows of pools and policies."""
+"""Columns, categories and field documentation of pools and policies in kubectl."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.kube.target import Target
 pytestmark = pytest.mark.integration
 
 
-def test_kubectl_get_shows_a_pool_in_a_line(api: Api, target: Target, namespace: str) -> None:
+def test_kubectl_get_prints_a_pool_on_one_line(api: Api, target: Target, namespace: str) -> None:
     path = f"/apis/penstock.dev/v1alpha1/namespaces/{namespace}/inferencepools"
     api.request("POST", path, pool({}, "shown"))
     api.merge(f"{path}/shown/status", {"status": full.POOL_STATUS})
@@ -25,6 +25,6 @@ def test_the_category_lists_pools_and_policies(target: Target, namespace: str) -
     assert set(names) >= {"inferencepools.penstock.dev", "inferencepolicies.penstock.dev"}
 
 
-def test_kubectl_explain_says_what_a_field_means(target: Target, installed: None) -> None:
-    said = target.kubectl("explain", "inferencepools.penstock.dev.spec.batching.mode")
-    assert "Fixed: the cap is size.max" in " ".join(said.split())
+def test_kubectl_explain_documents_a_field(target: Target, installed: None) -> None:
+    text = target.kubectl("explain", "inferencepools.penstock.dev.spec.batching.mode")
+    assert "Fixed: the cap is size.max" in " ".join(text.split())

@@ -1,4 +1,4 @@
-"""What the docs and the chart show is accepted by the real API server, under strict validation."""
+"""The real API server accepts the examples of docs and chart under strict validation."""
 
 from typing import Any
 
@@ -25,5 +25,5 @@ def test_an_example_is_accepted(api: Api, namespace: str, manifest: dict[str, An
     if manifest["kind"] == "InferencePolicy":
         path = f"{GROUP}/inferencepolicies"
     metadata = {"generateName": "example-"}  # the namespaces of the docs do not exist here
-    made = api.request("POST", f"{path}?{query}", {**manifest, "metadata": metadata})
-    assert made["kind"] == manifest["kind"]
+    created = api.request("POST", f"{path}?{query}", {**manifest, "metadata": metadata})
+    assert created["kind"] == manifest["kind"]

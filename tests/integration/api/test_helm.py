@@ -25,7 +25,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Release:
-    """A release of the chart, and what it may be asked."""
+    """A release of the chart: upgrade, its Deployment, and the permissions of its operator."""
 
     target: Target
     api: Api
@@ -36,7 +36,7 @@ class Release:
         return self.target.helm(*arguments, "--namespace", self.namespace)
 
     def upgrade(self, *settings: str) -> str:
-        sets = [word for one in (*SETTINGS, *settings) for word in ("--set", one)]
+        sets = [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
         return self.helm(
             "upgrade", "--install", self.name, str(CHART), "--take-ownership", "--wait",
             "--timeout", "60s", *sets,
@@ -50,11 +50,11 @@ class Release:
         deployment = self.deployment()
         assert deployment is not None
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        held = {one["name"]: one.get("value") for one in container["env"]}
-        return held.get("PENSTOCK_PROMETHEUS_URL")
+        environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+        return environment.get("PENSTOCK_PROMETHEUS_URL")
 
     def may(self, words: str, namespace: str) -> bool:
-        """Ask the API server: `words` are verb, group/resource[/subresource], and maybe a name."""
+        """Return whether the operator has a permission: verb, group/resource[/subresource], and optionally a name."""
         verb, where, *name = words.split()
         group, resource, *sub = where.split("/")
         attributes = {
@@ -77,10 +77,10 @@ class Release:
 
 @pytest.fixture
 def release(target: Target, api: Api, namespace: str) -> Iterator[Release]:
-    one = Release(target, api, f"penstock-{time.time_ns() % 10**6}", namespace)
-    one.upgrade()
-    yield one
-    one.helm("uninstall", one.name, "--ignore-not-found")
+    installed = Release(target, api, f"penstock-{time.time_ns() % 10**6}", namespace)
+    installed.upgrade()
+    yield installed
+    installed.helm("uninstall", installed.name, "--ignore-not-found")
 
 
 def test_an_upgrade_and_a_rollback_change_the_settings_and_nothing_else(release: Release) -> None:
@@ -96,13 +96,13 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
 ) -> None:
     path = f"/apis/penstock.dev/v1alpha1/namespaces/{release.namespace}/inferencepools"
     api.request("POST", path, pool({"replicas": 0}, "kept"))
-    held = lease(release.namespace, "penstock-operator-7d_1f")
-    api.create(held)
+    leader_lease = lease(release.namespace, "penstock-operator-7d_1f")
+    api.create(leader_lease)
     release.helm("uninstall", release.name, "--wait")
     assert release.deployment() is None
     assert (
-        api.get(path_of(held)) is None
-    )  # the operator's pod has no rights any more to give it back
+        api.get(path_of(leader_lease)) is None
+    )  # the operator's pod no longer has the rights to release it
     assert (
         api.get(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{release.name}-operator") is None
     )
@@ -113,7 +113,7 @@ def test_uninstalling_takes_the_operator_and_leaves_crds_and_pools(
 
 
 def lease(namespace: str, holder: str) -> Object:
-    """Return the operator's Lease, held."""
+    """Return the operator's Lease with a holder."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -122,16 +122,16 @@ def lease(namespace: str, holder: str) -> Object:
     }
 
 
-def test_a_release_of_another_name_takes_over_what_an_uninstalled_one_left(
+def test_a_release_of_another_name_adopts_the_resources_of_an_uninstalled_one(
     release: Release, target: Target, api: Api
 ) -> None:
     path = f"/apis/penstock.dev/v1alpha1/namespaces/{release.namespace}/inferencepools"
-    held = api.request("POST", path, pool({"replicas": 0}, "kept"))
+    kept_pool = api.request("POST", path, pool({"replicas": 0}, "kept"))
     release.helm("uninstall", release.name, "--wait")
     other = Release(target, api, f"other-{release.name}", release.namespace)
     try:
         other.upgrade()
-        assert api.request("GET", f"{path}/kept")["metadata"]["uid"] == held["metadata"]["uid"]
+        assert api.request("GET", f"{path}/kept")["metadata"]["uid"] == kept_pool["metadata"]["uid"]
         crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencepools.penstock.dev"
         notes = api.request("GET", crd)["metadata"]["annotations"]
         assert notes["meta.helm.sh/release-name"] == other.name
@@ -141,10 +141,10 @@ def test_a_release_of_another_name_takes_over_what_an_uninstalled_one_left(
         api.delete(f"{path}/kept")
 
 
-def test_everything_that_can_be_rendered_is_valid_to_the_letter(
+def test_the_chart_with_every_option_passes_strict_validation(
     target: Target, namespace: str
 ) -> None:
-    sets = [word for one in SETTINGS for word in ("--set", one)]
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
     options = (
         "replicas=2",
         "networkPolicy.enabled=true",
@@ -153,7 +153,7 @@ def test_everything_that_can_be_rendered_is_valid_to_the_letter(
         "podLabels.a=b",
         "priorityClassName=x",
     )
-    sets += [word for one in options for word in ("--set", one)]
+    sets += [word for option in options for word in ("--set", option)]
     version = target.api().request("GET", "/version")["gitVersion"]
     text = target.helm(
         "template", "try", CHART, "--namespace", namespace, "--kube-version", version, *sets
@@ -165,7 +165,7 @@ def test_everything_that_can_be_rendered_is_valid_to_the_letter(
     assert len(said.splitlines()) == text.count("\nkind: ")
 
 
-ITS_WORK = (
+NEEDED_PERMISSIONS = (
     "watch penstock.dev/inferencepools",
     "patch penstock.dev/inferencepools/status",
     "patch penstock.dev/inferencepolicies/status",
@@ -176,7 +176,7 @@ ITS_WORK = (
     "list core/pods",
     "watch core/namespaces",
 )
-NOT_ITS_WORK = (
+DENIED_PERMISSIONS = (
     "patch penstock.dev/inferencepools",
     "delete penstock.dev/inferencepools",
     "get core/secrets",
@@ -190,9 +190,13 @@ NOT_ITS_WORK = (
 )
 
 
-def test_the_operator_may_do_its_work_anywhere_and_no_more(release: Release) -> None:
-    assert [one for one in ITS_WORK if not release.may(one, "default")] == []
-    assert [one for one in NOT_ITS_WORK if release.may(one, "default")] == []
+def test_the_operator_has_the_permissions_it_needs_and_no_others(release: Release) -> None:
+    assert [
+        permission for permission in NEEDED_PERMISSIONS if not release.may(permission, "default")
+    ] == []
+    assert [
+        permission for permission in DENIED_PERMISSIONS if release.may(permission, "default")
+    ] == []
 
 
 def test_the_operators_lease_and_key_are_in_its_own_namespace(release: Release) -> None:

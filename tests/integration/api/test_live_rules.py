@@ -1,4 +1,4 @@
-"""Rules that look at two versions of a pool, and the scale subresource, on the real API server."""
+"""Transition rules of a pool's spec, and the scale subresource, on the real API server."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,22 +14,22 @@ Make = Callable[..., str]
 
 @pytest.fixture
 def make(api: Api, namespace: str) -> Iterator[Make]:
-    """Makes a pool with a spec and ready replicas; returns its path."""
+    """A function that creates a pool with a spec and ready replicas and returns its path."""
     root = f"/apis/penstock.dev/v1alpha1/namespaces/{namespace}/inferencepools"
-    made: list[str] = []
+    paths: list[str] = []
 
-    def one(spec: Object, ready: int = 0) -> str:
-        name = f"pool-{len(made)}"
+    def create(spec: Object, ready: int = 0) -> str:
+        name = f"pool-{len(paths)}"
         path = f"{root}/{name}"
         api.delete(path)
         api.request("POST", root, pool(spec, name))
-        made.append(path)
+        paths.append(path)
         status = {"replicas": ready, "readyReplicas": ready, "selector": "penstock.dev/pool-uid=x"}
         api.merge(f"{path}/status", {"status": status})
         return path
 
-    yield one
-    for path in made:
+    yield create
+    for path in paths:
         api.delete(path)
 
 
@@ -60,17 +60,19 @@ def test_dropping_the_mode_is_leaving_auto_too(api: Api, make: Make) -> None:
     assert "Manual would shrink the pool from 8" in refused(api, path, {"scaling": None})
 
 
-def test_leaving_auto_with_a_count_in_the_same_edit_is_the_users_word(api: Api, make: Make) -> None:
+def test_leaving_auto_with_a_replica_count_in_the_same_edit_is_allowed(
+    api: Api, make: Make
+) -> None:
     path = make(mode("Auto"), ready=8)
     api.merge(path, {"spec": {"replicas": 3, **mode("Manual")}})
 
 
-def test_leaving_auto_with_a_count_that_holds_what_is_ready_is_fine(api: Api, make: Make) -> None:
+def test_leaving_auto_with_a_count_of_the_ready_replicas_is_allowed(api: Api, make: Make) -> None:
     path = make({"replicas": 8, **mode("Auto")}, ready=8)
     api.merge(path, {"spec": mode("Manual")})
 
 
-def test_hold_is_always_open(api: Api, make: Make) -> None:
+def test_hold_can_always_be_entered_and_left(api: Api, make: Make) -> None:
     path = make(mode("Auto"), ready=8)
     api.merge(path, {"spec": mode("Hold")})
     api.merge(path, {"spec": mode("Auto")})
@@ -121,21 +123,21 @@ def test_scale_refuses_what_the_schema_refuses(api: Api, make: Make) -> None:
         api.merge(f"{path}/scale", {"spec": {"replicas": 1001}})
 
 
-def test_replicas_is_one_where_it_is_left_out(api: Api, make: Make) -> None:
+def test_replicas_defaults_to_one(api: Api, make: Make) -> None:
     assert api.request("GET", make({}))["spec"]["replicas"] == 1
 
 
-def test_nothing_else_is_filled_in(api: Api, make: Make) -> None:
-    held = api.request("GET", make({}))["spec"]
-    assert held == pool({"replicas": 1})["spec"]
+def test_no_other_field_has_a_default(api: Api, make: Make) -> None:
+    spec = api.request("GET", make({}))["spec"]
+    assert spec == pool({"replicas": 1})["spec"]
 
 
 def test_a_status_write_leaves_the_spec_alone(api: Api, make: Make) -> None:
     path = make({})
     api.merge(f"{path}/status", {"spec": {"replicas": 9}, "status": {"replicas": 1}})
-    held = api.request("GET", path)
-    assert held["spec"]["replicas"] == 1
-    assert held["status"]["replicas"] == 1
+    stored = api.request("GET", path)
+    assert stored["spec"]["replicas"] == 1
+    assert stored["status"]["replicas"] == 1
 
 
 def test_a_spec_write_leaves_the_status_alone(api: Api, make: Make) -> None:

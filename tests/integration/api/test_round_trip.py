@@ -1,4 +1,4 @@
-"""Every field of the API goes through the real API server and the typed models, and comes back."""
+"""Every field of the API survives a round trip through the real API server and the typed models."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,8 +34,8 @@ def value_paths(value: Any, path: str) -> Iterator[str]:
             yield f"{path}.{name}"
             yield from value_paths(child, f"{path}.{name}")
     if isinstance(value, list):
-        for one in value:
-            yield from value_paths(one, path)
+        for item in value:
+            yield from value_paths(item, path)
 
 
 def fields_of(kind: CustomResource, part: str) -> set[str]:
@@ -57,8 +57,8 @@ def fields_of(kind: CustomResource, part: str) -> set[str]:
 def test_the_examples_set_every_field(
     kind: CustomResource, part: str, values: list[Object]
 ) -> None:
-    held = {path for value in values for path in value_paths(value, part)}
-    assert fields_of(kind, part) - held == set()
+    example_paths = {path for value in values for path in value_paths(value, part)}
+    assert fields_of(kind, part) - example_paths == set()
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
         "metadata": {"generateName": "full-"},
         "spec": spec,
     }
-    made = api.request("POST", f"{path}?fieldValidation=Strict", manifest)
-    own = f"{path}/{made['metadata']['name']}"
-    made["status"] = full.POOL_STATUS
-    held = api.request("PUT", f"{own}/status?fieldValidation=Strict", made)
-    assert held["spec"] == spec
-    assert held["status"] == full.POOL_STATUS
-    typed = PoolSpec.model_validate(held["spec"])
+    created = api.request("POST", f"{path}?fieldValidation=Strict", manifest)
+    own = f"{path}/{created['metadata']['name']}"
+    created["status"] = full.POOL_STATUS
+    stored = api.request("PUT", f"{own}/status?fieldValidation=Strict", created)
+    assert stored["spec"] == spec
+    assert stored["status"] == full.POOL_STATUS
+    typed = PoolSpec.model_validate(stored["spec"])
     assert typed.model_dump(mode="json", by_alias=True, exclude_none=True) == spec
-    status = PoolStatus.model_validate(held["status"])
+    status = PoolStatus.model_validate(stored["status"])
     assert status.model_dump(mode="json", by_alias=True, exclude_none=True) == full.POOL_STATUS
     api.delete(own)
 
@@ -91,7 +91,7 @@ def test_a_full_pool_comes_back(api: Api, namespace: str, spec: Object) -> None:
     "spec", [full.POLICY_SPEC, full.NARROW_POLICY_SPEC], ids=["with-bounds", "by-pool-labels"]
 )
 def test_a_full_policy_comes_back(api: Api, spec: Object) -> None:
-    """It is only tried (dry run): a policy is of the cluster, and others may be at work there."""
+    """Created as a dry run only: a policy is cluster-scoped, and the cluster may be in use."""
     typed = PolicySpec.model_validate(spec)
     assert typed.model_dump(mode="json", by_alias=True, exclude_none=True) == spec
     manifest = {

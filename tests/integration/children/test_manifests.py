@@ -64,29 +64,29 @@ def namespace(api: Api) -> Iterator[str]:
 
 
 def world(namespace: str, spec: dict[str, Any]) -> World:
-    """A pool that nobody but these tests knows: its children are written as dry runs."""
+    """A pool that exists only in this test, so its children are created as dry runs."""
     stored = PoolSpec.model_validate(spec)
     return World(pool=replace(pool(), namespace=namespace, spec=stored), config=CONFIG)
 
 
 def make(api: Api, seen: World) -> None:
-    """Let the world see every child as the API server would store it."""
+    """Add every child to the world as the API server would store it."""
     for write in seen.run().writes:
         assert write.write is Write.CREATE
         kind, own = kinds.BY_KIND[write.kind], write.manifest["metadata"]
         path = f"{kind.path(own['namespace'])}?dryRun=All&fieldManager={names.FIELD_MANAGER}"
         raw = api.request("POST", path, dict(write.manifest))
-        held = child_object(
+        child = child_object(
             write.kind, {**raw, "metadata": {"resourceVersion": "1", **raw["metadata"]}}
         )
         if write.kind == "ControllerRevision":
-            seen.revisions = [held]
+            seen.revisions = [child]
         else:
-            seen.children[write.kind, own["name"]] = held
+            seen.children[write.kind, own["name"]] = child
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_children_are_accepted_and_a_second_look_wants_no_write(
+def test_children_are_accepted_and_a_second_pass_writes_nothing(
     api: Api, namespace: str, name: str
 ) -> None:
     seen = world(namespace, SPECS[name])

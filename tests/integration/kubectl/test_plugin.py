@@ -1,4 +1,4 @@
-"""The plugin as a user runs it: kubectl finds it on the PATH, and it speaks to the real API server."""
+"""The kubectl plugin as a user runs it, from the PATH and against the real API server."""
 
 import json
 import os
@@ -25,22 +25,22 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def api(kubeconfig: Path, target: Target, empty_stage: None) -> Api:
-    made = target.api()
-    install_crds(made)
-    return made
+    client = target.api()
+    install_crds(client)
+    return client
 
 
 @pytest.fixture(scope="module")
 def namespace(api: Api) -> Iterator[str]:
-    """A namespace with one pool, its status and an Event, as an operator leaves them; none runs here."""
+    """A namespace with a pool, its status and an Event, as an operator writes them; none runs here."""
     name = f"plugin-{uuid.uuid4().hex[:6]}"
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    made = api.create(
+    created = api.create(
         {**HEAD, "metadata": {"name": "chat", "namespace": name}, "spec": pool()["spec"]}
     )
     path = f"{POOLS}/namespaces/{name}/inferencepools/chat"
     api.merge(f"{path}/status", {"status": STATUS})
-    about = {"uid": made["metadata"]["uid"], "namespace": name, "name": "chat"}
+    about = {"uid": created["metadata"]["uid"], "namespace": name, "name": "chat"}
     api.create(
         {
             "apiVersion": "v1",
@@ -58,7 +58,7 @@ def namespace(api: Api) -> Iterator[str]:
 
 
 def plugin(target: Target, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `kubectl penstock`; kubectl hands its plugins no flags of its own, so the kubeconfig is in the environment."""
+    """Run `kubectl penstock` with the kubeconfig in the environment: kubectl passes no flags of its own to plugins."""
     program = shutil.which("kubectl-penstock", path=str(Path(sys.executable).parent))
     assert program is not None, "the package's console script"
     kubectl, *_ = target.kubectl_command()
@@ -102,13 +102,15 @@ def test_it_simulates_a_policy_file_on_a_trace(
     words = ["--trace", str(trace), "--policy", str(file), "--json", str(tmp_path / "out.json")]
     done = plugin(target, "simulate", "chat", "-n", namespace, *words)
     assert done.returncode == 0, done.stderr
-    found = {one["case"]: one for one in json.loads((tmp_path / "out.json").read_text())["cases"]}
-    assert found["with less.yaml"]["most_replicas"] == 2
-    assert found["as it is"]["most_replicas"] > 2
+    cases = {
+        case["case"]: case for case in json.loads((tmp_path / "out.json").read_text())["cases"]
+    }
+    assert cases["with less.yaml"]["most_replicas"] == 2
+    assert cases["as it is"]["most_replicas"] > 2
     assert "with less.yaml" in done.stdout
 
 
-def test_a_pool_that_is_not_there_is_said_so(target: Target, namespace: str) -> None:
+def test_an_absent_pool_is_reported(target: Target, namespace: str) -> None:
     done = plugin(target, "explain", "none", "-n", namespace)
     assert done.returncode == 1
     assert f"inferencepools {namespace}/none not found" in done.stderr

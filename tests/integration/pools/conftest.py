@@ -1,4 +1,4 @@
-"""The operator as a process of its own against the real API server, in namespaces of its own."""
+"""Fixtures: an operator process against the real API server, a namespace and a pool."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +20,9 @@ def target() -> Target:
 
 @pytest.fixture(scope="session")
 def api(target: Target, empty_stage: None) -> Api:
-    made = target.api()
-    install_crds(made)
-    return made
+    client = target.api()
+    install_crds(client)
+    return client
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +39,11 @@ def operator(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[OperatorProcess]:
     assert api.list("/api/v1/nodes")
-    made = OperatorProcess(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
-    made.start()
-    yield made
-    if made.running:
-        made.stop()
+    process = OperatorProcess(kubeconfig, system_namespace, tmp_path_factory.mktemp("operator"))
+    process.start()
+    yield process
+    if process.running:
+        process.stop()
 
 
 @pytest.fixture

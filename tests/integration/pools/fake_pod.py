@@ -1,7 +1,7 @@
-"""A pod that the cluster never starts, and a runtime that answers for it from this machine.
+"""A pod that is never scheduled, with a runtime process on this machine in its place.
 
-The pool asks for a node that nobody has, so its pod stays unscheduled; its status is then written as a kubelet would, with
-a loopback address at which the real runtime listens. Its settings folder follows the pool's ConfigMap.
+The pool selects a node that does not exist, so its pod stays unscheduled. The test writes the pod's status as a kubelet
+would, with a loopback address at which the real runtime listens. Its settings folder follows the pool's ConfigMap.
 """
 
 import json
@@ -25,7 +25,7 @@ time.time = lambda: _real() + {seconds}
 
 @dataclass(slots=True)
 class FakePod:
-    """One pod, and the process that is it."""
+    """An unscheduled pod and the process that serves for it."""
 
     api: Api
     pool: PoolHandle
@@ -36,20 +36,20 @@ class FakePod:
 
     @classmethod
     def of(cls, api: Api, pool: PoolHandle, address: str, folder: Path) -> "FakePod":
-        """Wait for the pool's one pod, which nobody runs."""
-        until("its pod is made", pool.pods, seconds=90)
+        """Wait for the pool's only pod."""
+        until("its pod is created", pool.pods, seconds=90)
         (pod,) = pool.pods()
         return cls(api, pool, pod, address, folder)
 
     def start(self, clock_off_seconds: float = 0.0) -> None:
-        """Start the runtime with the pod's own environment, its clock set wrong."""
+        """Start the runtime with the pod's environment and an offset clock."""
         self.sync_settings()
         (self.folder / "sitecustomize.py").write_text(CLOCK.format(seconds=clock_off_seconds))
         more = {"PENSTOCK_CONNECTION_AGE_SECONDS": "3600"}
         self.process = runtime_process.start(self.pod, self.address, self.folder, more)
 
     def sync_settings(self) -> None:
-        """Bring the pool's ConfigMap into the pod, as the kubelet does within a minute or so."""
+        """Write the pool's ConfigMap to the pod's folder, as the kubelet does within about a minute."""
         runtime_process.sync_settings(self.api, self.pod, self.folder)
 
     def generation(self) -> int:
@@ -57,8 +57,8 @@ class FakePod:
         text = self.api.request("GET", self.pool.children["ConfigMap"])["data"][names.LIMITS_FILE]
         return int(json.loads(text)["generation"])
 
-    def tell_running(self) -> None:
-        """Write the pod's status as a kubelet would of one that is Ready."""
+    def write_ready_status(self) -> None:
+        """Write the status of a Ready pod, as a kubelet would."""
         where = f"/api/v1/namespaces/{self.pool.namespace}/pods/{self.pod['metadata']['name']}"
         since = "2026-01-01T00:00:00Z"
         conditions = [

@@ -1,4 +1,4 @@
-"""Installations of the chart in scope Namespaces, whose operator runs here as the chart's own ServiceAccount."""
+"""Installations of the chart in scope Namespaces, whose operator runs as a local process with the chart's ServiceAccount."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class InstallContext:
-    """What installing takes."""
+    """Clients and paths for an installation of the chart."""
 
     target: Target
     api: Api
@@ -34,13 +34,13 @@ class InstallContext:
     def installed(
         self, home: str, namespaces: tuple[str, ...], *settings: str
     ) -> Iterator[OperatorProcess]:
-        """Install the chart in `home` for `namespaces`, with no pod, and hand out its operator, not started."""
+        """Install the chart in `home` for `namespaces` without pods, and yield its operator, not started."""
         named = ",".join(namespaces)
         given = (*SETTINGS, f"namespaces={{{named}}}", *settings)
-        sets = [word for one in given for word in ("--set", one)]
+        sets = [word for setting in given for word in ("--set", setting)]
         self.target.helm("upgrade", "--install", "penstock", CHART, "--namespace", home, *sets)
         account = (home, "penstock-operator")
-        made = OperatorProcess(
+        operator = OperatorProcess(
             kubeconfig_of(self.api, self.kubeconfig, account, self.folder),
             home,
             self.folder,
@@ -48,8 +48,8 @@ class InstallContext:
             {"PENSTOCK_SCOPE": "Namespaces", "PENSTOCK_NAMESPACES": named},
         )
         try:
-            yield made
+            yield operator
         finally:
-            if made.running:
-                made.stop()
+            if operator.running:
+                operator.stop()
             self.target.helm("uninstall", "penstock", "--namespace", home, "--ignore-not-found")

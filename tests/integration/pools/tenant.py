@@ -1,4 +1,4 @@
-"""A tenant: an account of a namespace that may do with pools what the chart's role says, and nothing else."""
+"""A tenant: a ServiceAccount with only the pool permissions of the chart's role."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ HEAD = {"apiVersion": "rbac.authorization.k8s.io/v1"}
 
 
 def tenant(api: Api, namespace: str, kubeconfig: Path, folder: Path) -> Api:
-    """Return the API server as an account sees it that has the role `penstock-pool-edit` in its namespace."""
+    """Return an API client of an account that has only the role `penstock-pool-edit` in its namespace."""
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     api.request("POST", accounts, {"metadata": {"name": "tenant"}})
     role = only(render(), "ClusterRole", "-pool-edit")
@@ -22,19 +22,19 @@ def tenant(api: Api, namespace: str, kubeconfig: Path, folder: Path) -> Api:
     subject = {"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}
     binding = {**HEAD, "kind": "RoleBinding", **named, "roleRef": reference, "subjects": [subject]}
     api.request("POST", f"{roles}/rolebindings", binding)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = api.request("POST", f"{accounts}/tenant/token", asked)["status"]["token"]
+    token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = api.request("POST", f"{accounts}/tenant/token", token_request)["status"]["token"]
     config = yaml.safe_load(kubeconfig.read_text())
-    config["users"] = [{"name": one["name"], "user": {"token": token}} for one in config["users"]]
+    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
     file = folder / "tenant.kubeconfig"
     file.write_text(yaml.safe_dump(config))
     return Api(str(file))
 
 
 def refusal(api: Api, method: str, path: str, body: Object) -> tuple[int, str]:
-    """Return the API server's refusal; it is an assertion error if it does what it is asked."""
+    """Return status and message of the API server's refusal; an accepted request is an assertion error."""
     try:
         api.request(method, path, body)
     except ApiError as error:
         return error.status, error.message
-    raise AssertionError(f"{method} {path} was done")
+    raise AssertionError(f"{method} {path} was accepted")

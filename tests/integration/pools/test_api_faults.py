@@ -1,4 +1,4 @@
-"""The API server fails for a while: nothing moves the wrong way meanwhile, and what was asked is done after it."""
+"""While the API server fails, no child or count changes; edits made meanwhile apply afterwards."""
 
 import time
 from collections.abc import Iterator
@@ -26,31 +26,31 @@ KINDS = len(WATCHED)
 
 @pytest.fixture
 def proxy(kubeconfig: Path) -> Iterator[FaultProxy]:
-    with fault_proxy(kubeconfig) as made:
-        yield made
+    with fault_proxy(kubeconfig) as proxy:
+        yield proxy
 
 
 @pytest.fixture
 def behind(
     operator: OperatorProcess, proxy: FaultProxy, tmp_path: Path
 ) -> Iterator[OperatorProcess]:
-    """The only operator, with the proxy before the API server."""
+    """The only operator, connected to the API server through the proxy."""
     operator.stop()
-    made = operator.as_user("behind", write_kubeconfig(tmp_path / "kubeconfig", proxy.url))
-    made.start()
-    until("it leads", lambda: leads(made), seconds=60)
-    yield made
+    proxied = operator.as_user("behind", write_kubeconfig(tmp_path / "kubeconfig", proxy.url))
+    proxied.start()
+    until("it leads", lambda: leads(proxied), seconds=60)
+    yield proxied
     proxy.fault = ProxyFault.NONE
-    if made.running:
-        made.stop()
+    if proxied.running:
+        proxied.stop()
     operator.start()
 
 
 def standing(api: Api, pool: PoolHandle) -> dict[str, str]:
-    """Return what must not move of its own: every child's identity, and the count."""
+    """Return every child's UID and the replica count, which must not change without an edit."""
     children = {kind: api.request("GET", path) for kind, path in pool.children.items()}
-    held = {kind: one["metadata"]["uid"] for kind, one in children.items()}
-    return {**held, "replicas": str(children["Deployment"]["spec"]["replicas"])}
+    uids = {kind: child["metadata"]["uid"] for kind, child in children.items()}
+    return {**uids, "replicas": str(children["Deployment"]["spec"]["replicas"])}
 
 
 def depth(api: Api, pool: PoolHandle) -> int:
@@ -60,7 +60,7 @@ def depth(api: Api, pool: PoolHandle) -> int:
 
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("fault", [ProxyFault.TOO_MANY, ProxyFault.SERVER_ERROR])
-def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
+def test_a_minute_of_errors_changes_no_child_and_loses_no_edit(
     api: Api, pool: PoolHandle, behind: OperatorProcess, proxy: FaultProxy, fault: ProxyFault
 ) -> None:
     pool.apply(BARE)
@@ -75,7 +75,7 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
     while time.monotonic() < ends:
         assert behind.running
         time.sleep(1)
-    asked = sum(proxy.answers.values())
+    requests = sum(proxy.answers.values())
     proxy.fault = ProxyFault.NONE
 
     took = until("the edit is in force", lambda: depth(api, pool) == 91, seconds=RECOVERY_SECONDS)
@@ -86,11 +86,13 @@ def test_a_minute_of_refusals_moves_nothing_and_loses_no_edit(
     }
     refused = proxy.answers[int(fault.value)]
     print(f"{fault.value} for {FAULT_SECONDS} s: {refused} refusals, in force {took:.1f} s after")
-    assert refused < 20 * FAULT_SECONDS, f"it hammers a server in need: {asked} requests"
+    assert refused < 20 * FAULT_SECONDS, (
+        f"the operator overloads a failing server: {requests} requests"
+    )
 
 
 @pytest.mark.timeout(400)
-def test_dropped_watches_are_made_again_and_miss_nothing(
+def test_dropped_watches_are_restored_and_miss_no_edit(
     api: Api, pool: PoolHandle, behind: OperatorProcess, proxy: FaultProxy
 ) -> None:
     pool.apply(BARE)

@@ -1,4 +1,4 @@
-"""What keeps pods from serving shows on the pool, in Kubernetes' own words, and goes when its cause goes."""
+"""The pool reports why pods do not serve, with Kubernetes' own message, until the cause is gone."""
 
 import pytest
 
@@ -11,10 +11,10 @@ pytestmark = pytest.mark.integration
 
 CLAIM = "weights"
 SMALL = {"template": {"container": {"resources": {"requests": {"cpu": "5m"}}}}}
-"""The test machine is small, and these pods never serve."""
+"""Small requests, because the test machine is small and these pods never serve."""
 
 
-def test_a_missing_claim_is_told_and_heals_when_it_comes(
+def test_a_missing_claim_is_reported_until_it_is_created(
     api: Api, pool: PoolHandle, operator: OperatorProcess
 ) -> None:
     spec = {**emulated(replicas=1), **SMALL}
@@ -22,38 +22,41 @@ def test_a_missing_claim_is_told_and_heals_when_it_comes(
     spec["model"] = {"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}}
     pool.apply(spec)
 
-    assert until("the missing claim is told", lambda: told(pool, CLAIM), seconds=20) < 15
+    assert until("the missing claim is reported", lambda: reported(pool, CLAIM), seconds=20) < 15
 
-    for one in volume(pool.namespace):
-        api.create(one)
+    for manifest in volume(pool.namespace):
+        api.create(manifest)
     try:
-        until("the claim is no problem any more", lambda: not_told(pool, CLAIM), seconds=60)
+        until("the claim is no longer reported", lambda: not_reported(pool, CLAIM), seconds=60)
     finally:
         api.delete(f"/api/v1/persistentvolumes/{volume(pool.namespace)[0]['metadata']['name']}")
     assert operator.running
 
 
-def test_an_image_that_cannot_be_pulled_is_told_and_heals_with_another(
+def test_an_image_that_cannot_be_pulled_is_reported_until_it_is_replaced(
     api: Api, pool: PoolHandle
 ) -> None:
     pool.apply({**emulated(replicas=1), **SMALL, "runtime": {"image": "localhost/no-such-image:1"}})
 
-    assert until("the image is told", lambda: told(pool, "no-such-image"), seconds=30) < 20
+    assert until("the image is reported", lambda: reported(pool, "no-such-image"), seconds=30) < 20
     assert pool.condition("Ready")["reason"] == "ImagePullFailed"
 
     pool.edit({"replicas": 0, "runtime": {"image": "localhost/penstock-busybox:1"}})
     pool.await_condition("Ready", "True", seconds=40)
 
 
-def test_pods_that_the_cluster_has_no_room_for_are_told(api: Api, pool: PoolHandle) -> None:
+def test_pods_that_do_not_fit_into_the_cluster_are_reported(api: Api, pool: PoolHandle) -> None:
     absent = {"resourceName": "example.com/absent", "count": 1}
     pool.apply({**emulated(replicas=1, accelerator=absent), **SMALL})
 
-    assert until("the shortage is told", lambda: told(pool, "example.com/absent"), seconds=20) < 15
+    assert (
+        until("the shortage is reported", lambda: reported(pool, "example.com/absent"), seconds=20)
+        < 15
+    )
     assert not any(map(is_ready, pool.pods()))
 
 
-def test_pods_that_admission_refuses_are_told(api: Api, pool: PoolHandle) -> None:
+def test_pods_that_admission_rejects_are_reported(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     quota: Object = {
@@ -69,21 +72,21 @@ def test_pods_that_admission_refuses_are_told(api: Api, pool: PoolHandle) -> Non
 
     pool.edit({"replicas": 1})
 
-    assert until("the quota is told", lambda: told(pool, "quota"), seconds=20) < 12
+    assert until("the quota is reported", lambda: reported(pool, "quota"), seconds=20) < 12
 
 
-def told(pool: PoolHandle, word: str) -> bool | str:
-    said = pool.condition("Ready")
-    return (said.get("status") == "False" and word in said.get("message", "")) or str(said)
+def reported(pool: PoolHandle, word: str) -> bool | str:
+    ready = pool.condition("Ready")
+    return (ready.get("status") == "False" and word in ready.get("message", "")) or str(ready)
 
 
-def not_told(pool: PoolHandle, word: str) -> bool | str:
-    said = pool.condition("Ready")
-    return (bool(said) and word not in said.get("message", "")) or str(said)
+def not_reported(pool: PoolHandle, word: str) -> bool | str:
+    ready = pool.condition("Ready")
+    return (bool(ready) and word not in ready.get("message", "")) or str(ready)
 
 
 def volume(namespace: str) -> tuple[Object, Object]:
-    """A volume of the test node's own disk, and the claim to it."""
+    """Return a volume on the test node's disk, and a claim for it."""
     name = f"{namespace}-{CLAIM}"
     size = {"storage": "1Mi"}
     persistent: Object = {

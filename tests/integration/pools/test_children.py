@@ -1,4 +1,4 @@
-"""A pool makes its children, keeps them as they should be, and never touches a stranger's."""
+"""The operator creates a pool's children, repairs them, and never changes objects of other owners."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_a_pool_makes_its_children_and_owns_them(api: Api, pool: PoolHandle) -> 
         assert child["metadata"]["labels"]["penstock.dev/pool-uid"] == uid
 
 
-def test_a_deleted_child_is_made_again(api: Api, pool: PoolHandle) -> None:
+def test_a_deleted_child_is_created_again(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     before = {kind: uid_at(api, path) for kind, path in pool.children.items()}
@@ -34,11 +34,11 @@ def test_a_deleted_child_is_made_again(api: Api, pool: PoolHandle) -> None:
     for path in pool.children.values():
         api.delete(path)
 
-    def made_again() -> bool | str:
+    def recreated() -> bool | str:
         now = {kind: uid_at(api, path) for kind, path in pool.children.items()}
         return all(now[kind] not in (None, before[kind]) for kind in now) or str(now)
 
-    assert until("all children are back", made_again, seconds=15) < 10
+    assert until("all children are back", recreated, seconds=15) < 10
 
 
 def test_a_child_edited_by_hand_is_repaired(api: Api, pool: PoolHandle) -> None:
@@ -46,24 +46,26 @@ def test_a_child_edited_by_hand_is_repaired(api: Api, pool: PoolHandle) -> None:
     await_children(api, pool)
     service, deployment = pool.children["Service"], pool.children["Deployment"]
 
-    api.merge(service, {"spec": {"selector": {"penstock.dev/pool-uid": "nobody"}}})
+    api.merge(service, {"spec": {"selector": {"penstock.dev/pool-uid": "unknown"}}})
     api.merge(deployment, {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}})
     api.merge(deployment, {"metadata": {"labels": {"penstock.dev/pool-uid": None}}})
 
     uid = pool.get()["metadata"]["uid"]
 
     def repaired() -> bool:
-        held = api.request("GET", deployment)
+        stored = api.request("GET", deployment)
         return bool(
             api.request("GET", service)["spec"]["selector"] == {"penstock.dev/pool-uid": uid}
-            and held["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 1
-            and held["metadata"]["labels"].get("penstock.dev/pool-uid") == uid
+            and stored["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 1
+            and stored["metadata"]["labels"].get("penstock.dev/pool-uid") == uid
         )
 
     until("the edits are undone", repaired, seconds=15)
 
 
-def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: PoolHandle) -> None:
+def test_a_variable_removed_from_the_template_is_removed_from_the_deployment(
+    api: Api, pool: PoolHandle
+) -> None:
     variable = {"name": "GREETING", "value": "hello"}
     pool.apply({**BARE, "template": {"container": {"env": [variable]}}})
     await_children(api, pool)
@@ -77,8 +79,10 @@ def test_what_is_left_out_of_a_template_leaves_the_deployment(api: Api, pool: Po
     until("the variable is gone", gone, seconds=15)
 
 
-def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: PoolHandle) -> None:
-    """The revision's data is immutable byte for byte: only its number may be written."""
+def test_a_template_that_is_restored_becomes_the_latest_revision(
+    api: Api, pool: PoolHandle
+) -> None:
+    """A revision's data is immutable, so only its number changes."""
     greeting = {**BARE, "template": {"container": {"env": [{"name": "GREETING", "value": "<&>"}]}}}
     pool.apply(greeting)
     await_children(api, pool)
@@ -93,22 +97,26 @@ def test_a_template_that_comes_back_is_the_latest_again(api: Api, pool: PoolHand
 
     def latest() -> bool | str:
         listed = api.request("GET", path)["items"]
-        numbers = {one["metadata"]["name"]: one["revision"] for one in listed}
+        numbers = {revision["metadata"]["name"]: revision["revision"] for revision in listed}
         return (max(numbers, key=lambda name: numbers[name]) == first) or str(numbers)
 
     until("its revision has the highest number", latest, seconds=10)
     assert "refused" not in pool.condition("Ready")["message"]
 
 
-def test_taken_names_are_a_conflict_and_stay_as_they_are(api: Api, pool: PoolHandle) -> None:
+def test_names_in_use_are_a_conflict_and_their_objects_stay_unchanged(
+    api: Api, pool: PoolHandle
+) -> None:
     strangers = [stranger_service(pool), stranger_deployment(pool)]
-    before = [api.create(one) for one in strangers]
+    before = [api.create(stranger) for stranger in strangers]
     paths = [pool.children["Service"], pool.children["Deployment"]]
 
     pool.apply(BARE)
 
     pool.await_condition("Ready", "False", "NameConflict", seconds=15)
-    assert [spec_of(api.request("GET", path)) for path in paths] == [spec_of(one) for one in before]
+    assert [spec_of(api.request("GET", path)) for path in paths] == [
+        spec_of(stranger) for stranger in before
+    ]
 
     for path in paths:
         api.delete(path)
@@ -134,7 +142,7 @@ def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
     assert operator.running
 
 
-def test_a_pool_that_cannot_be_made_hurts_no_other(api: Api, namespace: str) -> None:
+def test_a_pool_whose_children_are_rejected_affects_no_other(api: Api, namespace: str) -> None:
     quota: Object = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -151,11 +159,11 @@ def test_a_pool_that_cannot_be_made_hurts_no_other(api: Api, namespace: str) -> 
 
     bad.apply(BARE)
 
-    def told() -> bool | str:
-        said = bad.condition("Ready")
-        return (said.get("status") == "False" and "quota" in said["message"]) or str(said)
+    def reported() -> bool | str:
+        ready = bad.condition("Ready")
+        return (ready.get("status") == "False" and "quota" in ready["message"]) or str(ready)
 
-    assert until("the refusal is told", told, seconds=15) < 10
+    assert until("the rejection is reported", reported, seconds=15) < 10
     good.edit({"batching": {"size": {"max": 7}}})
     good.await_condition("Ready", "True", seconds=10)
 
@@ -172,12 +180,14 @@ def await_children(api: Api, pool: PoolHandle, *, seconds: float = 15) -> None:
 
 
 def uid_at(api: Api, path: str) -> str | None:
-    held = api.get(path)
-    return held["metadata"]["uid"] if held and "deletionTimestamp" not in held["metadata"] else None
+    child = api.get(path)
+    return (
+        child["metadata"]["uid"] if child and "deletionTimestamp" not in child["metadata"] else None
+    )
 
 
 def spec_of(child: Object) -> str:
-    """Everything but what controllers write: resourceVersion moves with a Deployment's status."""
+    """Return an object without what controllers write, such as the resourceVersion, which changes with the status."""
     metadata = {k: v for k, v in child["metadata"].items() if k in ("uid", "labels", "generation")}
     return json.dumps([metadata, child["spec"]], sort_keys=True)
 
@@ -207,7 +217,7 @@ def stranger_deployment(pool: PoolHandle) -> Object:
 
 
 def revision_in_force(api: Api, pool: PoolHandle) -> str:
-    """Return the name of the revision that the Deployment's pods are labelled with."""
+    """Return the name of the revision in the labels of the Deployment's pod template."""
     template = api.request("GET", pool.children["Deployment"])["spec"]["template"]
     name: str = template["metadata"]["labels"]["penstock.dev/revision"]
     return name

@@ -1,4 +1,4 @@
-"""CRDs of another version than the operator's: pools are served, and say what differs; what was stored before works on."""
+"""CRDs of another version than the operator's: pools are served and report the difference; stored pools keep working."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -84,20 +84,20 @@ def test_a_newer_crd_is_served_and_a_pool_that_uses_it_says_so(
 
 @contextmanager
 def older(api: Api) -> Iterator[None]:
-    """Serve the first schemas, as long as it lasts."""
+    """Serve the earliest schemas inside the context."""
     try:
         for file in ("pool.yaml", "policy.yaml"):
             put(api, EARLIER / file)
         until("the older schema is published", lambda: not published(api, "weight"), seconds=60)
         yield
     finally:
-        for one in sorted(CRDS.glob("*.yaml")):
-            put(api, one)
+        for path in sorted(CRDS.glob("*.yaml")):
+            put(api, path)
         until("the newer schema is published", lambda: published(api, "weight"), seconds=60)
 
 
 def with_more(definition: Object) -> None:
-    """Add a field, which an operator may leave alone, and a word, which it must not."""
+    """Add a field, which an operator may ignore, and an enum value, which it must not ignore."""
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = schema["properties"]["spec"]["properties"]
     fields["colour"] = {"type": "string"}
@@ -106,7 +106,7 @@ def with_more(definition: Object) -> None:
 
 @contextmanager
 def changed(api: Api, plural: str, change: Change) -> Iterator[None]:
-    """Serve a changed schema, as long as it lasts."""
+    """Serve a changed schema inside the context."""
     file = CRDS / f"penstock.dev_{plural}.yaml"
     try:
         put(api, file, change)
@@ -123,14 +123,14 @@ def put(api: Api, file: Path, change: Change | None = None) -> None:
     if change is not None:
         change(wanted)
     path = DEFINITIONS + wanted["metadata"]["name"]
-    held = api.request("GET", path)
-    api.request("PUT", path, {**held, "spec": wanted["spec"]})
+    stored = api.request("GET", path)
+    api.request("PUT", path, {**stored, "spec": wanted["spec"]})
 
 
 def published(api: Api, name: str) -> bool:
-    """Say whether pools have the field in their spec, by the API server's OpenAPI."""
+    """Return whether the API server's OpenAPI has the field in a pool's spec."""
     schemas = api.request("GET", OPENAPI)["components"]["schemas"]
-    (pool,) = [one for key, one in schemas.items() if key.endswith(".InferencePool")]
+    (pool,) = [schema for key, schema in schemas.items() if key.endswith(".InferencePool")]
     return name in pool["properties"]["spec"]["properties"]
 
 

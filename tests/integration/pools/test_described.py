@@ -1,4 +1,4 @@
-"""`kubectl describe pspool` tells what happened, in order, and what to do, to somebody who knows nothing else."""
+"""`kubectl describe pspool` shows problems, remedies and Events in order."""
 
 import re
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def stranger(pool: PoolHandle) -> Object:
-    """Return a Service of somebody else's that has the pool's name."""
+    """Return a Service of another owner with the pool's name."""
     metadata = {"name": pool.name, "namespace": pool.namespace}
     spec = {"ports": [{"port": 80}], "selector": {"app": "foreign"}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
@@ -23,22 +23,24 @@ def described(target: Target, pool: PoolHandle) -> str:
     return target.kubectl("describe", "pspool", pool.name, "-n", pool.namespace)
 
 
-def test_a_pools_troubles_and_their_end_read_as_a_story(
+def test_problems_of_a_pool_and_their_end_appear_in_order(
     target: Target, api: Api, pool: PoolHandle
 ) -> None:
     api.create(stranger(pool))
     pool.apply(BARE)
     pool.await_condition("Ready", "False", "NameConflict", seconds=20)
-    told = described(target, pool)
-    assert re.search(r"Reason:\s+NameConflict", told)
-    assert f'Service "{pool.name}"' in told or f"Service {pool.name}" in told
+    description = described(target, pool)
+    assert re.search(r"Reason:\s+NameConflict", description)
+    assert f'Service "{pool.name}"' in description or f"Service {pool.name}" in description
 
     api.delete(pool.children["Service"])
     await_children(api, pool)
     pool.await_condition("Ready", "True", seconds=70)
     pool.edit({"template": {"annotations": {"example.com/turn": "2"}}})
     until(
-        "the new template is told", lambda: "TemplateAdopted" in described(target, pool), seconds=20
+        "the new template is reported",
+        lambda: "TemplateAdopted" in described(target, pool),
+        seconds=20,
     )
     _, _, events = described(target, pool).partition("\nEvents:")
     reasons = re.findall(r"^\s+(?:Normal|Warning)\s+(\w+)", events, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The operator killed at any moment while many pools change: the same end as if it had never been."""
+"""Kills of the operator at random times while many pools change lead to the same final objects as no kills."""
 
 import random
 import time
@@ -22,9 +22,9 @@ POOLS, LATE = 20, 4
 SEED = 7
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/penstock-operator"
 QUIET_SECONDS = 45.0
-"""Words that changed alone are rewritten 10 s after the last write, at the next tick, which of an idle pool comes every 30 s."""
+"""A changed message alone is written 10 s after the last write at the next tick, which an idle pool has every 30 s."""
 LIFE_SECONDS = 1.5
-"""A process is killed at a random moment of so long after it began to lead: it catches up by then."""
+"""Range of the random time between becoming leader and the kill; the operator catches up within it."""
 
 
 @pytest.mark.long
@@ -44,7 +44,7 @@ def test_two_hundred_kills_during_changes_of_twenty_pools_leave_no_trace(
 
 
 def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
-    """Make the same changes under an operator that lives and under one that is killed, and compare all objects."""
+    """Make the same changes with and without kills of the operator, and compare all objects."""
     with twenty(api) as (here, there):
         for script in (here, there):
             until("the pools begin settled", partial(settled, script.pools), seconds=90)
@@ -59,7 +59,7 @@ def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
             operator.stop(SIGKILL)
             for change in changes[1:-1]:
                 change()
-            give_back(api, operator)
+            release_lease(api, operator)
             mark = len(operator.log())
             operator.start()
             until("it leads", partial(leads_since, operator, mark), seconds=40, every=0.02)
@@ -72,7 +72,7 @@ def assert_no_trace(api: Api, operator: OperatorProcess, kills: int) -> None:
 
 
 class KillRun:
-    """The pools of one run."""
+    """The pools of a run in one namespace."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.namespace = namespace
@@ -96,8 +96,8 @@ def twenty(api: Api) -> Iterator[tuple[KillRun, KillRun]]:
         yield stages
 
 
-def give_back(api: Api, operator: OperatorProcess) -> None:
-    """Free the Lease of a process that is dead, as its 15 s would: they are not what is tried here."""
+def release_lease(api: Api, operator: OperatorProcess) -> None:
+    """Release the Lease of a killed process instead of waiting 15 s for its expiry."""
     api.merge(LEASE.format(operator.namespace), {"spec": {"holderIdentity": ""}})
 
 
@@ -106,17 +106,17 @@ def leads_since(operator: OperatorProcess, mark: int) -> bool:
 
 
 def end_state(api: Api, stage: KillRun) -> dict[str, dict[str, object]]:
-    """Return all objects once nobody has written for a while."""
-    made = [*stage.pools, *(one for one in stage.late if api.get(one.path))]
-    until("every pool is about its newest spec", partial(settled, made), seconds=60)
-    quiet_since, held = time.monotonic(), versions(api, stage.namespace)
+    """Return all objects once none was written for `QUIET_SECONDS`."""
+    created = [*stage.pools, *(pool for pool in stage.late if api.get(pool.path))]
+    until("every status describes the newest spec", partial(settled, created), seconds=60)
+    quiet_since, known_versions = time.monotonic(), versions(api, stage.namespace)
 
     def quiet() -> bool:
-        nonlocal quiet_since, held
+        nonlocal quiet_since, known_versions
         now = versions(api, stage.namespace)
-        if now != held:
-            quiet_since, held = time.monotonic(), now
+        if now != known_versions:
+            quiet_since, known_versions = time.monotonic(), now
         return time.monotonic() - quiet_since > QUIET_SECONDS
 
-    until("nobody writes", quiet, seconds=240, every=1)
+    until("no object is written", quiet, seconds=240, every=1)
     return snapshot(api, stage.namespace)

@@ -1,4 +1,4 @@
-"""One operator writes at a time, and one that was stopped for long writes nothing when it wakes."""
+"""Only one operator writes at a time, and a suspended leader writes nothing when it resumes."""
 
 import time
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def standby(operator: OperatorProcess) -> Iterator[OperatorProcess]:
-    made = operator.replica("standby")
-    made.start()
-    yield made
-    if made.running:
-        made.stop()
+    process = operator.replica("standby")
+    process.start()
+    yield process
+    if process.running:
+        process.stop()
 
 
-def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
+def test_a_standby_takes_over_at_once_from_a_leader_that_stops(
     api: Api, pool: PoolHandle, operator: OperatorProcess, standby: OperatorProcess
 ) -> None:
     pool.apply(BARE)
@@ -36,7 +36,7 @@ def test_a_standby_watches_and_takes_over_at_once_from_a_leader_that_leaves(
         pool.await_condition("Ready", "True", seconds=10)
     assert took < 10
     assert not [
-        one for one in standby.log().splitlines() if pool.namespace in one and "create" in one
+        line for line in standby.log().splitlines() if pool.namespace in line and "create" in line
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_standby_acts_within_twenty_seconds_of_a_leader_that_was_killed(
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_a_leader_that_was_stopped_for_half_a_minute_writes_nothing_when_it_wakes(
+def test_a_leader_suspended_for_half_a_minute_writes_nothing_when_it_resumes(
     api: Api, pool: PoolHandle, operator: OperatorProcess
 ) -> None:
     pool.apply(BARE)

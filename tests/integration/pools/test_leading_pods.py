@@ -1,4 +1,4 @@
-"""A leader that was stopped tells no pod anything when it wakes, whatever there would be to tell."""
+"""A suspended leader sends no limits to pods when it resumes, even if new ones are due."""
 
 import threading
 import time
@@ -22,33 +22,33 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ADDRESS = "127.0.0.77"
 SILENT_SECONDS = 8.0
-"""Of the 15 s for which the Lease of a successor that was killed holds."""
+"""Part of the 15 s for which the Lease of a killed successor remains valid."""
 
 
 class LimitsRecorder(BaseHTTPRequestHandler):
-    """Obeys whatever it is told, and keeps it."""
+    """A pod's control port that acknowledges and records all limits."""
 
-    told: list[LimitsUpdate]
+    received: list[LimitsUpdate]
     uid: str
 
     def do_GET(self) -> None:
-        """Tell the metrics, or the state."""
-        generation = self.told[-1].generation if self.told else 0
+        """Return the metrics or the state."""
+        generation = self.received[-1].generation if self.received else 0
         if self.path == names.PATH_METRICS:
             self._answer(METRICS.format(uid=self.uid, generation=generation))
         else:
             self._answer(self._state())
 
     def do_PATCH(self) -> None:
-        """Take new limits."""
+        """Record new limits."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.told.append(LimitsUpdate.model_validate_json(body))
+        self.received.append(LimitsUpdate.model_validate_json(body))
         self._answer(self._state())
 
     def _state(self) -> str:
-        if not self.told:
+        if not self.received:
             return report(0, LIMITS)
-        return report(self.told[-1].generation, self.told[-1].limits())
+        return report(self.received[-1].generation, self.received[-1].limits())
 
     def _answer(self, text: str) -> None:
         body = text.encode()
@@ -58,27 +58,28 @@ class LimitsRecorder(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Stay silent."""
+        """Suppress the access log."""
 
 
 @pytest.fixture
-def told(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[list[LimitsUpdate]]:
-    """Make the pool with one pod, which listens here, and hand out all limits that it is told."""
+def received(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[list[LimitsUpdate]]:
+    """All limits that the pool's only pod receives; it listens on this machine."""
     pool.apply({**emulated(), **NOWHERE, "replicas": 1})
     pod = FakePod.of(api, pool, ADDRESS, tmp_path)
-    heard: list[LimitsUpdate] = []
-    handler = type("ThisPod", (LimitsRecorder,), {"told": heard, "uid": pod.pod["metadata"]["uid"]})
+    updates: list[LimitsUpdate] = []
+    attributes = {"received": updates, "uid": pod.pod["metadata"]["uid"]}
+    handler = type("ThisPod", (LimitsRecorder,), attributes)
     server = ThreadingHTTPServer((ADDRESS, names.CLUSTER_PORT), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    pod.tell_running()
-    yield heard
+    pod.write_ready_status()
+    yield updates
     server.shutdown()
     server.server_close()
 
 
 @pytest.mark.timeout(240)
-def test_a_leader_that_was_stopped_tells_no_pod_anything_when_it_wakes(
-    pool: PoolHandle, operator: OperatorProcess, told: list[LimitsUpdate]
+def test_a_suspended_leader_sends_no_limits_when_it_resumes(
+    pool: PoolHandle, operator: OperatorProcess, received: list[LimitsUpdate]
 ) -> None:
     pool.await_condition("LimitsApplied", "True", seconds=60)
     operator.send(SIGSTOP)
@@ -87,19 +88,23 @@ def test_a_leader_that_was_stopped_tells_no_pod_anything_when_it_wakes(
         other.start()
         until("the successor leads", lambda: leads(other), seconds=60)
         pool.edit({"batching": {"maxQueueDepth": 79}})
-        until("the successor told the pod", lambda: told[-1].max_queue_depth == 79, seconds=30)
+        until(
+            "the successor's limits arrive",
+            lambda: received[-1].max_queue_depth == 79,
+            seconds=30,
+        )
 
         other.stop(SIGKILL)
         pool.edit({"batching": {"maxQueueDepth": 81}})
-        number = len(told)
+        number = len(received)
         operator.send(SIGCONT)
         time.sleep(SILENT_SECONDS)
         assert "penstock_operator_leader 0.0" in operator.get("/metrics")
-        assert told[number:] == [], "its own Lease was over, the successor's was not"
+        assert received[number:] == [], "its Lease had expired, the successor's had not"
     finally:
         operator.send(SIGCONT)
         if other.running:
             other.stop(SIGKILL)
     until("it leads again", lambda: leads(operator), seconds=40)
-    until("it tells the pod", lambda: told[-1].max_queue_depth == 81, seconds=30)
-    assert told[-1].generation > told[number - 1].generation
+    until("its limits arrive", lambda: received[-1].max_queue_depth == 81, seconds=30)
+    assert received[-1].generation > received[number - 1].generation

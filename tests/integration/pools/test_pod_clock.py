@@ -1,4 +1,4 @@
-"""A pod whose clock is five minutes off: it serves everybody, and obeys, by tokens or by its ConfigMap."""
+"""A pod whose clock is five minutes off serves all requests and applies its limits, by signed calls or by its ConfigMap."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ ROW = {"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": [1.0] * 8}
 
 
 class RepeatingClient:
-    """One client that asks again and again; every answer is counted."""
+    """A client that repeats a request and counts the answers."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -51,14 +51,14 @@ class RepeatingClient:
 
 
 @pytest.fixture
-def pretended(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[Callable[..., FakePod]]:
-    made: list[FakePod] = []
+def start_pod(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[Callable[..., FakePod]]:
+    started: list[FakePod] = []
 
     def begin(address: str, clock_off_seconds: float) -> FakePod:
         pool.apply({**emulated(a=10, c=1), **NOWHERE, "replicas": 1})
-        one = FakePod.of(api, pool, address, tmp_path)
-        made.append(one)
-        one.start(clock_off_seconds)
+        pod = FakePod.of(api, pool, address, tmp_path)
+        started.append(pod)
+        pod.start(clock_off_seconds)
 
         def ready() -> bool:
             try:
@@ -69,12 +69,12 @@ def pretended(api: Api, pool: PoolHandle, tmp_path: Path) -> Iterator[Callable[.
                 return False
 
         until("the runtime serves", ready, seconds=START_SECONDS)
-        one.tell_running()
-        return one
+        pod.write_ready_status()
+        return pod
 
     yield begin
-    for one in made:
-        one.stop()
+    for pod in started:
+        pod.stop()
 
 
 def replicas(api: Api, pool: PoolHandle) -> int:
@@ -91,13 +91,13 @@ def metric(address: str, name: str) -> float:
 
 
 @pytest.mark.timeout(400)
-def test_a_clock_that_is_behind_hinders_nothing(
-    api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
+def test_a_clock_that_is_behind_has_no_effect(
+    api: Api, pool: PoolHandle, start_pod: Callable[..., FakePod]
 ) -> None:
-    one = pretended("127.0.113.1", -FIVE_MINUTES)
-    with RepeatingClient(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
+    pod = start_pod("127.0.113.1", -FIVE_MINUTES)
+    with RepeatingClient(f"http://{pod.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
         pool.await_condition("LimitsApplied", "True", seconds=40)
-        before = one.generation()
+        before = pod.generation()
         pool.edit({"batching": {"maxQueueDepth": 71}})
         pool.await_acknowledged(after=before, seconds=30)
         time.sleep(10)
@@ -106,21 +106,21 @@ def test_a_clock_that_is_behind_hinders_nothing(
 
 
 @pytest.mark.timeout(400)
-def test_a_clock_that_is_ahead_is_told_and_the_pod_goes_on_by_its_config_map(
-    api: Api, pool: PoolHandle, pretended: Callable[..., FakePod]
+def test_a_clock_that_is_ahead_is_reported_and_the_pod_applies_its_config_map(
+    api: Api, pool: PoolHandle, start_pod: Callable[..., FakePod]
 ) -> None:
-    one = pretended("127.0.113.2", FIVE_MINUTES)
-    with RepeatingClient(f"http://{one.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
+    pod = start_pod("127.0.113.2", FIVE_MINUTES)
+    with RepeatingClient(f"http://{pod.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
         pool.edit({"batching": {"maxQueueDepth": 72}})
         pool.await_condition("LimitsApplied", "False", "PodsUnreachable", seconds=60)
         assert "set the node's clock right" in pool.condition("LimitsApplied")["message"]
-        wanted = one.generation()
-        one.sync_settings()
+        wanted = pod.generation()
+        pod.sync_settings()
 
-        def obeys() -> bool:
-            return metric(one.address, names.METRIC_LIMITS_GENERATION) == wanted
+        def applied() -> bool:
+            return metric(pod.address, names.METRIC_LIMITS_GENERATION) == wanted
 
-        until("it obeys by its ConfigMap", obeys, seconds=20)
+        until("it applies its ConfigMap", applied, seconds=20)
         time.sleep(10)
     assert (load.lost, replicas(api, pool)) == ([], 1)
     assert load.good > 20

@@ -1,4 +1,4 @@
-"""Policies against the real API server: budgets bind Deployments live, records of good settings come and go."""
+"""Policies on the real API server: live budgets, invalid schedules, and records of good settings."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ PATH = "/apis/penstock.dev/v1alpha1/inferencepolicies/pools-policy"
 
 @contextmanager
 def policy(api: Api, namespace: str, **spec: object) -> Iterator[None]:
-    """A policy of the namespace's own."""
+    """A policy that selects only this namespace."""
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     head = {"apiVersion": "penstock.dev/v1alpha1", "kind": "InferencePolicy"}
     metadata = {"name": "pools-policy"}
@@ -38,7 +38,7 @@ def budget(count: int) -> Object:
 def await_replicas(pools: list[PoolHandle], *wanted: int, seconds: float = 30) -> None:
     def probe() -> bool | str:
         each = [pool.api.get(pool.children["Deployment"]) for pool in pools]
-        now = tuple(one["spec"]["replicas"] if one else None for one in each)
+        now = tuple(deployment["spec"]["replicas"] if deployment else None for deployment in each)
         return now == wanted or str(now)
 
     until(f"Deployments of {wanted}", probe, seconds=seconds)
@@ -54,27 +54,31 @@ def test_a_budget_binds_deployments_and_is_edited_live(api: Api, namespace: str)
         pools[0].await_condition("BudgetLimited", "True", "BudgetShort", seconds=20)
 
         def spent() -> bool | str:
-            (one,) = api.request("GET", PATH).get("status", {}).get("budgets", [{}])
-            return (one.get("wanted"), one.get("granted")) == (6, 2) or str(one)
+            (budget_status,) = api.request("GET", PATH).get("status", {}).get("budgets", [{}])
+            return (budget_status.get("wanted"), budget_status.get("granted")) == (6, 2) or str(
+                budget_status
+            )
 
-        until("the policy's status says so", spent, seconds=20)
+        until("the policy's status reports it", spent, seconds=20)
         api.merge(PATH, {"spec": budget(4)})
         await_replicas(pools, 3, 1)
     await_replicas(pools, 3, 3)
     pools[0].await_condition("BudgetLimited", "False", "NoBudget", seconds=20)
 
 
-def test_a_schedule_that_cannot_be_read_is_said_on_the_policy(api: Api, namespace: str) -> None:
+def test_an_invalid_schedule_is_reported_on_the_policy(api: Api, namespace: str) -> None:
     wrong = {"name": "odd", "cron": "61 8 * * *", "durationMinutes": 60, "minReplicas": 2}
     PoolHandle(api, namespace, "chat").apply(BARE)
     with policy(api, namespace, schedules=[wrong]):
 
-        def told() -> bool | str:
-            held = api.request("GET", PATH).get("status", {}).get("conditions", [])
-            said = {one["type"]: one for one in held}.get("Accepted", {})
-            return said.get("reason") == "ScheduleInvalid" or str(said)
+        def reported() -> bool | str:
+            conditions = api.request("GET", PATH).get("status", {}).get("conditions", [])
+            accepted = {condition["type"]: condition for condition in conditions}.get(
+                "Accepted", {}
+            )
+            return accepted.get("reason") == "ScheduleInvalid" or str(accepted)
 
-        until("Accepted=False/ScheduleInvalid", told, seconds=20)
+        until("Accepted=False/ScheduleInvalid", reported, seconds=20)
 
 
 def test_good_settings_are_kept_in_the_operators_namespace_and_go_with_the_pool(
@@ -86,10 +90,10 @@ def test_good_settings_are_kept_in_the_operators_namespace_and_go_with_the_pool(
     path = f"/api/v1/namespaces/{operator.namespace}/configmaps/{names.RECORD_PREFIX}{uid}"
 
     def kept() -> int | None:
-        held = api.get(path)
-        if held is None:
+        config_map = api.get(path)
+        if config_map is None:
             return None
-        record = json.loads(held["data"][names.RECORD_FILE])
+        record = json.loads(config_map["data"][names.RECORD_FILE])
         return int(record["accepted"]["fields"]["batching.maxQueueDepth"])
 
     with policy(api, pool.namespace, rollback={"mode": "OnObjectiveMiss"}):

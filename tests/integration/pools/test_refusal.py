@@ -1,4 +1,4 @@
-"""An operator that may not read what it must ends at once, and says what to do."""
+"""An operator without the permissions it needs exits at once with the remedy."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ def test_an_operator_without_rights_ends_with_the_remedy(
     api: Api, namespace: str, operator: OperatorProcess, kubeconfig: Path, tmp_path: Path
 ) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    api.request("POST", accounts, {"metadata": {"name": "nobody"}})
-    file = kubeconfig_of(api, kubeconfig, (namespace, "nobody"), tmp_path)
+    api.request("POST", accounts, {"metadata": {"name": "unprivileged"}})
+    file = kubeconfig_of(api, kubeconfig, (namespace, "unprivileged"), tmp_path)
 
-    nobody = operator.as_user("nobody", file)
+    process = operator.as_user("unprivileged", file)
 
-    assert nobody.run_to_its_end() == 1
-    assert "403" in nobody.log()
-    assert "install the chart's CRDs" in nobody.log()
+    assert process.run_to_its_end() == 1
+    assert "403" in process.log()
+    assert "install the chart's CRDs" in process.log()

@@ -1,4 +1,4 @@
-"""Others who write replicas: a stock HPA on the pool's scale, and somebody who fights over its Deployment."""
+"""Other writers of replicas: a stock HPA on the pool's scale subresource, and one that contests its Deployment."""
 
 import ipaddress
 import json
@@ -25,22 +25,22 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
 class Metrics(ThreadingHTTPServer):
-    """A stand-in of what prometheus-adapter serves: one external metric, of a value that the test sets."""
+    """A substitute for prometheus-adapter with one external metric, whose value the test sets."""
 
     value = 0
 
     def answer(self, path: str) -> Object:
         if path.endswith("/v1beta1"):
-            one = {"name": METRIC, "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}  # fmt: skip
+            resource = {"name": METRIC, "namespaced": True, "kind": "ExternalMetricValueList", "verbs": ["get"]}  # fmt: skip
             head = {"kind": "APIResourceList", "apiVersion": "v1"}
-            return {**head, "groupVersion": f"{GROUP}/v1beta1", "resources": [one]}
+            return {**head, "groupVersion": f"{GROUP}/v1beta1", "resources": [resource]}
         value = {"metricName": METRIC, "metricLabels": {}, "timestamp": "2026-01-01T00:00:00Z", "value": str(self.value)}  # fmt: skip
         head = {"kind": "ExternalMetricValueList", "apiVersion": f"{GROUP}/v1beta1"}
         return {**head, "metadata": {}, "items": [value]}
 
 
 class MetricsHandler(BaseHTTPRequestHandler):
-    """JSON to every GET."""
+    """Answers every GET with JSON."""
 
     server: Metrics
 
@@ -53,15 +53,15 @@ class MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Suppress the access log."""
 
 
 @contextmanager
 def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
-    """Serve the metric by TLS on the node's own address, behind a Service that the API server aggregates."""
+    """Serve the metric over TLS on the node's address, behind a Service that the API server aggregates."""
     (node,) = api.list("/api/v1/nodes")
     (address,) = [
-        one["address"] for one in node["status"]["addresses"] if one["type"] == "InternalIP"
+        entry["address"] for entry in node["status"]["addresses"] if entry["type"] == "InternalIP"
     ]
     certificate(folder, str(ipaddress.ip_address(address)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -98,8 +98,8 @@ def adapter(api: Api, namespace: str, folder: Path) -> Iterator[Metrics]:
         "service": {"name": "adapter", "namespace": namespace, "port": 443},
     }
     name = f"v1beta1.{GROUP}"
-    made = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}  # fmt: skip
-    api.request("POST", API_SERVICES, {**made, "spec": spec})
+    api_service = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}}  # fmt: skip
+    api.request("POST", API_SERVICES, {**api_service, "spec": spec})
     try:
         yield server
     finally:
@@ -153,12 +153,12 @@ def test_a_stock_hpa_scales_a_manual_pool_by_its_scale_subresource(
             return deployed(api, pool) == 3 or str(state)
 
         until("the HPA scales the pool", scaled, seconds=100)
-    assert pool.get()["spec"]["replicas"] == 3, "it wrote the pool, and the operator followed"
-    said = pool.condition("Scaling")
-    assert said["reason"] != "ReplicasContested", said
+    assert pool.get()["spec"]["replicas"] == 3, "the HPA wrote the pool, and the operator followed"
+    scaling = pool.condition("Scaling")
+    assert scaling["reason"] != "ReplicasContested", scaling
 
 
-def test_somebody_who_fights_over_the_deployment_is_found_out_and_left_alone(
+def test_a_writer_that_contests_the_deployment_is_reported_and_not_overwritten(
     api: Api, pool: PoolHandle
 ) -> None:
     pool.apply({**BARE, "replicas": 0})
@@ -171,16 +171,16 @@ def test_somebody_who_fights_over_the_deployment_is_found_out_and_left_alone(
         api.merge(path, {"spec": {"replicas": 2}})
 
         def answered() -> bool | str:
-            said = pool.condition("Scaling").get("reason", "")
-            return deployed(api, pool) == 0 or said == "ReplicasContested" or str(said)
+            reason = pool.condition("Scaling").get("reason", "")
+            return deployed(api, pool) == 0 or reason == "ReplicasContested" or str(reason)
 
         until(back, answered, seconds=30)
-    assert rounds >= 4, "a slip of a person's is set back, and no more is said"
+    assert rounds >= 4, "a single manual edit is reverted without a report"
     assert deployed(api, pool) == 2, "the count is left alone"
-    said = pool.condition("Scaling")
-    assert "point that writer at the InferencePool's scale" in said["message"]
-    held = api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]
+    scaling = pool.condition("Scaling")
+    assert "point that writer at the InferencePool's scale" in scaling["message"]
+    version = api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]
     api.merge(path, {"spec": {"replicas": 3}})
-    until("the newer count is told", lambda: "now 3" in pool.condition("Scaling")["message"])
+    until("the newer count is reported", lambda: "now 3" in pool.condition("Scaling")["message"])
     assert deployed(api, pool) == 3
-    assert held != api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]
+    assert version != api.request("GET", pool.children["Deployment"])["metadata"]["resourceVersion"]

@@ -1,4 +1,4 @@
-"""Rollouts on a node whose devices are all in use, by the real scheduler and the real Deployment controller."""
+"""Rollouts on a node whose devices are all in use, with the real scheduler and Deployment controller."""
 
 import secrets
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ EDIT = {"annotations": {"example.com/turn": "2"}}
 @pytest.fixture
 def full_node(target: Target) -> Iterator[FakeNode]:
     """A node of two devices."""
-    name = f"pretended-{secrets.token_hex(3)}"
+    name = f"fake-{secrets.token_hex(3)}"
     with FakeNode(target.api(), name, 2).running() as node:
         yield node
 
@@ -33,16 +33,17 @@ def test_a_rollout_without_a_spare_device_surges_waits_and_replaces(
     pool.apply(full_node.spec(replicas=2, template=EDIT))
     took, fewest = watch_replaced(api, pool, old, seconds=120)
 
-    assert took > 25  # it waited for room first
+    assert took > 25  # it waited for a free device first
     assert fewest == 1
     assert any(
-        "Insufficient nvidia.com/gpu" in one for one in told(api, pool, "ReplacingWithoutSurge")
+        "Insufficient nvidia.com/gpu" in message
+        for message in event_messages(api, pool, "ReplacingWithoutSurge")
     )
     until("the next rollout surges again", lambda: strategy(api, pool)["maxSurge"] == 1, seconds=20)
 
 
 def watch_replaced(api: Api, pool: PoolHandle, old: set[str], seconds: float) -> tuple[float, int]:
-    """Wait until as many others as `old` are Ready; return how long it took, and how few were Ready meanwhile."""
+    """Wait until as many other pods as `old` are Ready; return the seconds, and the smallest number of Ready pods."""
     fewest = len(old)
 
     def replaced() -> bool | str:
@@ -64,10 +65,10 @@ def test_a_rollout_with_a_spare_device_never_has_fewer_pods(
     pool.apply(full_node.spec(replicas=1, template=EDIT))
     _, fewest = watch_replaced(api, pool, old, seconds=60)
     assert fewest == 1
-    assert told(api, pool, "ReplacingWithoutSurge") == []
+    assert event_messages(api, pool, "ReplacingWithoutSurge") == []
 
 
-def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_touches_no_other(
+def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_replaces_no_other(
     pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=1))
@@ -88,7 +89,7 @@ def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_touches_no_othe
     pool.await_condition("Progressing", "False", "Settled", seconds=20)
 
 
-def test_the_only_replica_can_be_evicted_and_comes_again(
+def test_the_only_replica_can_be_evicted_and_is_replaced(
     api: Api, pool: PoolHandle, full_node: FakeNode
 ) -> None:
     pool.apply(full_node.spec(replicas=1))
@@ -118,11 +119,13 @@ def await_ready(pool: PoolHandle, replicas: int) -> None:
 
 
 def strategy(api: Api, pool: PoolHandle) -> Object:
-    held: Object = api.request("GET", pool.children["Deployment"])["spec"]["strategy"]
-    step: Object = held["rollingUpdate"]
+    deployment_strategy: Object = api.request("GET", pool.children["Deployment"])["spec"][
+        "strategy"
+    ]
+    step: Object = deployment_strategy["rollingUpdate"]
     return step
 
 
-def told(api: Api, pool: PoolHandle, reason: str) -> list[str]:
+def event_messages(api: Api, pool: PoolHandle, reason: str) -> list[str]:
     events = api.list(f"/api/v1/namespaces/{pool.namespace}/events")
-    return [one["message"] for one in events if one["reason"] == reason]
+    return [event["message"] for event in events if event["reason"] == reason]

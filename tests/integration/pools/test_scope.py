@@ -1,4 +1,4 @@
-"""Scope Namespaces, with exactly the chart's Roles: what is served, by whom, and what a lost namespace costs."""
+"""Scope Namespaces with exactly the chart's Roles: served namespaces, their Leases, and loss of a Role."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,30 +25,30 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings"
 def stage(
     target: Target, api: Api, kubeconfig: Path, operator: OperatorProcess, tmp_path: Path
 ) -> Iterator[InstallContext]:
-    """The stage without the operator that serves the whole cluster."""
+    """An installation context; the operator with cluster scope is stopped."""
     with operator.down():
         yield InstallContext(target, api, kubeconfig, tmp_path)
 
 
 @pytest.fixture
 def spaces(api: Api) -> Iterator[tuple[str, str, str, str]]:
-    """Two homes of installations, and two namespaces to serve."""
+    """Two namespaces for installations, and two to serve."""
     with ExitStack() as stack:
-        made = [
-            stack.enter_context(namespaces.namespace(api, one))
-            for one in ("home-1", "home-2", "team-a", "team-b")
+        names = [
+            stack.enter_context(namespaces.namespace(api, prefix))
+            for prefix in ("home-1", "home-2", "team-a", "team-b")
         ]
-        yield (made[0], made[1], made[2], made[3])
+        yield (names[0], names[1], names[2], names[3])
 
 
-def test_what_is_named_is_served_and_nothing_else(
+def test_only_the_listed_namespaces_are_served(
     api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, other = spaces
     with stage.installed(home, (served,)) as operator:
-        pools = [PoolHandle(api, one, "chat") for one in (served, other)]
-        for one in pools:
-            one.apply(BARE)
+        pools = [PoolHandle(api, namespace, "chat") for namespace in (served, other)]
+        for pool in pools:
+            pool.apply(BARE)
         operator.start()
         await_children(api, pools[0])
         pools[0].await_condition("Ready", "True", seconds=20)
@@ -62,7 +62,7 @@ def test_what_is_named_is_served_and_nothing_else(
     assert "Forbidden" not in operator.log()
 
 
-def test_policies_that_may_not_be_read_are_said_not_to_apply(
+def test_policies_without_read_permission_are_reported_as_not_applied(
     api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, served, _ = spaces
@@ -76,7 +76,7 @@ def test_policies_that_may_not_be_read_are_said_not_to_apply(
 
 
 @pytest.mark.long
-def test_of_two_installations_that_name_a_namespace_one_acts_there(
+def test_of_two_installations_that_list_a_namespace_one_acts_there(
     api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     first, second, shared, own = spaces
@@ -90,9 +90,9 @@ def test_of_two_installations_that_name_a_namespace_one_acts_there(
         other.start()
         both.apply(BARE)
         alone.apply(BARE)
-        for one in (both, alone):
-            await_children(api, one)
-            one.await_condition("Ready", "True", seconds=20)
+        for pool in (both, alone):
+            await_children(api, pool)
+            pool.await_condition("Ready", "True", seconds=20)
         assert holder_of(api, shared).startswith(f"{first}_")
         assert holder_of(api, own).startswith(f"{second}_")
         assert not [
@@ -127,24 +127,24 @@ def test_an_installation_that_follows_an_uninstalled_one_acts_at_once(
 
 
 @pytest.mark.long
-def test_a_namespace_whose_role_is_gone_stops_no_other_and_is_taken_up_again(
+def test_a_namespace_that_loses_its_role_affects_no_other_and_is_served_again_later(
     api: Api, stage: InstallContext, spaces: tuple[str, str, str, str]
 ) -> None:
     home, _, kept, lost = spaces
-    pools = [PoolHandle(api, one, "chat") for one in (kept, lost)]
+    pools = [PoolHandle(api, namespace, "chat") for namespace in (kept, lost)]
     with stage.installed(home, (kept, lost)) as operator:
-        for one in pools:
-            one.apply(BARE)
+        for pool in pools:
+            pool.apply(BARE)
         operator.start()
-        for one in pools:
-            one.await_condition("Ready", "True", seconds=30)
+        for pool in pools:
+            pool.await_condition("Ready", "True", seconds=30)
         (binding,) = api.list(BINDINGS.format(lost))
         api.delete(f"{BINDINGS.format(lost)}/{binding['metadata']['name']}")
-        until("the loss is told", lambda: "cannot be read" in operator.log(), seconds=40)
+        until("the loss is reported", lambda: "cannot be read" in operator.log(), seconds=40)
         pools[0].edit({"batching": {"maxQueueDepth": 77}})
         pools[0].await_condition("Ready", "True", seconds=15)
 
-        api.create(again(binding))
+        api.create(recreation_of(binding))
         pools[1].edit({"batching": {"maxQueueDepth": 78}})
         pools[1].await_condition("Ready", "True", seconds=60)
         assert operator.running
@@ -155,8 +155,8 @@ def holder_of(api: Api, namespace: str) -> str:
     return str(lease["spec"].get("holderIdentity") or "") if lease else ""
 
 
-def again(binding: Object) -> Object:
-    """Return an object as it was, to be created anew."""
+def recreation_of(binding: Object) -> Object:
+    """Return a manifest that creates the binding again."""
     meta = {key: binding["metadata"][key] for key in ("name", "namespace", "labels")}
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}
     return {**head, **binding, "metadata": meta}

@@ -1,4 +1,4 @@
-"""Nothing of a Secret reaches the operator's log, an Event, a status or a child, at the loudest level."""
+"""No Secret data reaches the operator's debug log, an Event, a status or a child."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ def secret(namespace: str) -> Object:
 
 
 @pytest.mark.timeout(400)
-def test_no_secret_is_told_by_the_operator(
+def test_the_operator_discloses_no_secret(
     api: Api, pool: PoolHandle, operator: OperatorProcess, kubeconfig: Path
 ) -> None:
     api.create(secret(pool.namespace))
@@ -42,8 +42,8 @@ def test_no_secret_is_told_by_the_operator(
         pool.edit({"batching": {"maxQueueDepth": 81}})
         pool.await_condition("Ready", "True", seconds=60)
         loud.stop()
-        loud.start()  # meets a Secret that it cannot read, and makes its keys anew
-        until("keys made anew", lambda: MARK not in str(keys(api, key_path)), seconds=60)
+        loud.start()  # the Secret is now invalid, so the operator creates new keys
+        until("new keys are stored", lambda: MARK not in str(keys(api, key_path)), seconds=60)
         pool.edit({"batching": {"maxQueueDepth": 82}})
         pool.await_condition("Ready", "True", seconds=60)
     finally:
@@ -51,28 +51,28 @@ def test_no_secret_is_told_by_the_operator(
             loud.stop()
         operator.start()
 
-    private = [one["pem"] for one in keys(api, key_path)]
+    private = [key["pem"] for key in keys(api, key_path)]
     events = api.list(f"/api/v1/namespaces/{pool.namespace}/events")
     children = [api.request("GET", path) for path in pool.children.values()]
     token = api.request("GET", key_path)["data"]["keys.json"]
-    said = loud.log() + operator.log() + json.dumps([events, pool.get(), children])
-    assert "watching" in said
+    output = loud.log() + operator.log() + json.dumps([events, pool.get(), children])
+    assert "watching" in output
     assert private
     lines = [line for pem in private for line in pem.splitlines() if line and "---" not in line]
     credentials = [
-        one.split(": ", 1)[1].strip('"')
-        for one in kubeconfig.read_text().splitlines()
-        if one.strip().startswith(("client-key-data:", "token:"))
+        line.split(": ", 1)[1].strip('"')
+        for line in kubeconfig.read_text().splitlines()
+        if line.strip().startswith(("client-key-data:", "token:"))
     ]
     for word in (MARK, "PRIVATE KEY", "eyJ", token, *lines, *credentials):
-        assert word not in said, word
+        assert word not in output, word
 
 
 def keys(api: Api, path: str) -> list[Object]:
-    """Return the stored signing keys; what is no ring is one odd key."""
+    """Return the stored signing keys; invalid content is returned as a single key."""
     text = base64.b64decode(api.request("GET", path)["data"]["keys.json"]).decode()
     try:
-        held: list[Object] = json.loads(text)
+        stored: list[Object] = json.loads(text)
     except ValueError:
         return [{"pem": text}]
-    return held
+    return stored

@@ -1,4 +1,4 @@
-"""What costs nothing must cost nothing: an unchanged cluster is read, never written."""
+"""Passes over an unchanged cluster write nothing."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 POOLS = 5
 QUIET_SECONDS = 25
-"""Five ticks, and over before the figures that are written once a minute are due."""
+"""Five ticks; shorter than the minute after which status figures are refreshed."""
 
 
 def test_ticks_over_unchanged_pools_cost_no_write(api: Api, namespace: str) -> None:
@@ -33,13 +33,15 @@ def test_five_minutes_over_fifty_unchanged_pools_cost_no_write(api: Api, namespa
         until("the status has the second tick's terms", partial(settled, pool), seconds=120)
     time.sleep(10)
     if audit_log().exists():
-        assert len(audited(0, namespace)) > 50 * len(pool.children), "it counts what was made"
+        assert len(audited(0, namespace)) > 50 * len(pool.children), (
+            "the audit log counts the creations"
+        )
     assert written_within(api, namespace, 300) == []
 
 
 def make(api: Api, namespace: str, number: int) -> list[PoolHandle]:
-    """Make pools without replicas, and wait until their statuses have followed the Deployments' own."""
-    pools = [PoolHandle(api, namespace, f"quiet-{one}") for one in range(number)]
+    """Create pools without replicas, and wait until their statuses have followed the Deployments' statuses."""
+    pools = [PoolHandle(api, namespace, f"quiet-{index}") for index in range(number)]
     for pool in pools:
         pool.apply(BARE)
     for pool in pools:
@@ -50,7 +52,7 @@ def make(api: Api, namespace: str, number: int) -> list[PoolHandle]:
 
 
 def written_within(api: Api, namespace: str, seconds: float) -> list[str]:
-    """Return the operator's writes and new Events in a namespace in the seconds from now on."""
+    """Return the operator's writes and new Events in a namespace during the next seconds."""
     before, since = Counter(events_posted(api, namespace)), time.time()
     time.sleep(seconds)
     posted = Counter(events_posted(api, namespace)) - before
@@ -58,52 +60,52 @@ def written_within(api: Api, namespace: str, seconds: float) -> list[str]:
 
 
 def settled(pool: PoolHandle) -> bool:
-    """Say whether the status tells what holds from the second tick on: there is nobody to give signals."""
-    told: str = pool.status().get("scaling", {}).get("capTerm", "")
-    return told == "SignalsAbsent"
+    """Return whether the status has the term of the second tick: no pod sends signals."""
+    term: str = pool.status().get("scaling", {}).get("capTerm", "")
+    return term == "SignalsAbsent"
 
 
-def test_an_edit_is_answered_within_a_second(api: Api, pool: PoolHandle) -> None:
+def test_an_edit_is_published_within_a_second(api: Api, pool: PoolHandle) -> None:
     pool.apply(BARE)
     await_children(api, pool)
     pool.await_condition("Ready", "True", seconds=20)
-    held = api.request("GET", pool.children["ConfigMap"])["metadata"]["resourceVersion"]
+    version = api.request("GET", pool.children["ConfigMap"])["metadata"]["resourceVersion"]
 
     pool.edit({"batching": {"maxQueueDepth": 77}})
 
     def published() -> bool:
         settings = api.request("GET", pool.children["ConfigMap"])
         limits = json.loads(settings["data"]["limits.json"])
-        moved = settings["metadata"]["resourceVersion"] != held
+        moved = settings["metadata"]["resourceVersion"] != version
         return bool(moved and limits["maxQueueDepth"] == 77)
 
     assert until("the new depth is published", published, seconds=5, every=0.05) < 1
 
 
 def events_posted(api: Api, namespace: str) -> list[str]:
-    """Return our Events in a namespace: the audit log of the test cluster leaves Events out."""
+    """Return the operator's Events in a namespace, which the test cluster's audit log omits."""
     listed = api.list(f"/api/v1/namespaces/{namespace}/events")
-    ours = [one for one in listed if one["source"].get("component") == "penstock-operator"]
-    return sorted(f"{one['involvedObject']['name']}: {one['reason']}" for one in ours)
+    ours = [event for event in listed if event["source"].get("component") == "penstock-operator"]
+    return sorted(f"{event['involvedObject']['name']}: {event['reason']}" for event in ours)
 
 
 def audited(since: float, namespace: str) -> list[str]:
-    """The API server's count: the operator's writes in a namespace, where its audit log can be read."""
+    """Return the operator's writes in a namespace by the API server's audit log, if it can be read."""
     if not audit_log().exists():
         return []
     lines = audit_log().read_text().splitlines()
     events: list[Object] = [json.loads(line) for line in lines if "penstock-operator" in line]
     return [
-        f"{one['verb']} {one['requestURI']}"
-        for one in events
-        if one["requestReceivedTimestamp"] > stamp(since)
-        and one["userAgent"] == "penstock-operator"
-        and one["objectRef"].get("namespace") == namespace
+        f"{event['verb']} {event['requestURI']}"
+        for event in events
+        if event["requestReceivedTimestamp"] > stamp(since)
+        and event["userAgent"] == "penstock-operator"
+        and event["objectRef"].get("namespace") == namespace
     ]
 
 
 def audit_log() -> Path:
-    """Return where the audit log lies of the cluster that is tried, if it is one of ours: beside its kubeconfig."""
+    """Return the audit log of the tested cluster, next to its kubeconfig if it is a project cluster."""
     given = os.environ.get("KUBECONFIG")
     run = Path(given).parent if os.environ.get("KUBE_CONTEXT") and given else Places.from_env().run
     return run / "log" / "audit.log"

@@ -1,6 +1,6 @@
-"""What a tenant who may only write pools can try at the API server: all refused, and nobody else is touched.
+"""Escalation attempts of a tenant with write access to pools only, on the API server: all are refused.
 
-The ways over the network are in tests/unit/runtime/http/test_ways_out.py; docs/security.md lists them all.
+Attempts over the network are in tests/unit/runtime/http/test_ways_out.py; docs/security.md lists them all.
 """
 
 import json
@@ -34,8 +34,8 @@ def outsider(api: Api, namespace: str, kubeconfig: Path, tmp_path: Path) -> Api:
 
 
 @pytest.fixture
-def his(outsider: Api, namespace: str) -> PoolHandle:
-    """A pool as the tenant handles it."""
+def tenant_pool(outsider: Api, namespace: str) -> PoolHandle:
+    """A pool handle with the tenant's credentials."""
     return PoolHandle(outsider, namespace, "chat")
 
 
@@ -50,7 +50,7 @@ def path_of(namespace: str, *, strict: bool = True) -> str:
 
 @contextmanager
 def bounds(api: Api, namespace: str, **template: list[str]) -> Iterator[None]:
-    """An administrator's bounds on what this namespace's pods may be."""
+    """An administrator's bounds on the pods of this namespace."""
     api.apply(
         {
             "apiVersion": names.API_VERSION,
@@ -68,40 +68,48 @@ def bounds(api: Api, namespace: str, **template: list[str]) -> Iterator[None]:
         api.delete(POLICY)
 
 
-def test_a_name_that_somebody_else_has_takes_nothing_over(api: Api, his: PoolHandle) -> None:
-    strangers = [stranger_service(his), stranger_deployment(his)]
-    before = [api.create(one) for one in strangers]
-    his.apply(BARE)
-    his.await_condition("Ready", "False", "NameConflict", seconds=20)
-    paths = [his.children["Service"], his.children["Deployment"]]
-    assert [spec_of(api.request("GET", path)) for path in paths] == [spec_of(one) for one in before]
-    assert api.get(his.children["ConfigMap"]) is None, "nothing is begun that cannot be whole"
+def test_a_name_in_use_by_another_owner_takes_nothing_over(
+    api: Api, tenant_pool: PoolHandle
+) -> None:
+    strangers = [stranger_service(tenant_pool), stranger_deployment(tenant_pool)]
+    before = [api.create(stranger) for stranger in strangers]
+    tenant_pool.apply(BARE)
+    tenant_pool.await_condition("Ready", "False", "NameConflict", seconds=20)
+    paths = [tenant_pool.children["Service"], tenant_pool.children["Deployment"]]
+    assert [spec_of(api.request("GET", path)) for path in paths] == [
+        spec_of(stranger) for stranger in before
+    ]
+    assert api.get(tenant_pool.children["ConfigMap"]) is None, (
+        "no child is created unless all can be"
+    )
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_host_path_is_refused(outsider: Api, namespace: str, *, strict: bool) -> None:
     volume = {"name": "root", "hostPath": {"path": "/"}}
     body = pool_of({"template": {"volumes": [volume]}})
-    status, said = refusal(outsider, "POST", path_of(namespace, strict=strict), body)
+    status, message = refusal(outsider, "POST", path_of(namespace, strict=strict), body)
     assert status in (400, 422)
-    assert "hostPath" in said if strict else "sets 0 sources" in said
+    assert "hostPath" in message if strict else "sets 0 sources" in message
 
 
 def test_a_service_account_that_is_not_allowed_runs_nothing(
-    api: Api, his: PoolHandle, namespace: str
+    api: Api, tenant_pool: PoolHandle, namespace: str
 ) -> None:
     with bounds(api, namespace, serviceAccountNames=[]):
-        his.apply({**BARE, "template": {"serviceAccountName": "tenant"}})
-        his.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
-        assert api.get(his.children["Deployment"]) is None
+        tenant_pool.apply({**BARE, "template": {"serviceAccountName": "tenant"}})
+        tenant_pool.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
+        assert api.get(tenant_pool.children["Deployment"]) is None
 
 
-def test_labels_make_no_pod_another_pools(outsider: Api, namespace: str) -> None:
+def test_reserved_labels_cannot_make_a_pod_part_of_another_pool(
+    outsider: Api, namespace: str
+) -> None:
     for key in (names.LABEL_POOL_UID, "app.kubernetes.io/name", names.ANNOTATION_SCHEME):
         for part in ("labels", "annotations"):
             body = pool_of({"template": {part: {key: "other"}}})
-            status, said = refusal(outsider, "POST", path_of(namespace), body)
-            assert (status, "are reserved" in said) == (422, True), said
+            status, message = refusal(outsider, "POST", path_of(namespace), body)
+            assert (status, "are reserved" in message) == (422, True), message
 
 
 @pytest.mark.parametrize(
@@ -113,16 +121,18 @@ def test_labels_make_no_pod_another_pools(outsider: Api, namespace: str) -> None
         {"container": {"securityContext": {"privileged": True}}},
         {"container": {"command": ["sh"]}},
     ],
-    ids=lambda one: next(iter(one)),
+    ids=lambda way: next(iter(way)),
 )
 def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
-    api: Api, his: PoolHandle, namespace: str, way: Object
+    api: Api, tenant_pool: PoolHandle, namespace: str, way: Object
 ) -> None:
-    status, said = refusal(his.api, "POST", path_of(namespace), pool_of({"template": way}))
-    assert (status, "unknown field" in said) == (400, True), said
-    his.api.request("POST", path_of(namespace, strict=False), pool_of({"template": way}))
-    await_children(api, his)
-    pod = api.request("GET", his.children["Deployment"])["spec"]["template"]["spec"]
+    status, message = refusal(
+        tenant_pool.api, "POST", path_of(namespace), pool_of({"template": way})
+    )
+    assert (status, "unknown field" in message) == (400, True), message
+    tenant_pool.api.request("POST", path_of(namespace, strict=False), pool_of({"template": way}))
+    await_children(api, tenant_pool)
+    pod = api.request("GET", tenant_pool.children["Deployment"])["spec"]["template"]["spec"]
     assert not {"hostNetwork", "hostPID", "initContainers"} & pod.keys()
     (container,) = pod["containers"]
     assert "command" not in container
@@ -131,20 +141,22 @@ def test_a_template_that_leaves_the_sandbox_is_refused_or_has_no_effect(
 
 
 def test_an_image_that_is_not_allowed_runs_nothing(
-    api: Api, his: PoolHandle, namespace: str
+    api: Api, tenant_pool: PoolHandle, namespace: str
 ) -> None:
     with bounds(api, namespace, allowedImages=["registry.example/"]):
         image = "registry.example.attacker.dev/miner:1"
-        his.apply({**BARE, "runtime": {"image": image}})
-        his.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
-        assert image in his.condition("PolicyApplied")["message"]
-        assert api.get(his.children["Deployment"]) is None
+        tenant_pool.apply({**BARE, "runtime": {"image": image}})
+        tenant_pool.await_condition("PolicyApplied", "False", "TemplateNotAllowed", seconds=20)
+        assert image in tenant_pool.condition("PolicyApplied")["message"]
+        assert api.get(tenant_pool.children["Deployment"]) is None
 
 
-def test_no_pool_says_where_the_operator_connects_to(outsider: Api, namespace: str) -> None:
+def test_a_pool_cannot_choose_the_servers_that_the_operator_connects_to(
+    outsider: Api, namespace: str
+) -> None:
     prometheus = {"metrics": {"prometheus": {"url": "http://169.254.169.254/"}}}
-    status, said = refusal(outsider, "POST", path_of(namespace), pool_of(prometheus))
-    assert (status, "unknown field" in said) == (400, True), said
+    status, message = refusal(outsider, "POST", path_of(namespace), pool_of(prometheus))
+    assert (status, "unknown field" in message) == (400, True), message
     stored = outsider.request("POST", path_of(namespace, strict=False), pool_of(prometheus))
     assert "metrics" not in stored["spec"]
     head = {"apiVersion": names.API_VERSION, "kind": names.POLICY_KIND}
@@ -153,23 +165,28 @@ def test_no_pool_says_where_the_operator_connects_to(outsider: Api, namespace: s
     assert status == 403
 
 
-def test_a_service_shows_the_clients_port_alone(api: Api, his: PoolHandle) -> None:
-    his.apply(BARE)
-    await_children(api, his)
-    (port,) = api.request("GET", his.children["Service"])["spec"]["ports"]
+def test_a_service_exposes_only_the_client_port(api: Api, tenant_pool: PoolHandle) -> None:
+    tenant_pool.apply(BARE)
+    await_children(api, tenant_pool)
+    (port,) = api.request("GET", tenant_pool.children["Service"])["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (names.CLIENT_PORT, names.CLIENT_PORT_NAME)
     assert str(names.CLUSTER_PORT) not in json.dumps(port)
 
 
 def test_a_tenant_reads_no_secret_and_forges_no_status(
-    api: Api, his: PoolHandle, operator: OperatorProcess
+    api: Api, tenant_pool: PoolHandle, operator: OperatorProcess
 ) -> None:
-    his.apply(BARE)
-    await_children(api, his)
+    tenant_pool.apply(BARE)
+    await_children(api, tenant_pool)
     key = f"/api/v1/namespaces/{operator.namespace}/secrets/{names.SIGNING_KEY_SECRET}"
     until("the signing key is there", lambda: api.get(key) is not None, seconds=20)
-    assert refusal(his.api, "GET", key, {})[0] == 403
+    assert refusal(tenant_pool.api, "GET", key, {})[0] == 403
     forged = {"status": {"desiredReplicas": 1000}}
-    assert refusal(his.api, "PUT", f"{his.path}/status", {**his.get(), **forged})[0] == 403
+    assert (
+        refusal(
+            tenant_pool.api, "PUT", f"{tenant_pool.path}/status", {**tenant_pool.get(), **forged}
+        )[0]
+        == 403
+    )
     limits = {"data": {names.CONTROL_KEYS_FILE: "{}"}}
-    assert refusal(his.api, "PUT", his.children["ConfigMap"], limits)[0] == 403
+    assert refusal(tenant_pool.api, "PUT", tenant_pool.children["ConfigMap"], limits)[0] == 403
