@@ -1,4 +1,4 @@
-"""`python -m penstock_runtime` as a process, with the emulated accelerator, on loopback."""
+"""Fixtures: `python -m penstock_runtime` as a process on loopback, with the emulated accelerator."""
 
 import base64
 import json
@@ -19,15 +19,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-SURROUNDINGS = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-"""Of ours: where the programs and the sources under test lie."""
+INHERITED_ENVIRONMENT = {
+    name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ
+}
+"""Inherited variables with the paths of programs and sources under test."""
 START_SECONDS = 240.0
-"""Importing torch, twice where the engine has a process, on a busy machine."""
+"""Start-up limit on a busy machine; torch is imported twice if the engine has its own process."""
 
 
 @dataclass(slots=True)
 class RuntimeProcess:
-    """One process, and the key that signs for its operator."""
+    """A runtime process and the signing key of its operator."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -81,7 +83,7 @@ class RuntimeProcess:
         return status, json.loads(text)
 
     def token(self, **claims: Any) -> dict[str, str]:
-        """Return the header of a good token."""
+        """Return an Authorization header with a valid token."""
         claims = {
             "aud": "uid-0",
             "exp": time.time() + 30,
@@ -98,12 +100,12 @@ class RuntimeProcess:
         raise AssertionError(f"no sample {sample}")
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill the process."""
         self.process.kill()
         self.process.wait()
 
     def stopped(self, within_seconds: float) -> int:
-        """Return the exit code."""
+        """Wait for the exit and return the exit code."""
         return self.process.wait(within_seconds)
 
 
@@ -128,7 +130,7 @@ def start(
     model: dict[str, Any] | None = None,
     **environment: str,
 ) -> RuntimeProcess:
-    """Start a process with model arguments, limits and environment; its settings lie in `folder`."""
+    """Start a process with model arguments, limits and environment; `folder` contains its settings."""
     key = Ed25519PrivateKey.generate()
     raw = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     keys = {"k": base64.b64encode(raw).decode()}
@@ -154,14 +156,14 @@ def start(
             [sys.executable, "-m", "penstock_runtime"],
             cwd=folder,
             stderr=stream,
-            env={**SURROUNDINGS, "OMP_NUM_THREADS": "1", **ours, **environment},
+            env={**INHERITED_ENVIRONMENT, "OMP_NUM_THREADS": "1", **ours, **environment},
         )
     return RuntimeProcess(process, log, folder, key)
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """`start` in a folder of the test's own; killed at its end."""
+    """`start` in a new folder; the process is killed at the end of the test."""
     running: list[RuntimeProcess] = []
 
     def begin(*arguments: Any, **more: Any) -> RuntimeProcess:
@@ -171,8 +173,8 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         return running[-1]
 
     yield begin
-    for one in running:
-        one.kill()
+    for process in running:
+        process.kill()
 
 
 QUICK = {"a_milliseconds": "20", "c_milliseconds": "1"}
@@ -180,16 +182,16 @@ QUICK = {"a_milliseconds": "20", "c_milliseconds": "1"}
 
 @pytest.fixture
 def runtime(launch: Launch) -> RuntimeProcess:
-    """A pod of 20 + 1 * rows milliseconds a batch, ready."""
-    found = launch(QUICK)
-    found.ready()
-    return found
+    """A ready pod with 20 + 1 * rows milliseconds a batch."""
+    pod = launch(QUICK)
+    pod.ready()
+    return pod
 
 
 @pytest.fixture(scope="module")
 def shared_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProcess]:
-    """The same, for tests that leave it as they found it."""
-    found = start(tmp_path_factory.mktemp("runtime"), QUICK)
-    found.ready()
-    yield found
-    found.kill()
+    """The same pod, shared by tests that do not change it."""
+    pod = start(tmp_path_factory.mktemp("runtime"), QUICK)
+    pod.ready()
+    yield pod
+    pod.kill()

@@ -1,4 +1,4 @@
-"""A model that takes its engine down: its error is one that no engine may swallow."""
+"""A model that ends its engine with SystemExit, which an engine must not catch."""
 
 from penstock_runtime.engine.model import Model
 from penstock_runtime.models.emulated import EmulatedAccelerator
@@ -6,7 +6,7 @@ from penstock_runtime.request import Tensor
 
 
 class Deadly(EmulatedAccelerator):
-    """Answers as the emulated accelerator, until a row begins with 13."""
+    """An emulated accelerator that exits on a row that begins with 13."""
 
     def run(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         if bool((inputs["INPUT"][:, 0] == 13).any()):

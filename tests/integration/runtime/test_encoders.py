@@ -1,4 +1,4 @@
-"""A text encoder from a directory, as a pod serves it: engine in a process of its own, texts by HTTP."""
+"""A pod serves a text encoder from a directory, with the engine in its own process and texts over HTTP."""
 
 import asyncio
 import json
@@ -38,12 +38,12 @@ async def test_a_hundred_texts_of_mixed_length_each_get_their_own_answer(
 
         alone = await asyncio.gather(*(embed(text) for text in texts))
         together = await embed(texts)
-    for (one,), other in zip(alone, together, strict=True):
-        assert one["embedding"] == pytest.approx(other["embedding"], abs=1e-5)
+    for (single,), other in zip(alone, together, strict=True):
+        assert single["embedding"] == pytest.approx(other["embedding"], abs=1e-5)
     assert pod.metric("penstock_rows_received_total") == 200
 
 
-def test_a_directory_that_is_not_there_is_told_in_the_termination_message(
+def test_a_missing_directory_is_reported_in_the_termination_message(
     launch: Any, tmp_path: Path
 ) -> None:
     pod = launch(PENSTOCK_MODEL=spec("Classification"), PENSTOCK_MODEL_FOLDER=str(tmp_path))

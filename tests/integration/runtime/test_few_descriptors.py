@@ -1,4 +1,4 @@
-"""A pod with 256 file descriptors and many silent clients: probes answer, new clients are served, nothing spins."""
+"""With 256 file descriptors and many silent clients, a pod answers probes, serves new clients and does not spin."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.runtime.test_placements import QUICK, ask
+from tests.integration.runtime.test_placements import QUICK, infer
 
 DESCRIPTORS = 256
 SILENT = 400
 
 
 def starved(launch: Any, **more: str) -> Any:
-    """Return a ready pod that may open 256 files, its engine in a process of its own."""
+    """Return a ready pod that may open 256 files, with the engine in its own process."""
     pod = launch(QUICK, PENSTOCK_PLACEMENT="Process", **more)
     resource.prlimit(pod.process.pid, resource.RLIMIT_NOFILE, (64, DESCRIPTORS))
     pod.ready()
@@ -34,16 +34,14 @@ def silent_client(url: str) -> socket.socket:
 
 
 async def probed(pod: Any) -> None:
-    """Ask all that the cluster asks, on connections of its own."""
+    """Send the cluster's probes and scrape on new connections, and expect 200."""
     for path in ("/healthz", "/readyz", "/metrics"):
         status, _ = await asyncio.to_thread(pod.get, path)
         assert status == 200
 
 
 @pytest.mark.parametrize("port", ["client", "cluster"])
-async def test_silent_clients_take_neither_the_probes_nor_the_places_of_new_clients(
-    launch: Any, port: str
-) -> None:
+async def test_silent_clients_block_neither_probes_nor_new_clients(launch: Any, port: str) -> None:
     pod = await asyncio.to_thread(starved, launch)
     assert open_files(pod) < 96, "more are open before the first client than are reserved"
     silent = [silent_client(getattr(pod, port)) for _ in range(SILENT)]
@@ -52,11 +50,11 @@ async def test_silent_clients_take_neither_the_probes_nor_the_places_of_new_clie
         await probed(pod)
         assert time.monotonic() - began < 3
         async with aiohttp.ClientSession() as session:
-            assert (await ask(pod, session))[0] == 200
+            assert (await infer(pod, session))[0] == 200
     assert open_files(pod) < DESCRIPTORS - 16
     assert "can be accepted" not in pod.log.read_text()
-    for one in silent:
-        one.close()
+    for connection in silent:
+        connection.close()
 
 
 async def test_a_pod_without_a_free_descriptor_does_not_spin_and_recovers(launch: Any) -> None:
@@ -71,10 +69,10 @@ async def test_a_pod_without_a_free_descriptor_does_not_spin_and_recovers(launch
     assert "no connection can be accepted: Too many open files" in pod.log.read_text()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
-        assert (await ask(pod, session))[0] == 200
+        assert (await infer(pod, session))[0] == 200
     await probed(pod)
-    for one in clients:
-        one.close()
+    for connection in clients:
+        connection.close()
 
 
 async def test_the_soft_limit_is_raised_to_the_hard_one(launch: Any) -> None:

@@ -1,4 +1,4 @@
-"""An engine process that is stopped (SIGSTOP): the pod fails what it holds, kills it and exits."""
+"""A pod whose engine process is frozen by SIGSTOP fails its requests, kills the engine and exits."""
 
 import asyncio
 import json
@@ -12,11 +12,11 @@ import aiohttp
 import pytest
 
 from tests.integration.runtime.test_generation_placements import generating
-from tests.integration.runtime.test_placements import BODY, QUICK, alive, ask, engines
+from tests.integration.runtime.test_placements import BODY, QUICK, alive, engines, infer
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 SOON = "3"
-"""Of PENSTOCK_STUCK_SECONDS."""
+"""A short PENSTOCK_STUCK_SECONDS."""
 
 
 async def frozen(pod: Any) -> int:
@@ -32,7 +32,7 @@ async def probe(pod: Any, session: aiohttp.ClientSession) -> tuple[int, str]:
 
 
 async def reported(pod: Any, session: aiohttp.ClientSession, within_seconds: float) -> str:
-    """Return what `/healthz` says when it fails first."""
+    """Return the first failing answer of `/healthz`."""
     deadline = time.monotonic() + within_seconds
     while time.monotonic() < deadline:
         status, text = await probe(pod, session)
@@ -52,7 +52,7 @@ async def ended(pod: Any, engine: int) -> str:
     return str((pod.folder / "termination-log").read_text())
 
 
-async def test_an_engine_that_is_frozen_while_nobody_asks_is_found(launch: Any) -> None:
+async def test_an_engine_frozen_without_requests_is_detected(launch: Any) -> None:
     pod = launch(QUICK, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
     engine = await frozen(pod)
@@ -61,31 +61,31 @@ async def test_an_engine_that_is_frozen_while_nobody_asks_is_found(launch: Any) 
     assert (await ended(pod, engine)).startswith("EngineDied: it is stuck: no sign of life")
 
 
-async def test_requests_that_wait_for_a_frozen_engine_are_told_to_go_elsewhere(launch: Any) -> None:
+async def test_requests_that_wait_for_a_frozen_engine_get_503(launch: Any) -> None:
     pod = launch(QUICK, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
     async with aiohttp.ClientSession() as session:
-        assert (await ask(pod, session))[0] == 200
+        assert (await infer(pod, session))[0] == 200
         engine = await frozen(pod)
-        waiting = [asyncio.create_task(ask(pod, session)) for _ in range(8)]
+        waiting = [asyncio.create_task(infer(pod, session)) for _ in range(8)]
         await reported(pod, session, 6)
         for status, body in await asyncio.gather(*waiting):
             assert status == 503
             assert "stuck" in body["error"]
-        assert (await ask(pod, session))[0] == 503
+        assert (await infer(pod, session))[0] == 503
     await ended(pod, engine)
 
 
-async def test_an_engine_that_is_frozen_in_a_step_is_found(launch: Any) -> None:
+async def test_an_engine_frozen_in_a_step_is_detected(launch: Any) -> None:
     slow = {"a_milliseconds": "60", "c_milliseconds": "0"}
     pod = launch(slow, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
     async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(ask(pod, session))
+        request = asyncio.create_task(infer(pod, session))
         await asyncio.sleep(0.03)
         engine = await frozen(pod)
         await reported(pod, session, 6)
-        assert (await asked)[0] in (200, 503)  # the step may have ended just before
+        assert (await request)[0] in (200, 503)  # the step may have ended just before
     await ended(pod, engine)
 
 
@@ -112,7 +112,7 @@ async def test_a_generation_that_is_frozen_ends_its_stream(launch: Any, tmp_path
     await ended(pod, engine)
 
 
-async def test_a_whole_pod_that_was_suspended_serves_on(launch: Any) -> None:
+async def test_a_pod_that_was_suspended_as_a_whole_continues_to_serve(launch: Any) -> None:
     pod = launch(QUICK, PENSTOCK_PLACEMENT="Process", PENSTOCK_STUCK_SECONDS=SOON)
     await asyncio.to_thread(pod.ready)
     engine = await frozen(pod)
@@ -122,7 +122,7 @@ async def test_a_whole_pod_that_was_suspended_serves_on(launch: Any) -> None:
     await asyncio.sleep(1)
     os.kill(engine, signal.SIGCONT)
     async with aiohttp.ClientSession() as session:
-        assert (await ask(pod, session))[0] == 200
+        assert (await infer(pod, session))[0] == 200
         await asyncio.sleep(4)
         assert (await probe(pod, session))[0] == 200
 
@@ -134,12 +134,12 @@ async def test_a_frozen_engine_is_reported_within_35_seconds(launch: Any, busy: 
     await asyncio.to_thread(pod.ready)
     url = f"{pod.client}/v2/models/demo/infer"
     async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(session.post(url, json=BODY)) if busy else None
+        request = asyncio.create_task(session.post(url, json=BODY)) if busy else None
         await asyncio.sleep(0.1)
         began = time.monotonic()
         engine = await frozen(pod)
         await reported(pod, session, 40)
         assert time.monotonic() - began < 35
-        if asked is not None:
-            assert (await asked).status == 503
+        if request is not None:
+            assert (await request).status == 503
     await ended(pod, engine)

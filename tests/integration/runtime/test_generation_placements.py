@@ -1,4 +1,4 @@
-"""A pod that generates, with its engine in a thread and in a process of its own: the same answers, the same ends."""
+"""A generating pod behaves the same with its engine in a thread and in its own process."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.runtime.test_generation_loses_nobody import SOURCE
+from tests.integration.runtime.test_every_generation_ends import SOURCE
 from tests.integration.runtime.test_placements import alive, children, engines
 from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
@@ -18,9 +18,9 @@ SCHEMA = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("tiny")
-    save_tiny_model(found)
-    return found
+    model_folder = tmp_path_factory.mktemp("tiny")
+    save_tiny_model(model_folder)
+    return model_folder
 
 
 def generating(launch: Any, folder: Path, placement: str, **more: str) -> Any:
@@ -45,10 +45,10 @@ async def complete(pod: Any, session: aiohttp.ClientSession, **more: Any) -> Any
 
 
 @pytest.mark.parametrize("depth", ["0", "1"])
-async def test_both_placements_say_the_same_and_leave_nothing_behind(
+async def test_both_placements_give_the_same_answers_and_leave_no_process(
     launch: Any, folder: Path, depth: str
 ) -> None:
-    said = []
+    choices = []
     for placement, processes in (("Thread", 0), ("Process", 1)):
         pod = generating(launch, folder, placement, PENSTOCK_OVERLAP_SCHEDULING=depth)
         await asyncio.to_thread(pod.ready)
@@ -58,16 +58,16 @@ async def test_both_placements_say_the_same_and_leave_nothing_behind(
             plain = [complete(pod, session, seed=n, temperature=1) for n in range(8)]
             shaped = complete(pod, session, max_tokens=40, structured_outputs={"json": SCHEMA})
             answers = await asyncio.gather(*plain, shaped)
-        said.append([one["choices"] for one in answers])
+        choices.append([answer["choices"] for answer in answers])
         assert pod.metric('penstock_requests_total{outcome="Completed"}') == 9
         pod.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(pod.stopped, 60) == 0
-        assert not any(alive(one) for one in started)
-    assert said[0] == said[1]
-    assert said[0][-1][0]["text"].strip().startswith("{")
+        assert not any(alive(process) for process in started)
+    assert choices[0] == choices[1]
+    assert choices[0][-1][0]["text"].strip().startswith("{")
 
 
-async def test_an_engines_process_that_is_killed_ends_every_stream_and_the_pod(
+async def test_killing_the_engine_process_ends_every_stream_and_the_pod(
     launch: Any, folder: Path
 ) -> None:
     pod = generating(launch, folder, "Process")
@@ -87,11 +87,11 @@ async def test_an_engines_process_that_is_killed_ends_every_stream_and_the_pod(
     assert lines[-1] == b"data: [DONE]"
     assert b'"error"' in lines[-2]
     assert await asyncio.to_thread(pod.stopped, 30) == 1
-    last_words = (pod.folder / "termination-log").read_text()
-    assert last_words == "EngineDied: its process was killed by SIGKILL (out of memory?)"
+    message = (pod.folder / "termination-log").read_text()
+    assert message == "EngineDied: its process was killed by SIGKILL (out of memory?)"
 
 
-async def test_a_folder_without_a_model_is_told_by_the_process_that_looked(
+async def test_a_folder_without_a_model_is_reported_from_the_engine_process(
     launch: Any, tmp_path: Path, folder: Path
 ) -> None:
     empty = tmp_path / "empty"

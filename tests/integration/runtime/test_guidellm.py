@@ -1,4 +1,4 @@
-"""`guidellm`, unchanged, in an environment of its own, measures a runtime that generates: no request fails."""
+"""Unmodified `guidellm` measures a generating runtime without a failed request."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ SOURCE = {
 
 
 def guidellm(url: str, tokenizer: Path, report: Path, **backend: str) -> dict[str, Any]:
-    """Return the one benchmark of `report`: REQUESTS prompts of 24 tokens, 12 tokens each, STREAMS at a time."""
+    """Run one benchmark and return it: REQUESTS prompts of 24 tokens, 12 output tokens each, STREAMS concurrently."""
     kinds: dict[str, dict[str, object]] = {
         "backend": {"kind": "openai_http", "target": url, **backend},
         "profile": {"kind": "concurrent", "streams": STREAMS},
@@ -28,8 +28,8 @@ def guidellm(url: str, tokenizer: Path, report: Path, **backend: str) -> dict[st
         "output": {"kind": "json", "path": report},
     }
     argv = [str(python_of(GUIDELLM)), "-m", "guidellm", "run", "--disable-console"]
-    for name, told in kinds.items():
-        argv += [f"--{name}", ",".join(f"{key}={value}" for key, value in told.items())]
+    for name, options in kinds.items():
+        argv += [f"--{name}", ",".join(f"{key}={value}" for key, value in options.items())]
     environ = {"HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin", "HOME": str(report.parent)}
     ran = subprocess.run(argv, env=environ, capture_output=True, check=False)
     assert ran.returncode == 0, ran.stderr.decode()[-3000:]
@@ -43,7 +43,7 @@ def guidellm(url: str, tokenizer: Path, report: Path, **backend: str) -> dict[st
 def test_guidellm_measures_a_pod_and_no_request_fails(
     launch: Any, tmp_path: Path, form: str
 ) -> None:
-    assert make(GUIDELLM), "guidellm does not install: pip's own words are above"
+    assert make(GUIDELLM), "guidellm does not install: see pip's output above"
     save_tiny_model(tmp_path / "model")
     pod = launch(
         model={"name": "tiny", "task": "TextGeneration", "source": SOURCE},
@@ -51,10 +51,10 @@ def test_guidellm_measures_a_pod_and_no_request_fails(
     )
     pod.ready()
     report = tmp_path / "report.json"
-    found = guidellm(pod.client, tmp_path / "model", report, request_format=form)
-    totals = found["metrics"]["request_totals"]
+    benchmark = guidellm(pod.client, tmp_path / "model", report, request_format=form)
+    totals = benchmark["metrics"]["request_totals"]
     print(json.dumps({"form": form, "totals": totals}))
     assert (totals["successful"], totals["errored"], totals["incomplete"]) == (REQUESTS, 0, 0)
-    answered = found["metrics"]["output_token_count"]["successful"]
+    answered = benchmark["metrics"]["output_token_count"]["successful"]
     assert answered["mean"] > 0
     assert pod.metric("penstock_requests_received_total") >= REQUESTS

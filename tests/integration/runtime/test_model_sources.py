@@ -1,4 +1,4 @@
-"""A pod fetches its model itself: the control port tells how far it is, a failure names itself, the model serves."""
+"""A pod downloads its model: the control port reports progress, failures have a reason, and the model serves."""
 
 import asyncio
 import json
@@ -22,13 +22,15 @@ CACHE = {"type": "PersistentVolumeClaim", "claimName": "cache"}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A small real encoder, and something large beside it so that fetching takes a while."""
+    """A small real encoder, and a large file that makes the download take a while."""
     folder = tmp_path_factory.mktemp("encoder")
     write(folder)
-    found = {
-        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+    contents = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
     }
-    return {**found, "large.txt": bytes(2**25)}
+    return {**contents, "large.txt": bytes(2**25)}
 
 
 @pytest.fixture
@@ -65,38 +67,38 @@ async def embeds(pod: Any) -> bool:
         return len((await reply.json())["data"][0]["embedding"]) > 0
 
 
-def said(pod: Any) -> Acknowledgement:
-    """What the operator would make of the pod's state."""
+def acknowledged(pod: Any) -> Acknowledgement:
+    """Return the pod's state as the operator parses it."""
     status, body = pod.get("/control/v1/state")
     return acknowledgement("/control/v1/state", status, body.encode())
 
 
-def said_safely(pod: Any) -> Acknowledgement | None:
-    """What it says once it fetches; None before."""
+def download_progress(pod: Any) -> Acknowledgement | None:
+    """Return the state once the download has started, else None."""
     if not pod.client:
         pod.listening()
-    answer = said(pod)
+    answer = acknowledged(pod)
     return answer if answer.loading is not None and answer.loading.total_bytes else None
 
 
-async def test_a_repository_is_fetched_while_the_control_port_tells_how_far_it_is_then_serves(
+async def test_a_repository_is_downloaded_with_progress_on_the_control_port_and_then_serves(
     launch: Any, tmp_path: Path, hub: Hub
 ) -> None:
     hub.pause_seconds = 0.1
     pod = launch(**hub_environment(tmp_path, hub))
     await asyncio.to_thread(pod.listening)
-    heard: set[int] = set()
-    while (answer := await asyncio.to_thread(said, pod)).loading is not None:
-        heard.add(answer.loading.loaded_bytes)
+    progress: set[int] = set()
+    while (answer := await asyncio.to_thread(acknowledged, pod)).loading is not None:
+        progress.add(answer.loading.loaded_bytes)
         assert answer.loading.loaded_bytes <= (answer.loading.total_bytes or 0)
         await asyncio.sleep(0.05)
-    assert len(heard) >= 4, "the bytes grow while the model comes"
+    assert len(progress) >= 4, "the bytes grow while the model comes"
     assert answer.generation is not None
     await asyncio.to_thread(pod.ready)
     assert await embeds(pod)
 
 
-async def test_a_killed_pod_goes_on_from_the_cache_and_the_token_is_in_no_log(
+async def test_a_killed_pod_resumes_from_the_cache_and_logs_no_token(
     launch: Any, tmp_path: Path, hub: Hub
 ) -> None:
     hub.token, hub.pause_seconds = "hf_very_secret", 0.2
@@ -106,26 +108,26 @@ async def test_a_killed_pod_goes_on_from_the_cache_and_the_token_is_in_no_log(
     partials = tmp_path / "cache" / "models--owner--tiny" / "blobs"
 
     def half_way() -> bool:
-        return any(one.stat().st_size > 2**18 for one in partials.glob("*.partial"))
+        return any(path.stat().st_size > 2**18 for path in partials.glob("*.partial"))
 
     await asyncio.to_thread(until, "half the model has come", half_way, seconds=60)
     first.kill()
     hub.pause_seconds = 0.0
-    again = launch(**given, PENSTOCK_LOG_LEVEL="DEBUG")
-    await asyncio.to_thread(again.ready)
+    resumed_pod = launch(**given, PENSTOCK_LOG_LEVEL="DEBUG")
+    await asyncio.to_thread(resumed_pod.ready)
     resumed = [start for path, start, _ in hub.sent if path == "large.txt" and start > 0]
     assert resumed
-    assert await embeds(again)
-    for pod in (first, again):
+    assert await embeds(resumed_pod)
+    for pod in (first, resumed_pod):
         assert "hf_very_secret" not in pod.log.read_text()
 
 
-def test_a_pod_that_is_told_to_stop_while_it_fetches_stops_at_once(
+def test_a_pod_that_receives_sigterm_during_the_download_stops_at_once(
     launch: Any, tmp_path: Path, hub: Hub
 ) -> None:
     hub.pause_seconds = 3.0
     pod = launch(**hub_environment(tmp_path, hub))
-    until("it fetches", lambda: said_safely(pod) is not None, seconds=90)
+    until("it fetches", lambda: download_progress(pod) is not None, seconds=90)
     pod.process.terminate()
     assert pod.stopped(within_seconds=15) == 0
 
@@ -137,7 +139,7 @@ def test_a_pod_that_is_told_to_stop_while_it_fetches_stops_at_once(
         ({"spoil": True}, "ModelCorrupt"),
     ],
 )
-def test_what_went_wrong_is_the_first_word_of_the_termination_message(
+def test_the_termination_message_starts_with_the_reason(
     launch: Any, tmp_path: Path, hub: Hub, change: dict[str, Any], reason: str
 ) -> None:
     for name, value in change.items():

@@ -1,4 +1,4 @@
-"""The same pod with its engine in a thread and in a process of its own."""
+"""A pod behaves the same with its engine in a thread and in its own process."""
 
 import asyncio
 import os
@@ -15,16 +15,16 @@ QUICK = {"a_milliseconds": "2", "c_milliseconds": "0"}
 
 
 def children(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(one) for file in found for one in file.read_text().split()]
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(pid) for file in files for pid in file.read_text().split()]
 
 
 def engines(pid: int) -> list[int]:
-    """Return those that hold an engine: no fork server of grammars is among them."""
+    """Return the children that run an engine, without the fork server of grammars."""
     return [
-        one
-        for one in children(pid)
-        if b"penstock_runtime.engine.link." in Path(f"/proc/{one}/cmdline").read_bytes()
+        child
+        for child in children(pid)
+        if b"penstock_runtime.engine.link." in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
 
 
@@ -32,13 +32,13 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-async def ask(pod: Any, session: aiohttp.ClientSession) -> tuple[int, Any]:
+async def infer(pod: Any, session: aiohttp.ClientSession) -> tuple[int, Any]:
     async with session.post(f"{pod.client}/v2/models/demo/infer", json=BODY) as reply:
         return reply.status, await reply.json()
 
 
 @pytest.mark.parametrize(("placement", "processes"), [("Thread", 0), ("Process", 1)])
-async def test_either_placement_answers_and_leaves_nothing_behind(
+async def test_either_placement_answers_and_leaves_no_process(
     launch: Any, placement: str, processes: int
 ) -> None:
     pod = launch(QUICK, PENSTOCK_PLACEMENT=placement)
@@ -46,23 +46,23 @@ async def test_either_placement_answers_and_leaves_nothing_behind(
     engines = children(pod.process.pid)
     assert len(engines) == processes
     async with aiohttp.ClientSession() as session:
-        answers = await asyncio.gather(*(ask(pod, session) for _ in range(50)))
+        answers = await asyncio.gather(*(infer(pod, session) for _ in range(50)))
     assert {status for status, _ in answers} == {200}
     assert answers[0][1]["outputs"][0]["data"] == [3.0] * 8
     assert pod.metric('penstock_requests_total{outcome="Completed"}') == 50
     pod.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(pod.stopped, 20) == 0
-    assert not any(alive(one) for one in engines)
+    assert not any(alive(engine) for engine in engines)
 
 
-async def test_an_engines_process_that_is_killed_ends_the_pod_and_says_so(launch: Any) -> None:
+async def test_killing_the_engine_process_ends_the_pod_with_a_message(launch: Any) -> None:
     pod = launch(QUICK, PENSTOCK_PLACEMENT="Process")
     await asyncio.to_thread(pod.ready)
     (engine,) = children(pod.process.pid)
     os.kill(engine, signal.SIGKILL)
     assert await asyncio.to_thread(pod.stopped, 10) == 1
-    last_words = (pod.folder / "termination-log").read_text()
-    assert last_words == "EngineDied: its process was killed by SIGKILL (out of memory?)"
+    message = (pod.folder / "termination-log").read_text()
+    assert message == "EngineDied: its process was killed by SIGKILL (out of memory?)"
 
 
 async def test_a_pod_that_is_killed_takes_its_engine_with_it(launch: Any) -> None:

@@ -1,4 +1,4 @@
-"""The life of the process: listen, load, serve or say why not, stop."""
+"""Life cycle of the runtime process: listen, load, serve or fail with a message, stop."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def test_the_cluster_port_answers_while_the_model_loads(launch: Any) -> None:
     assert pod.stopped(within_seconds=5) == 0
 
 
-def test_a_model_that_does_not_load_is_told_in_the_termination_message(launch: Any) -> None:
+def test_a_model_that_does_not_load_is_reported_in_the_termination_message(launch: Any) -> None:
     pod = launch({"a_milliseconds": "slow"})
     assert pod.stopped(within_seconds=60) == 1
     message = (pod.folder / "termination-log").read_text()
@@ -29,7 +29,7 @@ def test_a_model_that_does_not_load_is_told_in_the_termination_message(launch: A
     assert "\n" not in message
 
 
-def test_a_factory_that_does_not_exist_is_told_by_its_name(launch: Any) -> None:
+def test_a_missing_factory_is_reported_by_name(launch: Any) -> None:
     pod = launch(factory="no.such.module:create")
     assert pod.stopped(within_seconds=60) == 1
     assert "no.such.module" in (pod.folder / "termination-log").read_text()
@@ -52,8 +52,8 @@ def test_a_pod_starts_under_the_limits_of_its_settings(launch: Any) -> None:
     pod = launch({"a_milliseconds": "1"}, limits=limits)
     pod.ready()
     state = json.loads(pod.get("/control/v1/state")[1])
-    found = {"generation": state["generation"], **state["limits"]}
-    assert {name: found[name] for name in limits} == limits
+    limits_in_force = {"generation": state["generation"], **state["limits"]}
+    assert {name: limits_in_force[name] for name in limits} == limits
     (pod.folder / "limits.json").write_text(
         json.dumps({**limits, "generation": 8, "maxBatchSize": 4})
     )
@@ -61,7 +61,7 @@ def test_a_pod_starts_under_the_limits_of_its_settings(launch: Any) -> None:
     assert json.loads(pod.get("/control/v1/state")[1])["limits"]["maxBatchSize"] == 4
 
 
-async def test_a_dead_engine_fails_what_it_held_and_ends_the_process(launch: Any) -> None:
+async def test_a_dead_engine_fails_its_requests_and_ends_the_process(launch: Any) -> None:
     pod = launch(factory="deadly:create", PYTHONPATH=str(Path(__file__).parent))
     await asyncio.to_thread(pod.ready)
     url = f"{pod.client}/v2/models/demo/infer"

@@ -1,7 +1,7 @@
-"""Nothing of a Secret reaches a log, an answer, a metric or the termination message, at the loudest level.
+"""No Secret data reaches the debug log, an answer, a metric or the termination message.
 
-Every secret here carries a mark; the process is led past all that reads one, rightly and wrongly, and then
-everything it said is searched for the marks.
+Every secret contains a mark. The test triggers each valid and invalid use of a secret and then searches all output
+of the process for the marks.
 """
 
 import base64
@@ -25,7 +25,7 @@ WRONG_KEY = "mark-of-a-wrong-api-key"
 INFER = "/v2/models/demo/infer"
 
 
-def ask(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
+def call(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
     """Return a call's status, headers and body as one text."""
     request = urllib.request.Request(url, body, headers)  # noqa: S310 - loopback
     context = ssl.create_default_context()
@@ -42,13 +42,13 @@ def ask(url: str, headers: dict[str, str], body: bytes | None = None) -> str:
 def folder(tmp_path: Path) -> Path:
     """Secrets of a pod: a certificate with its key, and API keys."""
     Authority.make().issue(tmp_path / "tls", "chat.team-a.svc")
-    held = {"keys": [{"key": KEY, "tenant": "a"}]}
-    (tmp_path / "keys.json").write_text(json.dumps(held))
+    key_file = {"keys": [{"key": KEY, "tenant": "a"}]}
+    (tmp_path / "keys.json").write_text(json.dumps(key_file))
     return tmp_path
 
 
 def wait_for(pod: Any, word: str) -> None:
-    """Wait until the pod's log holds a word."""
+    """Wait until the pod's log contains a word."""
     ends = time.monotonic() + START_SECONDS
     while word not in pod.log.read_text():
         assert time.monotonic() < ends, pod.log.read_text()
@@ -56,7 +56,7 @@ def wait_for(pod: Any, word: str) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_no_secret_of_a_pod_is_told(launch: Any, folder: Path) -> None:
+def test_a_pod_discloses_no_secret(launch: Any, folder: Path) -> None:
     pod = launch(
         QUICK,
         PENSTOCK_LOG_LEVEL="DEBUG",
@@ -70,37 +70,39 @@ def test_no_secret_of_a_pod_is_told(launch: Any, folder: Path) -> None:
     cluster = f"https://127.0.0.1:{ports['cluster_port']}"
     private = (folder / "tls" / KEY_FILE).read_text()
 
-    shown = (
+    credentials = (
         {"Authorization": f"Bearer {KEY}"},
         {"X-Api-Key": KEY},
         {"Authorization": f"Bearer {WRONG_KEY}"},
         {"Authorization": f"Basic {WRONG_KEY}"},
     )
-    heard = [ask(clients + INFER, headers, b"{not json") for headers in shown]
+    answers = [call(clients + INFER, headers, b"{not json") for headers in credentials]
     tokens = [pod.token(generation=1)["Authorization"], pod.token(aud="other")["Authorization"]]
     for token in (*tokens, tokens[0], tokens[0] + "x", "Bearer mark-of-a-token.that.is-none"):
-        heard.append(ask(f"{cluster}/control/v1/state", {"Authorization": token}))
-        heard.append(ask(clients + INFER, {"Authorization": token}, b"{}"))
-    assert [one[:3] for one in heard[:4]] == ["400", "400", "401", "401"], pod.log.read_text()[
-        -3000:
-    ]
+        answers.append(call(f"{cluster}/control/v1/state", {"Authorization": token}))
+        answers.append(call(clients + INFER, {"Authorization": token}, b"{}"))
+    assert [answer[:3] for answer in answers[:4]] == ["400", "400", "401", "401"], (
+        pod.log.read_text()[-3000:]
+    )
 
     broken = '{"keys": [{"key": "mark-of-a-broken-file", "tenant": 5, "mark-of-a-field": 1}]}'
     (folder / "keys.json").write_text(broken)
     wait_for(pod, "the API keys in")
     (folder / "tls" / KEY_FILE).write_text("mark-of-a-broken-key\n" + private[:200])
     wait_for(pod, "the former certificate stays in force")
-    heard += [ask(f"{cluster}/metrics", {}), ask(f"{clients}/metrics", {})]
+    answers += [call(f"{cluster}/metrics", {}), call(f"{clients}/metrics", {})]
     pod.kill()
 
-    said = pod.log.read_text() + (pod.folder / "termination-log").read_text() + "".join(heard)
-    assert "a control call was refused" in said, "the loud way was taken"
+    output = pod.log.read_text() + (pod.folder / "termination-log").read_text() + "".join(answers)
+    assert "a control call was refused" in output, "debug logging was on"
     for word in marks(private, tokens):
-        assert word not in said, word
+        assert word not in output, word
 
 
 @pytest.mark.timeout(240)
-def test_a_certificate_that_is_none_ends_the_pod_without_its_key(launch: Any, folder: Path) -> None:
+def test_an_invalid_certificate_ends_the_pod_without_disclosing_its_key(
+    launch: Any, folder: Path
+) -> None:
     (folder / "tls" / CERTIFICATE_FILE).write_text("mark-of-no-certificate")
     private = (folder / "tls" / KEY_FILE).read_text()
     pod = launch(QUICK, PENSTOCK_LOG_LEVEL="DEBUG", **{ENV_TLS_FOLDER: str(folder / "tls")})
@@ -112,8 +114,8 @@ def test_a_certificate_that_is_none_ends_the_pod_without_its_key(launch: Any, fo
 
 
 def marks(private: str, tokens: list[str]) -> list[str]:
-    """Return what must be nowhere: every mark, every line of the key, every token and its signature."""
-    lines = [one for one in private.splitlines() if one and not one.startswith("---")]
-    signatures = [one.rpartition(".")[2] for one in tokens]
+    """Return the words that no output may contain: the marks, the lines of the key, the tokens' signatures."""
+    lines = [line for line in private.splitlines() if line and not line.startswith("---")]
+    signatures = [token.rpartition(".")[2] for token in tokens]
     encoded = base64.b64encode(KEY.encode()).decode()
     return ["mark-of", "PRIVATE KEY", encoded, *lines, *signatures]

@@ -1,4 +1,4 @@
-"""`tritonclient[http]`, unchanged, is the judge of the protocol."""
+"""Unmodified `tritonclient[http]` as the reference client of the Open Inference protocol."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +15,8 @@ ROWS = np.arange(24, dtype=np.float32).reshape(3, 8)
 def client(shared_runtime: Any) -> Iterator[Any]:
     with triton.InferenceServerClient(
         shared_runtime.client.removeprefix("http://"), concurrency=4
-    ) as found:
-        yield found
+    ) as connected:
+        yield connected
 
 
 def given(*, binary: bool, rows: Any = ROWS) -> list[Any]:
@@ -67,9 +67,9 @@ def test_numbers_that_json_lacks(client: Any) -> None:
 
 
 def test_asynchronous_requests(client: Any) -> None:
-    asked = [client.async_infer("demo", given(binary=True)) for _ in range(8)]
-    for one in asked:
-        assert np.array_equal(one.get_result().as_numpy("OUTPUT"), 2 * ROWS + 1)
+    requests = [client.async_infer("demo", given(binary=True)) for _ in range(8)]
+    for request in requests:
+        assert np.array_equal(request.get_result().as_numpy("OUTPUT"), 2 * ROWS + 1)
 
 
 def test_health_and_metadata(client: Any) -> None:

@@ -1,4 +1,4 @@
-"""A process under load: nobody is lost while it drains, and limits move without a failure."""
+"""Under load, a drain loses no request and a change of limits fails none."""
 
 import asyncio
 import itertools
@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 
 BODY = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": list(range(8))}]}
-ANSWER = [2.0 * one + 1.0 for one in range(8)]
+ANSWER = [2.0 * value + 1.0 for value in range(8)]
 
 
 class Clients:
-    """Keep-alive clients, each asking again as soon as it is answered; one stops when it is refused."""
+    """Keep-alive clients that repeat a request after each answer until one is refused."""
 
     def __init__(self, pod: Any) -> None:
         self._url = f"{pod.client}/v2/models/demo/infer"
@@ -28,17 +28,17 @@ class Clients:
             asyncio.TaskGroup() as group,
         ):
             for _ in range(number):
-                group.create_task(self._one(session, pause_seconds))
+                group.create_task(self._repeat(session, pause_seconds))
 
-    async def _one(self, session: aiohttp.ClientSession, pause_seconds: float) -> None:
+    async def _repeat(self, session: aiohttp.ClientSession, pause_seconds: float) -> None:
         while not self.stop:
-            kind = await self._ask(session)
+            kind = await self._request(session)
             self.seen[kind] += 1
             if kind != "served":
                 return
             await asyncio.sleep(pause_seconds)
 
-    async def _ask(self, session: aiohttp.ClientSession) -> str:
+    async def _request(self, session: aiohttp.ClientSession) -> str:
         try:
             async with session.post(self._url, json=BODY) as reply:
                 answer = await reply.json()
@@ -53,7 +53,7 @@ class Clients:
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until `holds`; the test fails if it never does."""
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what is waited for has many owners
+        while not holds():  # noqa: ASYNC110 - no event exists for the awaited condition
             await asyncio.sleep(0.02)
 
 
@@ -64,15 +64,19 @@ async def test_no_request_is_lost_while_a_pod_drains_under_load(runtime: Any) ->
     runtime.process.send_signal(signal.SIGTERM)
     await until(lambda: runtime.get("/readyz") == (503, "Closing\n"))
     await asyncio.sleep(2.0)
-    calm.stop = True  # by now the endpoint is gone, and who connects anew connects elsewhere
+    calm.stop = True  # by now the endpoint is removed, and new connections go to other pods
     await asyncio.gather(*working)
     assert await asyncio.to_thread(runtime.stopped, 15) == 0
     assert set(busy.seen) == {"served", "refused"}
-    assert busy.seen["refused"] == 24, "every client was told to go elsewhere, and none was reset"
+    assert busy.seen["refused"] == 24, (
+        "every client got a 503 with Retry-After, and no connection was reset"
+    )
     assert set(calm.seen) == {"served"}
 
 
-async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(launch: Any) -> None:
+async def test_requests_queued_for_a_slow_model_are_served_before_the_pod_exits(
+    launch: Any,
+) -> None:
     pod = launch(
         {"a_milliseconds": "400", "c_milliseconds": "1", "max_rows": "2"},
         PENSTOCK_ACCEPT_SECONDS="0.1",
@@ -88,7 +92,7 @@ async def test_what_waits_behind_a_slow_model_is_served_before_the_pod_leaves(la
     assert clients.seen["served"] >= 12
 
 
-async def test_limits_move_under_load_and_nobody_fails(runtime: Any) -> None:
+async def test_limits_change_under_load_without_a_failed_request(runtime: Any) -> None:
     clients = Clients(runtime)
     working = asyncio.create_task(clients.run(32))
     await until(lambda: clients.seen["served"] > 32)
@@ -117,16 +121,16 @@ async def test_limits_move_under_load_and_nobody_fails(runtime: Any) -> None:
 
 
 def _batches(runtime: Any) -> tuple[float, float]:
-    """Return rows and batches so far, both of one scrape: between two, more would be settled."""
+    """Return the total rows and batches of a single scrape, so that both belong to the same time."""
     lines = runtime.get("/metrics")[1].splitlines()
-    found = dict(line.split() for line in lines if line.startswith("penstock_batch_size_"))
+    samples = dict(line.split() for line in lines if line.startswith("penstock_batch_size_"))
     return (
-        float(found["penstock_batch_size_sum"]),
-        float(found["penstock_batch_size_count"]),
+        float(samples["penstock_batch_size_sum"]),
+        float(samples["penstock_batch_size_count"]),
     )
 
 
-async def test_a_full_queue_is_told_when_to_come_again(launch: Any) -> None:
+async def test_a_full_queue_answers_with_retry_after(launch: Any) -> None:
     limits = {
         "generation": 1,
         "maxBatchSize": 1,

@@ -1,4 +1,4 @@
-"""Servers that share a busy machine with the tests answer late; they are waited for."""
+"""Raises the HTTP timeout, because servers on the busy test machine answer late."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from penstock_operator.net import http
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every call be answered, also one whose password a Prometheus hashes for seconds."""
+    """Allow a minute per call: Prometheus hashes a password for seconds."""
     monkeypatch.setattr(http, "CALL_SECONDS", 60.0)

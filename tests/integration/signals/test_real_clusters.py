@@ -1,4 +1,4 @@
-"""A real Prometheus as clusters have it: behind TLS and a password, and with a DCGM exporter among its targets."""
+"""A real Prometheus with TLS, a password, and a DCGM exporter among its targets."""
 
 import asyncio
 import datetime as dt
@@ -58,12 +58,12 @@ basic_auth_users: {{reader: {hash}}}
 
 
 def certificate(folder: Path, address: str) -> str:
-    """Write a self-signed certificate for an address; return it, for it is its own authority."""
+    """Write a self-signed certificate for an address, and return it as the CA certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "prometheus")])
     now = dt.datetime.now(dt.UTC)
     names_of = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -77,14 +77,14 @@ def certificate(folder: Path, address: str) -> str:
     )
     plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (folder / "server.key").write_bytes(plain)
-    text = made.public_bytes(Encoding.PEM)
+    text = signed.public_bytes(Encoding.PEM)
     (folder / "server.crt").write_bytes(text)
     return text.decode()
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A Prometheus, what it scrapes, and its certificate."""
+    """URL and certificate of a Prometheus, and the address of the pod that it scrapes."""
 
     url: str
     ca: str
@@ -96,7 +96,7 @@ def device(**labels: str) -> str:
 
 
 def exporter_route(lines: dict[str, str]) -> web.RouteDef:
-    """Return `/metrics` of a pretended DCGM exporter: series with labels -> value."""
+    """Return `/metrics` of a fake DCGM exporter: series with labels -> value."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="".join(f"{key} {value}\n" for key, value in lines.items()))
@@ -139,41 +139,45 @@ def accesses(**objects: Any) -> CredentialsCache:
     return CredentialsCache(Objects(**objects), "penstock-system")  # type: ignore[arg-type]
 
 
-async def signals(where: Scene, server: MetricsServer, held: CredentialsCache) -> PoolSignals:
+async def signals(
+    where: Scene, server: MetricsServer, credentials: CredentialsCache
+) -> PoolSignals:
     pool = PoolPods("pool", "team", (pod_object("uid-1", where.pod_ip),), server)
     async with new_session() as session:
-        return (await observe_signals(session, [pool], time.time(), SharedQueries(held.of)))["pool"]
+        return (await observe_signals(session, [pool], time.time(), SharedQueries(credentials.of)))[
+            "pool"
+        ]
 
 
-async def test_a_server_behind_tls_and_a_password_is_read_and_what_is_wrong_is_named(
+async def test_a_server_with_tls_and_a_password_is_read_and_errors_are_reported(
     tmp_path: Path,
 ) -> None:
     async with scene(tmp_path, secure=True) as where:
         right = encoded({"username": "reader", "password": "test"})
-        held = accesses(ca={"ca.crt": where.ca}, reader=right)
+        credentials = accesses(ca={"ca.crt": where.ca}, reader=right)
         ca = KeyOf("ca", "ca.crt")
         server = MetricsServer(where.url, ca, "reader", (("X-Scope-OrgID", "team"),))
-        found = await until(
-            lambda: signals(where, server, held),
-            lambda one: one.source is SignalSource.PROMETHEUS,
+        observed = await until(
+            lambda: signals(where, server, credentials),
+            lambda candidate: candidate.source is SignalSource.PROMETHEUS,
             seconds=90,
         )
-        assert found.problem == ""
-        assert found.samples[-1].waiting == 3.0
+        assert observed.problem == ""
+        assert observed.samples[-1].waiting == 3.0
 
         async def problem(server: MetricsServer, **objects: Any) -> str:
-            found = await signals(where, server, accesses(**objects))
-            assert found.source is SignalSource.PODS, "the pods are read instead"
-            return found.problem
+            observed = await signals(where, server, accesses(**objects))
+            assert observed.source is SignalSource.PODS, "the pods are read instead"
+            return observed.problem
 
-        told = await problem(MetricsServer(where.url, None, "reader"), reader=right)
-        assert "of no authority that is trusted here" in told
+        text = await problem(MetricsServer(where.url, None, "reader"), reader=right)
+        assert "of no authority that is trusted here" in text
         wrong = encoded({"username": "reader", "password": "other"})
-        told = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
-        assert "answered 401: check the credentials" in told
-        assert "other" not in told
-        told = await problem(server, ca={"ca.crt": where.ca})
-        assert "Secret reader of penstock-system cannot be read (Forbidden)" in told
+        text = await problem(server, ca={"ca.crt": where.ca}, reader=wrong)
+        assert "answered 401: check the credentials" in text
+        assert "other" not in text
+        text = await problem(server, ca={"ca.crt": where.ca})
+        assert "Secret reader of penstock-system cannot be read (Forbidden)" in text
 
 
 OURS = {"namespace": "team", "pod": "chat-uid-1", "container": "runtime"}
@@ -190,37 +194,37 @@ MIG = [
     ("lines", "share"),
     [
         ({f"DCGM_FI_DEV_GPU_UTIL{{{WHOLE}}}": "75", f"DCGM_FI_DEV_GPU_UTIL{{{OTHER}}}": "10"}, 0.75),
-        ({f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{one}}}": value for one, value in zip(MIG, ("0.4", "0.6"), strict=True)}, 0.5),
+        ({f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}}": value for labels, value in zip(MIG, ("0.4", "0.6"), strict=True)}, 0.5),
     ],
     ids=["whole", "mig"],
 )  # fmt: skip
-async def test_the_exporters_word_on_a_pods_devices_is_its_duty(
+async def test_the_utilization_of_a_pods_devices_comes_from_the_dcgm_exporter(
     tmp_path: Path, lines: dict[str, str], share: float, honor: bool
 ) -> None:
     async with scene(tmp_path, lines, secure=False, honor=honor) as where:
         server = MetricsServer(where.url)
-        found = await until(
+        observed = await until(
             lambda: signals(where, server, accesses()),
-            lambda one: (
-                one.source is SignalSource.PROMETHEUS
-                and one.samples[-1].duty_source is UtilizationSource.DCGM
+            lambda candidate: (
+                candidate.source is SignalSource.PROMETHEUS
+                and candidate.samples[-1].duty_source is UtilizationSource.DCGM
             ),
             seconds=90,
         )
-        assert found.samples[-1].gpu_utilization == pytest.approx(share)
+        assert observed.samples[-1].gpu_utilization == pytest.approx(share)
 
 
-async def test_without_an_exporter_the_pods_own_figure_stays(tmp_path: Path) -> None:
+async def test_without_an_exporter_the_utilization_comes_from_the_pod(tmp_path: Path) -> None:
     async with scene(tmp_path, secure=False) as where:
-        found = await until(
+        observed = await until(
             lambda: signals(where, MetricsServer(where.url), accesses()),
-            lambda one: one.source is SignalSource.PROMETHEUS,
+            lambda candidate: candidate.source is SignalSource.PROMETHEUS,
             seconds=90,
         )
-        newest = found.samples[-1]
+        newest = observed.samples[-1]
         assert (newest.duty_source, newest.gpu_utilization) == (UtilizationSource.NVML, 0.25)
 
 
-async def test_nobody_is_asked_before_what_proves_him_is_there(tmp_path: Path) -> None:
+async def test_no_query_is_sent_before_the_ca_certificate_is_available(tmp_path: Path) -> None:
     with pytest.raises(CallFailed, match="ConfigMap ca of penstock-system cannot be read"):
         await accesses().of(MetricsServer("https://127.0.0.1:1", KeyOf("ca", "ca.crt")))

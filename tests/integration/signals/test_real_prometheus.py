@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes small real exporters: fresh, NaN, stale, gone, slow."""
+"""Signals from a real Prometheus whose targets are fresh, stale, absent, slow, or report NaN."""
 
 import asyncio
 import time
@@ -60,26 +60,26 @@ async def prometheus(folder: Path, targets: list[str], interval: int = 1) -> Asy
 
 @pytest.fixture
 async def session() -> AsyncIterator[ClientSession]:
-    """Return a session as the operator makes it."""
-    async with new_session() as made:
-        yield made
+    """A session as the operator creates it."""
+    async with new_session() as client:
+        yield client
 
 
 async def until(
-    ask: Callable[[], Awaitable[PoolSignals]],
+    observe: Callable[[], Awaitable[PoolSignals]],
     enough: Callable[[PoolSignals], bool],
     seconds: float = 40,
 ) -> PoolSignals:
-    """Ask until the answer is enough."""
+    """Observe repeatedly until the signals suffice; return them."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            found = await ask()
+            observed = await observe()
         except CallFailed:
-            found = PoolSignals(SignalSource.NONE)
-        if enough(found):
-            return found
-        assert time.monotonic() < deadline, found
+            observed = PoolSignals(SignalSource.NONE)
+        if enough(observed):
+            return observed
+        assert time.monotonic() < deadline, observed
         await asyncio.sleep(0.5)
 
 
@@ -92,35 +92,41 @@ async def test_samples_come_with_their_own_times_and_raw_counters(
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
         pod = pod_object("uid-1", ip)
 
-        async def ask() -> PoolSignals:
+        async def observe() -> PoolSignals:
             return (await read_prometheus(session, url, {"pool": ("team", [pod])}))["pool"]
 
-        def fresh(one: PoolSignals) -> bool:
-            age = (one.queried_at or 0.0) - one.samples[-1].time if len(one.samples) >= 3 else 3.0
+        def fresh(candidate: PoolSignals) -> bool:
+            age = (
+                (candidate.queried_at or 0.0) - candidate.samples[-1].time
+                if len(candidate.samples) >= 3
+                else 3.0
+            )
             return 0 <= age < 3
 
-        found = await until(ask, fresh)
-        newest = found.samples[-1]
+        observed = await until(observe, fresh)
+        newest = observed.samples[-1]
         assert (newest.uid, newest.waiting, newest.rows_received) == ("uid-1", 3.0, 100.0)
         assert newest.curve is not None
         assert newest.batch_duration_buckets[-1] == (float("inf"), 10.0)
-        await until(ask, lambda one: missing(one, [pod], time.time()) == [])
+        await until(observe, lambda signals: missing(signals, [pod], time.time()) == [])
 
         figures.waiting = float("nan")
-        found = await until(ask, lambda one: bool(one.samples) and one.samples[-1].waiting is None)
-        assert found.samples[-1].rows_received == 100.0, (
-            "NaN is absent, its neighbours are not harmed"
+        observed = await until(
+            observe, lambda signals: bool(signals.samples) and signals.samples[-1].waiting is None
+        )
+        assert observed.samples[-1].rows_received == 100.0, (
+            "NaN counts as absent, other values stay"
         )
 
         figures.uid = "uid-2"
         pod = pod_object("uid-2", ip)
-        found = await until(ask, lambda one: len(one.samples) > 0)
-        assert {one.uid for one in found.samples} == {"uid-2"}, (
-            "scrapes of the pod before do not count"
+        observed = await until(observe, lambda signals: len(signals.samples) > 0)
+        assert {sample.uid for sample in observed.samples} == {"uid-2"}, (
+            "samples of the former pod do not count"
         )
 
 
-async def test_a_large_fleet_is_told_a_part_at_a_time(
+async def test_a_large_fleet_is_queried_in_parts(
     tmp_path: Path, session: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(promql, "PODS_PER_QUERY", 1)
@@ -131,17 +137,21 @@ async def test_a_large_fleet_is_told_a_part_at_a_time(
         ]
         url = await stack.enter_async_context(prometheus(tmp_path, [str(pod.ip) for pod in pods]))
 
-        async def ask() -> PoolSignals:
+        async def observe() -> PoolSignals:
             return (await read_prometheus(session, url, {"pool": ("team", pods)}))["pool"]
 
-        def whole(found: PoolSignals) -> bool:
-            return {one.uid for one in found.samples} == {pod.uid for pod in pods}
+        def whole(candidate: PoolSignals) -> bool:
+            return {sample.uid for sample in candidate.samples} == {pod.uid for pod in pods}
 
-        found = await until(ask, lambda one: whole(one) and not missing(one, pods, time.time()))
-        assert len({(one.uid, one.time) for one in found.samples}) == len(found.samples)
+        observed = await until(
+            observe, lambda signals: whole(signals) and not missing(signals, pods, time.time())
+        )
+        assert len({(sample.uid, sample.time) for sample in observed.samples}) == len(
+            observed.samples
+        )
 
 
-async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
+async def test_the_samples_of_a_deleted_pod_become_stale_and_then_absent(
     tmp_path: Path, session: ClientSession
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -150,16 +160,16 @@ async def test_a_pod_that_is_gone_grows_old_and_is_then_absent(
         url = await stack.enter_async_context(prometheus(tmp_path, [ip]))
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
-        async def ask() -> PoolSignals:
+        async def observe() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
-        await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
+        await until(observe, lambda signals: signals.source is SignalSource.PROMETHEUS)
         await pods.aclose()
-        stale = await until(ask, lambda one: one.source is not SignalSource.PROMETHEUS)
+        stale = await until(observe, lambda signals: signals.source is not SignalSource.PROMETHEUS)
         assert stale.source is SignalSource.NONE
         assert "no sample under 10 s old" in stale.problem
         await stack.enter_async_context(serving(metrics_route(Figures("uid-1")), ip=ip))
-        back = await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
+        back = await until(observe, lambda signals: signals.source is SignalSource.PROMETHEUS)
         assert back.problem == ""
 
 
@@ -169,21 +179,23 @@ async def test_slow_scrapes_are_not_waited_for(tmp_path: Path, session: ClientSe
         url = await stack.enter_async_context(prometheus(tmp_path, [ip], interval=30))
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
-        async def ask() -> PoolSignals:
-            found = (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
-            assert found.source is SignalSource.PODS
-            return found
+        async def observe() -> PoolSignals:
+            observed = (await observe_signals(session, [pool], time.time(), SharedQueries()))[
+                "pool"
+            ]
+            assert observed.source is SignalSource.PODS
+            return observed
 
-        def told(found: PoolSignals) -> bool:
-            return "scrapes more slowly than every 5 s" in found.problem
+        def reported(candidate: PoolSignals) -> bool:
+            return "scrapes more slowly than every 5 s" in candidate.problem
 
-        await until(ask, told)
+        await until(observe, reported)
         for _ in range(6):
             await asyncio.sleep(2)
-            assert told(await ask())
+            assert reported(await observe())
 
 
-async def test_a_server_that_dies_is_left_for_the_pods(
+async def test_pods_are_read_directly_when_the_server_dies(
     tmp_path: Path, session: ClientSession
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -192,17 +204,17 @@ async def test_a_server_that_dies_is_left_for_the_pods(
         url = await server.enter_async_context(prometheus(tmp_path, [ip]))
         pool = PoolPods("pool", "team", (pod_object("uid-1", ip),), MetricsServer(url))
 
-        async def ask() -> PoolSignals:
+        async def observe() -> PoolSignals:
             return (await observe_signals(session, [pool], time.time(), SharedQueries()))["pool"]
 
-        await until(ask, lambda one: one.source is SignalSource.PROMETHEUS)
+        await until(observe, lambda signals: signals.source is SignalSource.PROMETHEUS)
         await server.aclose()
-        found = await ask()
-        assert found.source is SignalSource.PODS
-        assert found.problem == f"Prometheus at {url} could not be reached: Connection refused"
+        observed = await observe()
+        assert observed.source is SignalSource.PODS
+        assert observed.problem == f"Prometheus at {url} could not be reached: Connection refused"
 
 
-async def test_the_last_minutes_are_there_for_who_comes_later(
+async def test_the_last_minutes_are_backfilled_after_a_restart(
     tmp_path: Path, session: ClientSession
 ) -> None:
     figures = Figures("uid-1", rows=100)
@@ -213,19 +225,21 @@ async def test_the_last_minutes_are_there_for_who_comes_later(
             "pool", "team", (pod_object("uid-1", ip), pod_object("uid-9")), MetricsServer(url)
         )
 
-        async def ask() -> PoolSignals:
+        async def observe() -> PoolSignals:
             figures.rows += 10
             return (await observe_past(session, [pool], SharedQueries())).get(
                 "pool", PoolSignals(SignalSource.NONE)
             )
 
-        found = await until(ask, lambda one: len(one.samples) >= 20)
-        assert found.queried_at is not None
-        times = [one.time for one in found.samples]
+        observed = await until(observe, lambda signals: len(signals.samples) >= 20)
+        assert observed.queried_at is not None
+        times = [sample.time for sample in observed.samples]
         assert times == sorted(times)
-        assert found.queried_at - times[0] > 15, "more than a tick's round tells"
-        rows = [one.rows_received or 0.0 for one in found.samples]
+        assert observed.queried_at - times[0] > 15, "more than a tick's query returns"
+        rows = [sample.rows_received or 0.0 for sample in observed.samples]
         assert rows == sorted(rows)
         assert rows[-1] > rows[0] + 100
-        assert all(one.curve is not None and one.waiting == 3.0 for one in found.samples)
-        assert {one.uid for one in found.samples} == {"uid-1"}
+        assert all(
+            sample.curve is not None and sample.waiting == 3.0 for sample in observed.samples
+        )
+        assert {sample.uid for sample in observed.samples} == {"uid-1"}

@@ -1,4 +1,4 @@
-"""Thousands of requests, good, bad, impatient and abandoned, while limits move and at last a SIGTERM: each has an end."""
+"""Every request ends, among thousands of valid, invalid, hurried and abandoned ones, under changing limits and SIGTERM."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from tests.unit.runtime.protocols.openai.served import save_tiny_model
 
 AT_ONCE = 48
 PATIENCE_SECONDS = 240.0
-"""Past it a request counts as one without an end."""
+"""Time after which a request counts as one without an end."""
 SOURCE = {
     "type": "PersistentVolumeClaim",
     "persistentVolumeClaim": {"claimName": "tiny", "path": "."},
@@ -35,13 +35,13 @@ BAD: tuple[dict[str, object], ...] = (
 LEFT = frozenset({"left", "left its stream"})
 SERVED = frozenset({"answered", "streamed", "answered before it left"})
 FULL = "429"
-REST_SECONDS = 0.5
-"""Of a client that finds the queue full, or else refusals would be most of what is counted."""
+PAUSE_SECONDS = 0.5
+"""Pause of a client after a 429, so that refusals do not dominate the counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request."""
+class PlannedRequest:
+    """A request and the behaviour of its client."""
 
     body: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Asked:
     bad: bool = False
 
     def may_end_as(self, *, draining: bool) -> frozenset[str]:
-        """Return every end that is no fault of the pod's: what is bad is refused, and nothing else is."""
+        """Return the correct ends: the pod rejects invalid requests, and no others."""
         ends = frozenset({FULL})
         ends |= {"400", "404"} if self.bad else SERVED
         if self.leaves:
@@ -57,24 +57,24 @@ class Asked:
         if self.headers and not self.bad:  # its deadline may pass
             ends |= {"504", "stream with an error"}
         if draining:
-            ends |= {"503", "nobody listens"}
+            ends |= {"503", "connection refused"}
             ends |= frozenset() if self.bad else {"stream with an error"}
         return ends
 
 
 class Crowd:
-    """Clients of every kind, drawn from a seed."""
+    """Random clients of every kind, drawn from a seed."""
 
     def __init__(self, url: str, seed: int, *, draining: bool = False) -> None:
         self._url = url
         self._chance = random.Random(seed)  # noqa: S311 - clients' whims, no secret
         self._draining = draining
         self.ends: Counter[str] = Counter()
-        self.wronged: list[tuple[str, Asked]] = []
-        """How those ended that may not end so."""
+        self.wronged: list[tuple[str, PlannedRequest]] = []
+        """Requests with an end that `may_end_as` does not allow."""
 
     async def send(self, number: int) -> None:
-        """Send `number` requests, AT_ONCE together; every one is counted under how it ended."""
+        """Send `number` requests, AT_ONCE concurrently; each is counted by its end."""
         gate = asyncio.Semaphore(AT_ONCE)
         connector = aiohttp.TCPConnector(limit=0)
         async with (
@@ -87,23 +87,23 @@ class Crowd:
                 task.add_done_callback(lambda _: gate.release())
 
     async def _one(self, session: aiohttp.ClientSession) -> None:
-        asked = self._draw()
+        request = self._draw()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                kind = await self._ask(session, asked)
+                kind = await self._send(session, request)
         except TimeoutError:
             kind = "without an end"
         except aiohttp.ClientConnectorError:
-            kind = "nobody listens"  # after the drain
+            kind = "connection refused"  # after the drain
         except aiohttp.ClientError as error:
             kind = f"cut off: {error!r:.120}"
         self.ends[kind] += 1
-        if kind not in asked.may_end_as(draining=self._draining):
-            self.wronged.append((kind, asked))
+        if kind not in request.may_end_as(draining=self._draining):
+            self.wronged.append((kind, request))
         if kind == FULL:
-            await asyncio.sleep(REST_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
-    def _draw(self) -> Asked:
+    def _draw(self) -> PlannedRequest:
         chance, headers = self._chance, dict[str, str]()
         body: dict[str, Any] = {
             "model": "tiny",
@@ -120,20 +120,22 @@ class Crowd:
         bad = chance.random() < 0.1
         if bad:
             body |= chance.choice(BAD)
-        return Asked(body, headers, leaves=leaves, bad=bad)
+        return PlannedRequest(body, headers, leaves=leaves, bad=bad)
 
-    async def _ask(self, session: aiohttp.ClientSession, asked: Asked) -> str:
-        body, url = asked.body, f"{self._url}/v1/completions"
-        if asked.leaves and not body["stream"]:
-            return await self._leave(session.post(url, json=body, headers=asked.headers))
-        async with session.post(url, json=body, headers=asked.headers) as reply:
+    async def _send(self, session: aiohttp.ClientSession, request: PlannedRequest) -> str:
+        body, url = request.body, f"{self._url}/v1/completions"
+        if request.leaves and not body["stream"]:
+            return await self._leave(session.post(url, json=body, headers=request.headers))
+        async with session.post(url, json=body, headers=request.headers) as reply:
             if reply.status != 200:
                 answer = await reply.json()
-                return f"{reply.status}" if "error" in answer else f"no words: {answer}"
+                return f"{reply.status}" if "error" in answer else f"no error message: {answer}"
             if body["stream"]:
-                return await self._read(reply, self._chance.randint(0, 5) if asked.leaves else None)
+                return await self._read(
+                    reply, self._chance.randint(0, 5) if request.leaves else None
+                )
             answer = await reply.json()
-            whole = all(one["finish_reason"] == "length" for one in answer["choices"])
+            whole = all(choice["finish_reason"] == "length" for choice in answer["choices"])
             return "answered" if whole and len(answer["choices"]) == body["n"] else f"odd: {answer}"
 
     async def _leave(self, asking: Any) -> str:
@@ -162,7 +164,7 @@ class Crowd:
 
 
 async def move_limits(pod: Any, seed: int, stop: asyncio.Event) -> int:
-    """Change the limits again and again; return how often."""
+    """Change the limits repeatedly until `stop` is set; return the number of changes."""
     chance, generation = random.Random(seed), 1  # noqa: S311 - no secret
     while not stop.is_set():
         generation += 1
@@ -179,15 +181,15 @@ async def move_limits(pod: Any, seed: int, stop: asyncio.Event) -> int:
             drain=chance.choice(["Finish", "Evict"]),
         )
         assert status == 200
-        async with asyncio.timeout(60):  # an answer waits for the next step, but not for ever
+        async with asyncio.timeout(60):  # limits apply at the next step
             while state["generation"] != generation:
                 state = json.loads((await asyncio.to_thread(pod.get, "/control/v1/state"))[1])
         await asyncio.sleep(0.05)
     return generation
 
 
-def books(pod: Any) -> tuple[float, float]:
-    """Return how many requests came, and how many left by any end or refusal."""
+def request_counts(pod: Any) -> tuple[float, float]:
+    """Return the number of received requests, and of those that ended or were refused."""
     came = left = 0.0
     for line in pod.get("/metrics")[1].splitlines():
         name, _, value = line.rpartition(" ")
@@ -198,7 +200,7 @@ def books(pod: Any) -> tuple[float, float]:
     return came, left
 
 
-async def everybody_has_an_end(
+async def every_request_ends(
     launch: Any, folder: Path, number: int, placement: str
 ) -> Counter[str]:
     save_tiny_model(folder)
@@ -217,10 +219,10 @@ async def everybody_has_an_end(
     stop.set()
     assert await moving > 2
     for _ in range(100):
-        came, left = await asyncio.to_thread(books, pod)
+        came, left = await asyncio.to_thread(request_counts, pod)
         if came == left:
             break
-        await asyncio.sleep(0.1)  # those whose clients left are ended within a step
+        await asyncio.sleep(0.1)  # requests of clients that left end within a step
     assert came == left == pytest.approx(number, abs=0.2 * number)
     assert not crowd.wronged, crowd.wronged
     late = Crowd(pod.client, seed=number + 1, draining=True)
@@ -235,10 +237,10 @@ async def everybody_has_an_end(
 
 
 def served(ends: Counter[str]) -> int:
-    return sum(ends[one] for one in SERVED)
+    return sum(ends[end] for end in SERVED)
 
 
-async def test_a_crowd_notices_a_pod_that_serves_nobody() -> None:
+async def test_the_crowd_detects_a_pod_that_serves_no_request() -> None:
     async def broken(_: web.Request) -> web.Response:
         return web.json_response({"error": {"message": "a defect"}}, status=500)
 
@@ -255,9 +257,9 @@ async def test_a_crowd_notices_a_pod_that_serves_nobody() -> None:
     assert served(crowd.ends) == 0
 
 
-def test_only_who_set_a_deadline_may_meet_it_and_only_a_drain_refuses_what_is_good() -> None:
-    plain, hurried = Asked({}), Asked({}, {"X-Request-Timeout-Ms": "20"})
-    bad = Asked({}, bad=True)
+def test_only_requests_with_a_deadline_may_expire_and_only_a_drain_refuses_valid_ones() -> None:
+    plain, hurried = PlannedRequest({}), PlannedRequest({}, {"X-Request-Timeout-Ms": "20"})
+    bad = PlannedRequest({}, bad=True)
     for end in ("504", "stream with an error"):
         assert end not in plain.may_end_as(draining=False)
         assert end in hurried.may_end_as(draining=False)
@@ -268,8 +270,8 @@ def test_only_who_set_a_deadline_may_meet_it_and_only_a_drain_refuses_what_is_go
 
 
 @pytest.mark.parametrize("placement", ["Thread", "Process"])
-async def test_everybody_has_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
-    ends = await everybody_has_an_end(launch, tmp_path / "model", 300, placement)
+async def test_every_request_ends(launch: Any, tmp_path: Path, placement: str) -> None:
+    ends = await every_request_ends(launch, tmp_path / "model", 300, placement)
     assert ends["streamed"] > 20
     assert served(ends) > ends.total() / 3
     assert ends.total() == 300 + AT_ONCE
@@ -278,7 +280,7 @@ async def test_everybody_has_an_end(launch: Any, tmp_path: Path, placement: str)
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("placement", ["Thread", "Process"])
-async def test_ten_thousand_have_an_end(launch: Any, tmp_path: Path, placement: str) -> None:
-    ends = await everybody_has_an_end(launch, tmp_path / "model", 10_000, placement)
+async def test_ten_thousand_requests_end(launch: Any, tmp_path: Path, placement: str) -> None:
+    ends = await every_request_ends(launch, tmp_path / "model", 10_000, placement)
     assert ends.total() == 10_000 + AT_ONCE
     assert served(ends) > ends.total() / 2
