@@ -125,8 +125,9 @@ def _python(text: str) -> Iterator[tuple[int, str]]:
     keys = {key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node not in keys or not node.value.isidentifier():  # a key is a field of the API
-                yield node.lineno, node.value
+            if node in keys and node.value.isidentifier():
+                continue  # a field of the API
+            yield node.lineno, node.value
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -1,7 +1,7 @@
-"""`make demo`: a real Kubernetes, a pool, rising and falling load, live edits, and what came of it.
+"""`make demo`: runs a pool on a real Kubernetes under rising and falling load with live edits, and reports the result.
 
-Exit code 1 when a request was lost or answered wrongly, or when the show did not happen: the batch cap or
-the replicas never moved. The cluster and the pool stay; the last page says how to take them down.
+The exit code is 1 if a request was lost or answered wrongly, or if the batch cap or the replicas never changed.
+The cluster and the pool stay; the last page prints the commands that delete them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ RESULTS = install.ROOT / "build" / "demo"
 
 
 def main() -> int:
-    """Set the stage, run the show, write what came of it."""
+    """Install everything, run the demo, and write the results."""
     console = Console()
     target, run = Target.from_env(), Run()
     pool, load = _set_stage(console, target, run)

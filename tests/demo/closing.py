@@ -1,8 +1,8 @@
-"""The last page: figures, where the picture is, and what to type next. Pure."""
+"""The last page of the demo: figures, paths of picture and record, and commands to try next."""
 
 from collections.abc import Sequence
 
-from tests.demo.director import said
+from tests.demo.director import acknowledgement_text
 from tests.demo.outcome import Run, changes, failures
 from tests.demo.story import NAMESPACE, POOL
 from tests.support.kube.target import Target
@@ -12,10 +12,12 @@ def page(run: Run, picture: str, record: str, target: Target) -> list[str]:
     """Return the lines to print."""
     lines = ["", "What happened"]
     lines += [f"  {name}: {seconds:.1f} s" for name, seconds in run.timings.items()]
-    lines += [f"  edit, {said(edit)}: {edit.command}" for edit in run.edits]
-    lines += [f"  batch cap (second: rows): {_told(changes(run.moments, lambda one: one.cap))}"]
+    lines += [f"  edit, {acknowledgement_text(edit)}: {edit.command}" for edit in run.edits]
     lines += [
-        f"  replicas ready (second: pods): {_told(changes(run.moments, lambda one: one.ready))}"
+        f"  batch cap (second: rows): {_listed(changes(run.moments, lambda moment: moment.cap))}"
+    ]
+    lines += [
+        f"  replicas ready (second: pods): {_listed(changes(run.moments, lambda moment: moment.ready))}"
     ]
     if run.final:
         lines += [
@@ -31,7 +33,7 @@ def page(run: Run, picture: str, record: str, target: Target) -> list[str]:
 
 
 def next_steps(target: Target) -> list[str]:
-    """Return what to type next."""
+    """Return the commands to try next."""
     context = f" --context {target.context}" if target.foreign else ""
     export = (
         []
@@ -45,16 +47,16 @@ def next_steps(target: Target) -> list[str]:
     )
     return [
         "",
-        "The pool is still there. What to type next",
+        "The pool is still running. Commands to try next",
         *export,
         f"  kubectl{context} get pspool -n {NAMESPACE}",
-        f"  kubectl{context} get pspool {POOL} -n {NAMESPACE} -o yaml    # status.lastDecision says why",
+        f"  kubectl{context} get pspool {POOL} -n {NAMESPACE} -o yaml    # status.lastDecision has the reason",
         f"  kubectl{context} get events -n {NAMESPACE} --sort-by=.lastTimestamp",
-        f"  kubectl{context} scale pspool {POOL} -n {NAMESPACE} --replicas=3    # Auto ignores it, and says so",
-        f"  kubectl{context} delete pspool {POOL} -n {NAMESPACE}    # nothing is left of it",
-        f"{end}    # when you have seen enough",
+        f"  kubectl{context} scale pspool {POOL} -n {NAMESPACE} --replicas=3    # Auto ignores and reports it",
+        f"  kubectl{context} delete pspool {POOL} -n {NAMESPACE}    # deletes everything of it",
+        f"{end}    # at the end",
     ]
 
 
-def _told(points: Sequence[tuple[int, object]]) -> str:
+def _listed(points: Sequence[tuple[int, object]]) -> str:
     return ", ".join(f"{second}: {value}" for second, value in points) or "unknown"

@@ -1,4 +1,4 @@
-"""The show itself: walks the story under load and records every second."""
+"""Runs the acts of the demo under load and records every second."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from tests.support.kube.target import Target
 from tests.support.load.load import Load
 
 CALM_SECONDS = 10
-"""A pool counts as shrunk when it has been at its floor this long."""
+"""Time at minReplicas after which a pool counts as shrunk."""
 
 
 @dataclass(slots=True)
 class Director:
-    """Runs the acts over a load that is already there."""
+    """Runs the acts with a load generator and a pool that already exist."""
 
     target: Target
     pool: PoolHandle
@@ -30,7 +30,7 @@ class Director:
     """The pool's minReplicas."""
 
     async def perform(self) -> None:
-        """Walk the story, then end the load and keep its figures."""
+        """Run the acts, then stop the load and record its figures."""
         started = time.monotonic()
         async with self.load:
             await self.load.next()
@@ -45,9 +45,9 @@ class Director:
         ends = time.monotonic() + act.seconds
         while time.monotonic() < ends:
             await self.load.next()
-            one = await self._look(act, int(time.monotonic() - started))
-            self.run.moments.append(one)
-            self.screen.show(one)
+            current = await self._look(act, int(time.monotonic() - started))
+            self.run.moments.append(current)
+            self.screen.show(current)
             if act.until_shrunk and self._shrunk():
                 break
         await editing
@@ -64,17 +64,18 @@ class Director:
             return
         taken = await asyncio.to_thread(edits.make, self.target, self.pool, act.edit)
         self.run.edits.append(taken)
-        self.screen.remark(f"$ {taken.command}\n  # {act.edit.why}; {said(taken)}")
+        self.screen.remark(f"$ {taken.command}\n  # {act.edit.why}; {acknowledgement_text(taken)}")
 
     def _shrunk(self) -> bool:
         last = self.run.moments[-CALM_SECONDS:]
         return len(last) == CALM_SECONDS and all(
-            one.ready == one.wanted == self.floor and one.act == last[-1].act for one in last
+            moment.ready == moment.wanted == self.floor and moment.act == last[-1].act
+            for moment in last
         )
 
 
-def said(taken: EditTaken) -> str:
-    """Return in words how long an edit took."""
+def acknowledgement_text(taken: EditTaken) -> str:
+    """Return a text with the seconds until an edit was acknowledged."""
     if taken.acknowledged_seconds is not None:
         return f"acknowledged by all pods after {taken.acknowledged_seconds:.1f} s"
     return taken.effect or "NOT acknowledged by all pods"

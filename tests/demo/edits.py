@@ -1,4 +1,4 @@
-"""Live edits by kubectl, and how long they take to hold."""
+"""Live edits by kubectl, and the time until they take effect."""
 
 import shlex
 import time
@@ -14,7 +14,7 @@ LONGEST_SECONDS = 30.0
 
 
 def make(target: Target, pool: PoolHandle, edit: Edit) -> EditTaken:
-    """Type the edit and wait until every pod, or for a policy the operator, has taken it up."""
+    """Run the edit and wait until every pod has acknowledged it, or for a policy, until the operator applies it."""
     before = pool.status().get("batch", {}).get("generation", 0)
     began = time.monotonic()
     target.kubectl(*edit.command())
@@ -24,13 +24,13 @@ def make(target: Target, pool: PoolHandle, edit: Edit) -> EditTaken:
     path = f"/apis/penstock.dev/v1alpha1/inferencepolicies/{edit.name}"
     generation = pool.api.request("GET", path)["metadata"]["generation"]
     taken = _seconds(
-        began, lambda: until("policy taken up", lambda: _holds(pool, edit, generation))
+        began, lambda: until("policy applied", lambda: _applied(pool, edit, generation))
     )
     effect = "" if taken is None else f"in the pool's effective spec after {taken:.1f} s"
     return EditTaken(typed, None, effect)
 
 
-def _holds(pool: PoolHandle, edit: Edit, generation: int) -> bool:
+def _applied(pool: PoolHandle, edit: Edit, generation: int) -> bool:
     policies = pool.status().get("policies", [])
     return {"name": edit.name, "generation": generation} in policies
 

@@ -21,7 +21,7 @@ def read(api: Api, namespace: str, pool: str) -> Gauges:
 def _number(api: Api, query: str) -> float | None:
     path = f"{PROMETHEUS_SERVICE}/proxy/api/v1/query?query={quote(query)}"
     try:
-        found = json.loads(api.text(path))["data"]["result"]
+        result = json.loads(api.text(path))["data"]["result"]
     except (ApiError, ValueError, KeyError):
         return None
-    return float(found[0]["value"][1]) if found else None
+    return float(result[0]["value"][1]) if result else None

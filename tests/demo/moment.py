@@ -1,4 +1,4 @@
-"""One second of the show: what was seen of the load, the pool and its pods."""
+"""The demo's record of one second: load, pool and pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from tests.support.load.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the live table shows in one row. None is unknown, which is not zero."""
+    """A row of the live table. None is unknown, which is not zero."""
 
     second: int
     act: str
     rate: float
     p99: float | None
-    """Milliseconds, over the answers of the last seconds."""
+    """Latency in milliseconds over the answers of the last seconds."""
     sent: int
     refused: int
     lost: int
     waiting: float | None
     duty: float | None
-    """0 to 1: of the busiest-to-idlest pods, the mean."""
+    """Mean GPU utilization of the pods, from 0 to 1."""
     cap: int | None
     ready: int
     wanted: int
@@ -31,14 +31,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What Prometheus holds of the pool's pods."""
+    """Prometheus gauges of the pool's pods."""
 
     waiting: float | None = None
     duty: float | None = None
 
 
 def moment(second: int, act: str, load: Report, pool: Mapping[str, Any], gauges: Gauges) -> Moment:
-    """Put one second together; `pool` is the InferencePool object."""
+    """Return the record of one second; `pool` is the InferencePool object."""
     status = pool.get("status", {})
     decision = status.get("lastDecision", {})
     return Moment(

@@ -1,4 +1,4 @@
-"""What the run came to: the figures, and whether the show happened. Pure."""
+"""Result of a demo run: its record, and the reasons for which it failed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,17 +11,17 @@ from tests.support.load.report import Report
 
 @dataclass(frozen=True, slots=True)
 class EditTaken:
-    """How long an edit took to reach every pod."""
+    """An edit, and the time until every pod acknowledged it."""
 
     command: str
     acknowledged_seconds: float | None
-    """None: not by all pods, or the edit changes nothing that pods obey."""
+    """None if not all pods acknowledged it, or if the edit changes no limits of pods."""
     effect: str
 
 
 @dataclass(slots=True)
 class Run:
-    """Everything that was recorded."""
+    """Record of a demo run."""
 
     moments: list[Moment] = field(default_factory=list)
     edits: list[EditTaken] = field(default_factory=list)
@@ -31,31 +31,31 @@ class Run:
 
 
 def changes(moments: Sequence[Moment], value: Callable[[Moment], Any]) -> list[tuple[int, Any]]:
-    """Return (second, value) at the start and at each change; unknown values are passed over."""
-    known = [(one.second, value(one)) for one in moments if value(one) is not None]
+    """Return (second, value) at the start and at each change; unknown values are skipped."""
+    known = [(moment.second, value(moment)) for moment in moments if value(moment) is not None]
     return known[:1] + [now for before, now in pairwise(known) if now[1] != before[1]]
 
 
 def failures(run: Run) -> list[str]:
-    """Return why the show is not to be believed; nothing when it went as announced."""
-    found = []
+    """Return the reasons for which the run failed; empty if it succeeded."""
+    reasons = []
     if run.final is None or run.final.completed == 0:
         return ["the load generator gave no figures"]
     if run.final.lost or run.final.wrong:
-        found.append(f"{run.final.lost} requests lost, {run.final.wrong} answered wrongly")
-    if len(changes(run.moments, lambda one: one.cap)) < 2:
-        found.append("the batch cap never moved")
-    ready = [one.ready for one in run.moments]
+        reasons.append(f"{run.final.lost} requests lost, {run.final.wrong} answered wrongly")
+    if len(changes(run.moments, lambda moment: moment.cap)) < 2:
+        reasons.append("the batch cap never moved")
+    ready = [moment.ready for moment in run.moments]
     if max(ready) <= ready[0]:
-        found.append("the replicas never rose")
+        reasons.append("the replicas never rose")
     elif ready[-1] >= max(ready):
-        found.append("the replicas never fell again")
-    found += [
+        reasons.append("the replicas never fell again")
+    reasons += [
         f"edit not acknowledged by all pods: {edit.command}"
         for edit in run.edits
         if edit.acknowledged_seconds is None and not edit.effect
     ]
-    return found
+    return reasons
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -63,9 +63,9 @@ def as_json(run: Run) -> dict[str, Any]:
     return {
         "timings": run.timings,
         "edits": [asdict(edit) for edit in run.edits],
-        "cap": changes(run.moments, lambda one: one.cap),
-        "ready": changes(run.moments, lambda one: one.ready),
+        "cap": changes(run.moments, lambda moment: moment.cap),
+        "ready": changes(run.moments, lambda moment: moment.ready),
         "failures": failures(run),
         "load": asdict(run.final) if run.final else None,
-        "moments": [asdict(one) for one in run.moments],
+        "moments": [asdict(moment) for moment in run.moments],
     }

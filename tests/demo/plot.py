@@ -1,4 +1,4 @@
-"""The picture of a run: load, queue, both valves, latency, over the seconds of the show."""
+"""Plot of a demo run: load, queue, batch cap, replicas and latency by second."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,25 +16,33 @@ from tests.demo.moment import Moment
 
 def draw(moments: Sequence[Moment], file: Path) -> None:
     """Write the picture; its format follows the suffix of `file`."""
-    seconds = [one.second for one in moments]
+    seconds = [moment.second for moment in moments]
     figure, axes = plt.subplots(4, 1, sharex=True, figsize=(10, 10), layout="constrained")
-    traffic, valves, duty, latency = axes
-    traffic.plot(seconds, [one.rate for one in moments], label="requests/s sent")
-    traffic.plot(seconds, [_or_nan(one.waiting) for one in moments], label="waiting requests")
-    valves.step(seconds, [_or_nan(one.cap) for one in moments], where="post", label="batch cap")
-    valves.step(seconds, [one.ready for one in moments], where="post", label="replicas ready")
-    valves.step(
-        seconds, [one.wanted for one in moments], where="post", ls=":", label="replicas wanted"
+    traffic, control, duty, latency = axes
+    traffic.plot(seconds, [moment.rate for moment in moments], label="requests/s sent")
+    traffic.plot(seconds, [_or_nan(moment.waiting) for moment in moments], label="waiting requests")
+    control.step(
+        seconds, [_or_nan(moment.cap) for moment in moments], where="post", label="batch cap"
     )
-    duty.plot(seconds, [100 * _or_nan(one.duty) for one in moments], label="GPU duty, %")
+    control.step(
+        seconds, [moment.ready for moment in moments], where="post", label="replicas ready"
+    )
+    control.step(
+        seconds,
+        [moment.wanted for moment in moments],
+        where="post",
+        ls=":",
+        label="replicas wanted",
+    )
+    duty.plot(seconds, [100 * _or_nan(moment.duty) for moment in moments], label="GPU duty, %")
     duty.set_ylim(0, 105)
-    latency.semilogy(seconds, [_or_nan(one.p99) for one in moments], label="p99 latency, ms")
+    latency.semilogy(seconds, [_or_nan(moment.p99) for moment in moments], label="p99 latency, ms")
     latency.set_xlabel("seconds")
     _name_acts(traffic, moments)
     for axis in axes:
         axis.legend(loc="upper right")
         axis.grid(alpha=0.3)
-    figure.suptitle("Penstock demo: two valves, one load")
+    figure.suptitle("Penstock demo: batch cap and replicas under load")
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110)
     plt.close(figure)

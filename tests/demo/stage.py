@@ -1,4 +1,4 @@
-"""The pool of the show: the chart's samples, in a namespace of their own."""
+"""The demo's pool: the chart's samples in a separate namespace."""
 
 import time
 
@@ -12,9 +12,9 @@ SAMPLES = [CHART / "samples" / name for name in ("policy.yaml", "pool.yaml")]
 
 
 def fresh_pool(target: Target, api: Api) -> tuple[PoolHandle, float]:
-    """Apply the chart's samples in a namespace of the demo; return the pool and the seconds to Ready.
+    """Apply the chart's samples in the demo's namespace; return the pool and the seconds to Ready.
 
-    What an earlier demo left is deleted first, so that each begins alike.
+    Objects of an earlier demo are deleted first, so that every run starts equal.
     """
     pool = PoolHandle(api, NAMESPACE, POOL)
     if api.get(pool.path):
@@ -27,7 +27,7 @@ def fresh_pool(target: Target, api: Api) -> tuple[PoolHandle, float]:
     if not _has_gpus(api):
         pool.edit(
             {"accelerator": {"count": 0}}
-        )  # somebody's own cluster: the accelerator is emulated anyway
+        )  # a cluster without GPUs: the accelerator is emulated anyway
     pool.await_condition("Ready", seconds=120)
     return pool, time.monotonic() - began
 

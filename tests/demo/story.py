@@ -1,4 +1,4 @@
-"""What the demo does, in order: rates, edits, and how long each part lasts. Pure."""
+"""The acts of the demo in order: rates, edits and durations."""
 
 import json
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ POLICY = "sample"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A live edit, as anybody would type it."""
+    """A live edit as a kubectl command."""
 
     kind: str
     """`pspool` or `pspolicy`."""
@@ -28,7 +28,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A part of the show. With `until_shrunk` it may end early, once the pool is back at its floor."""
+    """A part of the demo. With `until_shrunk` it ends early once the pool is back at minReplicas."""
 
     title: str
     rate: float

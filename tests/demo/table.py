@@ -1,4 +1,4 @@
-"""The live table, or plain lines where nobody watches a terminal."""
+"""The live table of the demo, or plain lines without a terminal."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -17,30 +17,30 @@ COLUMNS = ("s", "req/s", "queue", "duty", "cap", "ready", "p99", "decided", "why
 PLAIN = "{:>4} {:>6} {:>6} {:>5} {:>4} {:>6} {:>8}  {}"
 
 
-def cells(one: Moment) -> tuple[str, ...]:
-    """Return a moment's cells, in the order of `COLUMNS`; `-` is unknown."""
+def cells(moment: Moment) -> tuple[str, ...]:
+    """Return a moment's cells in the order of `COLUMNS`; `-` is unknown."""
     return (
-        str(one.second),
-        f"{one.rate:.0f}",
-        "-" if one.waiting is None else f"{one.waiting:.0f}",
-        "-" if one.duty is None else f"{one.duty:.0%}",
-        "-" if one.cap is None else str(one.cap),
-        f"{one.ready}/{one.wanted}",
-        "-" if one.p99 is None else f"{one.p99:.0f} ms",
-        one.decided,
-        one.why,
+        str(moment.second),
+        f"{moment.rate:.0f}",
+        "-" if moment.waiting is None else f"{moment.waiting:.0f}",
+        "-" if moment.duty is None else f"{moment.duty:.0%}",
+        "-" if moment.cap is None else str(moment.cap),
+        f"{moment.ready}/{moment.wanted}",
+        "-" if moment.p99 is None else f"{moment.p99:.0f} ms",
+        moment.decided,
+        moment.why,
     )
 
 
-def plain_line(one: Moment, before: Moment | None) -> str:
-    """Return one line of a log; the decision only where it is news."""
-    *numbers, _, why = cells(one)
+def plain_line(moment: Moment, before: Moment | None) -> str:
+    """Return one line of a log; it includes the decision only if that changed."""
+    *numbers, _, why = cells(moment)
     news = why if before is None or before.why != why else ""
     return PLAIN.format(*numbers, news).rstrip()
 
 
 def rich_table(rows: Sequence[Moment]) -> Table:
-    """Return the table of the newest rows; the newest why stands below it, whole."""
+    """Return the table of the newest rows, without the reasons; the newest reason is printed below the table."""
     table = Table(expand=True, pad_edge=False, box=None, header_style="bold")
     *numbers, decided, _ = COLUMNS
     for name in numbers:
@@ -53,7 +53,7 @@ def rich_table(rows: Sequence[Moment]) -> Table:
 
 @dataclass(slots=True)
 class Screen:
-    """Shows moments and remarks: a live table in a terminal, lines elsewhere."""
+    """Prints moments and remarks as a live table in a terminal, or as lines otherwise."""
 
     console: Console
     rows: deque[Moment] = field(default_factory=deque)
@@ -73,22 +73,22 @@ class Screen:
             self._live.stop()
 
     def remark(self, text: str) -> None:
-        """Print a line that stays, above the table."""
+        """Print a permanent line above the table."""
         self.console.print(text, style="bold", highlight=False, soft_wrap=True)
 
-    def show(self, one: Moment) -> None:
+    def show(self, moment: Moment) -> None:
         """Add one second."""
         before = self.rows[-1] if self.rows else None
-        self.rows.append(one)
+        self.rows.append(moment)
         if self._live is None:
-            self.console.print(plain_line(one, before), highlight=False, soft_wrap=True)
+            self.console.print(plain_line(moment, before), highlight=False, soft_wrap=True)
             return
         height = max(5, self.console.height - 10)
         newest = list(self.rows)[-height:]
-        body = Group(rich_table(newest), Text(f"\nwhy: {one.why or '-'}", style="italic"))
-        panel = Panel(body, title=f"Penstock: {one.act}", subtitle=_counts(one))
+        body = Group(rich_table(newest), Text(f"\nwhy: {moment.why or '-'}", style="italic"))
+        panel = Panel(body, title=f"Penstock: {moment.act}", subtitle=_counts(moment))
         self._live.update(panel, refresh=True)
 
 
-def _counts(one: Moment) -> str:
-    return f"sent {one.sent}, refused {one.refused}, lost {one.lost}"
+def _counts(moment: Moment) -> str:
+    return f"sent {moment.sent}, refused {moment.refused}, lost {moment.lost}"

@@ -1,9 +1,9 @@
-"""Where traffic starts: this machine for the test cluster, a pod of the runtime image for anybody else's.
+"""Location of the demo's load generator: this machine for the test cluster, a pod for a user's cluster.
 
 The test cluster's node is this machine, so kube-proxy's rules route a Service's address from here and
-connections spread over the pods as they do inside. On a foreign cluster `kubectl port-forward` would pin
-everything to one pod, so the generator runs in a pod there; `kubectl exec` carries its commands and
-reports, and a broken exec stream ends the show (the generator's word is then missing, not guessed).
+connections spread over the pods as they do inside. On a user's cluster `kubectl port-forward` would pin
+everything to one pod, so the generator runs in a pod there; `kubectl exec` transfers its commands and
+reports, and a broken exec stream ends the demo with an error instead of an estimated result.
 """
 
 import json
@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parents[1] / "support" / "load"
 
 
 def runner(target: Target, api: Api, namespace: str, image: str) -> tuple[str, ...]:
-    """Return what runs Python where the traffic is to start."""
+    """Return the command that runs Python at the generator's location."""
     if not target.foreign:
         return (sys.executable,)
     for manifest in (_sources(namespace), _pod(namespace, image)):

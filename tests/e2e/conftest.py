@@ -1,4 +1,4 @@
-"""The stage of the end-to-end tests: one operator, one Prometheus, pools in namespaces of their own."""
+"""Fixtures of the end-to-end tests: an installed operator, Prometheus, and pools in separate namespaces."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,22 +18,22 @@ MakePool = Callable[..., PoolHandle]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the mark of tests that reach into the node."""
+    """Register the mark of tests that need access to the node."""
     line = "own_cluster: needs the project's own node (its GPUs, its files, its packet filter)"
     config.addinivalue_line("markers", line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what lies here, and give it minutes; with KUBE_CONTEXT leave out what needs our own node."""
+    """Mark the tests of this folder and set their timeouts; with KUBE_CONTEXT, deselect those that need the project's node."""
     ours = [item for item in items if HERE in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(600 if item.get_closest_marker("long") else 300))
     if Target.from_env().foreign:
-        left_out = [item for item in ours if item.get_closest_marker("own_cluster")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        deselected = [item for item in ours if item.get_closest_marker("own_cluster")]
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 FIGURES: list[str] = []
@@ -42,12 +42,12 @@ Figure = Callable[[str], None]
 
 @pytest.fixture
 def figure() -> Figure:
-    """Keep a measured figure for the end of the run."""
+    """A function that records a measured figure for the summary of the run."""
     return FIGURES.append
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was measured."""
+    """Print the measured figures."""
     if FIGURES:
         terminalreporter.section("figures")
         for line in FIGURES:
@@ -78,7 +78,7 @@ def prometheus(target: Target, api: Api, images: Images) -> None:
 def operator(
     target: Target, api: Api, images: Images, prometheus: None
 ) -> Iterator[InstalledOperator]:
-    """The operator of this checkout, by its chart; gone at the end, so that nothing acts on later pools."""
+    """The operator of this checkout, installed by its chart and uninstalled at the end."""
     install.clear_stage(target, api)
     install.install_operator(target, images)
     yield InstalledOperator(target, api)
@@ -110,7 +110,7 @@ def _namespace(api: Api) -> Iterator[str]:
 
 @pytest.fixture
 def make_pool(operator: InstalledOperator, api: Api, namespace: str) -> MakePool:
-    """Apply a pool of the emulated accelerator in a namespace of the test's own."""
+    """A function that applies a pool of the emulated accelerator in the test's namespace."""
 
     def make(name: str = "pool", *, a: int = 40, c: int = 5, **spec: Any) -> PoolHandle:
         pool = PoolHandle(api, namespace, name)
@@ -132,7 +132,7 @@ def shared_pool(operator: InstalledOperator, api: Api, shared_namespace: str) ->
 
 @pytest.fixture
 def steady(shared_pool: PoolHandle) -> PoolHandle:
-    """Two ready replicas in mode Manual, as applied first, whatever the test before did to them."""
+    """A pool of two ready replicas in mode Manual, reset to its first spec."""
     shared_pool.apply(emulated(**STEADY))
     shared_pool.await_condition("Progressing", "False", "Settled", seconds=90)
     shared_pool.await_ready(2)

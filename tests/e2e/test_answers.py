@@ -1,4 +1,4 @@
-"""A pool that is applied becomes Ready and answers a client that knows nothing of it."""
+"""An applied pool becomes Ready and answers unmodified clients through its Service."""
 
 import numpy as np
 import pytest
@@ -12,25 +12,25 @@ EXPECTED = np.array([answer(row.tolist()) for row in ROWS], dtype=np.float32)
 
 
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
-def test_tritonclient_unchanged_gets_right_answers_through_the_service(
+def test_unmodified_tritonclient_gets_correct_answers_through_the_service(
     steady: PoolHandle, binary: bool
 ) -> None:
     client = triton.InferenceServerClient(steady.url().removeprefix("http://"))
-    asked = triton.InferInput("INPUT", list(ROWS.shape), "FP32")
-    asked.set_data_from_numpy(ROWS, binary_data=binary)
+    given = triton.InferInput("INPUT", list(ROWS.shape), "FP32")
+    given.set_data_from_numpy(ROWS, binary_data=binary)
     wanted = triton.InferRequestedOutput("OUTPUT", binary_data=binary)
-    answered = client.infer(steady.name, [asked], outputs=[wanted])
+    answered = client.infer(steady.name, [given], outputs=[wanted])
     np.testing.assert_allclose(answered.as_numpy("OUTPUT"), EXPECTED, rtol=1e-4, atol=1e-4)
     client.close()
 
 
-def test_the_model_is_described_and_named_for_what_it_is(steady: PoolHandle) -> None:
+def test_the_metadata_describes_the_model(steady: PoolHandle) -> None:
     client = triton.InferenceServerClient(steady.url().removeprefix("http://"))
     assert client.is_server_ready()
     assert client.is_model_ready(steady.name)
     described = client.get_model_metadata(steady.name)
     assert described["platform"] == "penstock_emulated_accelerator"
-    assert [one["name"] for one in described["inputs"]] == ["INPUT"]
+    assert [tensor["name"] for tensor in described["inputs"]] == ["INPUT"]
     client.close()
 
 
@@ -41,7 +41,7 @@ def test_the_status_counts_and_selects_the_pods(steady: PoolHandle) -> None:
     assert table["status"]["selector"] == f"penstock.dev/pool-uid={table['metadata']['uid']}"
 
 
-def test_every_condition_that_the_operator_knows_has_a_reason(steady: PoolHandle) -> None:
-    conditions = {one["type"]: one for one in steady.status()["conditions"]}
+def test_every_condition_has_a_reason(steady: PoolHandle) -> None:
+    conditions = {condition["type"]: condition for condition in steady.status()["conditions"]}
     assert {"Ready", "Progressing", "UpToDate", "Scaling", "LimitsApplied", "MetricsAvailable", "PolicyApplied"} <= set(conditions)  # fmt: skip
-    assert all(one["reason"] for one in conditions.values())
+    assert all(condition["reason"] for condition in conditions.values())

@@ -1,4 +1,4 @@
-"""What no schema can judge becomes a condition within 10 seconds, and heals when its cause goes."""
+"""Problems that no schema can detect become a condition within 10 seconds, until their cause is removed."""
 
 from collections.abc import Iterator
 
@@ -11,57 +11,60 @@ from tests.support.kube.install import Images
 from tests.support.kube.operator import InstalledOperator
 from tests.support.kube.pools import PoolHandle, condition_of, emulated, until
 
-TOLD_WITHIN_SECONDS = 10.0
+REPORTED_WITHIN_SECONDS = 10.0
 
 
 @pytest.fixture(autouse=True)
 def no_crash_loop(operator: InstalledOperator) -> Iterator[None]:
-    """Whatever a pool says, the operator goes on."""
+    """The operator does not restart, whatever a pool's spec contains."""
     yield
     assert operator.restarts() == 0
 
 
 def unschedulable(pod: Object) -> bool:
-    """Say whether the scheduler gave up on a pod."""
+    """Return whether the scheduler reports a pod as unschedulable."""
     return condition_of(pod, "PodScheduled").get("reason") == "Unschedulable"
 
 
 def waiting(pod: Object) -> str:
-    """Return why the runtime container waits, as the kubelet shows it."""
+    """Return the waiting reason of the runtime container."""
     (container,) = pod["status"].get("containerStatuses") or [{}]
     reason: str = container.get("state", {}).get("waiting", {}).get("reason", "")
     return reason
 
 
-def said(pod: Object) -> str:
+def termination_message(pod: Object) -> str:
     """Return the termination message of the runtime container's last run."""
     (container,) = pod["status"].get("containerStatuses") or [{}]
     ended = [container.get(key, {}).get("terminated") for key in ("state", "lastState")]
-    return next((one.get("message", "") for one in ended if one), "")
+    return next((run.get("message", "") for run in ended if run), "")
 
 
-def test_a_model_that_will_not_load_says_why_and_heals_by_an_edit(make_pool: MakePool) -> None:
+def test_a_model_that_fails_to_load_is_reported_until_an_edit(make_pool: MakePool) -> None:
     broken = {"factory": "no_such_package.module:create"}
     pool = make_pool(model={"source": {"type": "Module", "module": broken}})
-    until("the pod tells", lambda: any("ModelLoadFailed" in said(pod) for pod in pool.pods()))
-    pool.await_condition("Ready", "False", "ModelLoadFailed", seconds=TOLD_WITHIN_SECONDS)
+    until(
+        "the pod reports it",
+        lambda: any("ModelLoadFailed" in termination_message(pod) for pod in pool.pods()),
+    )
+    pool.await_condition("Ready", "False", "ModelLoadFailed", seconds=REPORTED_WITHIN_SECONDS)
     assert "no_such_package" in pool.condition("Ready")["message"]
     pool.edit({"model": emulated()["model"]})
     pool.await_ready(1)
 
 
-def test_an_image_that_cannot_be_had_says_so_and_heals_by_an_edit(make_pool: MakePool) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_until_an_edit(make_pool: MakePool) -> None:
     absent = {"image": "localhost/penstock-absent:1", "imagePullPolicy": "Never"}
     pool = make_pool(runtime=absent)
-    until("the kubelet tells", lambda: any("Image" in waiting(pod) for pod in pool.pods()))
-    pool.await_condition("Ready", "False", "ImagePullFailed", seconds=TOLD_WITHIN_SECONDS)
+    until("the kubelet reports it", lambda: any("Image" in waiting(pod) for pod in pool.pods()))
+    pool.await_condition("Ready", "False", "ImagePullFailed", seconds=REPORTED_WITHIN_SECONDS)
     assert "penstock-absent" in pool.condition("Ready")["message"]
     pool.edit({"runtime": None})
     pool.await_ready(1)
 
 
 @pytest.mark.own_cluster
-def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back(
+def test_a_pool_without_a_free_gpu_reports_it_and_starts_when_one_is_released(
     api: Api, namespace: str, operator: InstalledOperator, images: Images
 ) -> None:
     greedy, late = PoolHandle(api, namespace, "greedy"), PoolHandle(api, namespace, "late")
@@ -69,8 +72,8 @@ def test_a_pool_without_a_free_gpu_waits_aloud_and_starts_when_one_is_given_back
         greedy.apply(emulated(accelerators=1, drain={"deadlineSeconds": 5}))
         greedy.await_ready(1, seconds=150)
         late.apply(emulated(accelerators=1))
-        until("the scheduler tells", lambda: any(map(unschedulable, late.pods())))
-        late.await_condition("Ready", "False", "Unschedulable", seconds=TOLD_WITHIN_SECONDS)
+        until("the scheduler reports it", lambda: any(map(unschedulable, late.pods())))
+        late.await_condition("Ready", "False", "Unschedulable", seconds=REPORTED_WITHIN_SECONDS)
         assert GPU in late.condition("Ready")["message"]
         (used,) = greedy.status()["accelerators"]
         assert used == {"resourceName": GPU, "used": 1}

@@ -1,4 +1,4 @@
-"""Clients that keep their connections find new replicas, for the runtime ages connections."""
+"""Keep-alive clients reach new replicas, because the runtime limits the age of connections."""
 
 import asyncio
 import time
@@ -7,14 +7,14 @@ from tests.e2e.conftest import Figure
 from tests.support.kube.pools import PoolHandle
 from tests.support.load.load import Load
 
-LEAST_SHARE = 0.15
+MIN_SHARE = 0.15
 WITHIN_SECONDS = 120.0
-"""Of 16 clients whose connections fall at random, chance leaves a new pod under 15 % for a whole minute in about one run of
-forty; `make bench-http` measures the minute."""
+"""With 16 clients at random, a new pod has under 15 % for a whole minute in about one run of forty; `make bench-http`
+measures the minute."""
 OVER_SECONDS = 10
 
 
-def least(shares: dict[str, float], pods: set[str]) -> float:
+def smallest_share(shares: dict[str, float], pods: set[str]) -> float:
     """Return the smallest share among `pods`."""
     return min(shares.get(pod, 0.0) for pod in pods)
 
@@ -31,13 +31,15 @@ async def test_each_new_replica_carries_its_share_of_keep_alive_clients(
         await asyncio.to_thread(steady.await_ready, 4)
         ready_at, new = time.monotonic(), steady.pod_names() - old
         shares: dict[str, float] = {}
-        while time.monotonic() - ready_at < WITHIN_SECONDS and least(shares, new) < LEAST_SHARE:
+        while (
+            time.monotonic() - ready_at < WITHIN_SECONDS and smallest_share(shares, new) < MIN_SHARE
+        ):
             now = await load.next()
             shares = now.shares_since(load.reports[-1 - OVER_SECONDS])
         took = time.monotonic() - ready_at
-    assert least(shares, new) >= LEAST_SHARE, shares
-    told = ", ".join(
+    assert smallest_share(shares, new) >= MIN_SHARE, shares
+    breakdown = ", ".join(
         f"{pod} {'new' if pod in new else 'old'} {share:.0%}" for pod, share in shares.items()
     )
-    figure(f"16 keep-alive clients, 2 -> 4 replicas: {took:.0f} s after Ready: {told}")
+    figure(f"16 keep-alive clients, 2 -> 4 replicas: {took:.0f} s after Ready: {breakdown}")
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes

@@ -1,4 +1,4 @@
-"""Two pools want seven GPUs of a budget of four: weights decide, floors hold, nothing swings, edits act live."""
+"""Two pools share a budget of four GPUs when they need seven: weights, minimums, stability and live edits."""
 
 import asyncio
 import time
@@ -18,11 +18,11 @@ SCALING = {
     "mode": "Auto", "minReplicas": 1, "algorithm": "CapacityAtObjective",
     "scaleDown": {"stabilizationSeconds": 20, "maxPercentPerMinute": 100},
 }  # fmt: skip
-"""A wish that falls for 20 s shows: nothing but the laws, and how the budget is divided, keeps the counts still."""
+"""Stabilization of only 20 s, so that stable counts result from the law and the division of the budget."""
 OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 10_000}]
 BATCHING = {"size": {"min": 4, "max": 4}, "maxQueueDepth": 16}
 HEAVY, LIGHT = 4, 3
-"""What each wants at most; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
+"""Maximum replicas of each pool; t(4) = 3 s, so that a replica serves 1.3 requests a second."""
 RATE = 7.0
 
 pytestmark = [pytest.mark.own_cluster, pytest.mark.long]
@@ -60,83 +60,87 @@ def pools(policy: str, make_pool: MakePool) -> tuple[PoolHandle, PoolHandle]:
     return heavy, light
 
 
-def held(pool: PoolHandle) -> int:
-    """Return the GPUs that the pool's pods hold, terminating ones too."""
+def allocated_gpus(pool: PoolHandle) -> int:
+    """Return the GPUs allocated to the pool's pods, including terminating ones."""
     uid = pool.get()["metadata"]["uid"]
     path = f"/api/v1/namespaces/{pool.namespace}/pods?labelSelector={LABEL_POOL_UID}%3D{uid}"
-    running = [one for one in pool.api.list(path) if one["spec"].get("nodeName")]
-    return len([one for one in running if one["status"]["phase"] not in ("Succeeded", "Failed")])
+    running = [pod for pod in pool.api.list(path) if pod["spec"].get("nodeName")]
+    return len([pod for pod in running if pod["status"]["phase"] not in ("Succeeded", "Failed")])
 
 
-def asked(*pools: PoolHandle) -> tuple[int, ...]:
-    """Return what the Deployments ask for."""
+def deployed_replicas(*pools: PoolHandle) -> tuple[int, ...]:
+    """Return the replica counts of the Deployments."""
     each = [pool.api.request("GET", pool.children["Deployment"]) for pool in pools]
-    return tuple(int(one["spec"]["replicas"]) for one in each)
+    return tuple(int(deployment["spec"]["replicas"]) for deployment in each)
 
 
-def await_asked(
+def await_replicas(
     pools: tuple[PoolHandle, PoolHandle], wanted: tuple[int, int], seconds: float = 150
 ) -> float:
     def probe() -> bool | str:
-        now = asked(*pools)
-        assert sum(map(held, pools)) <= 7
-        return (now == wanted and tuple(map(held, pools)) == wanted) or f"{now}"
+        now = deployed_replicas(*pools)
+        assert sum(map(allocated_gpus, pools)) <= 7
+        return (now == wanted and tuple(map(allocated_gpus, pools)) == wanted) or f"{now}"
 
     return until(f"replicas {wanted}", probe, seconds=seconds)
 
 
 async def watch(pools: tuple[PoolHandle, PoolHandle], seconds: float) -> None:
-    """Watch that nobody's count moves, and that no more devices are held than granted."""
-    before, ends = asked(*pools), time.monotonic() + seconds
+    """Check for a while that no count changes, and that no more devices are allocated than granted."""
+    before, ends = deployed_replicas(*pools), time.monotonic() + seconds
     while time.monotonic() < ends:
-        assert asked(*pools) == before
-        assert sum(map(held, pools)) <= sum(before)
+        assert deployed_replicas(*pools) == before
+        assert sum(map(allocated_gpus, pools)) <= sum(before)
         await asyncio.sleep(1)
 
 
-def _told(api: Api, light: PoolHandle) -> bool | str:
-    """Say whether the wishes, which load brings up, stand on the pool and on the policy."""
-    said = light.condition("BudgetLimited").get("message", "")
+def _reported(api: Api, light: PoolHandle) -> bool | str:
+    """Return True once the demand under load is reported on the pool and on the policy."""
+    message = light.condition("BudgetLimited").get("message", "")
     (spent,) = api.request("GET", POLICY_PATH)["status"]["budgets"]
     whole = (spent["wanted"], spent["granted"]) == (HEAVY + LIGHT, 4)
-    return (f"3 replicas (3 {GPU}) wanted, 1 (1) granted" in said and whole) or f"{said}, {spent}"
+    return (
+        f"3 replicas (3 {GPU}) wanted, 1 (1) granted" in message and whole
+    ) or f"{message}, {spent}"
 
 
-async def divided(
+async def assert_budget_divided(
     api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure, seconds: float
 ) -> None:
     heavy, light = pools
     async with (
-        Load(heavy.url(), heavy.name, rate=RATE) as one,
+        Load(heavy.url(), heavy.name, rate=RATE) as load,
         Load(light.url(), light.name, rate=RATE, seed=2) as other,
     ):
-        took = await asyncio.to_thread(await_asked, pools, (3, 1))
+        took = await asyncio.to_thread(await_replicas, pools, (3, 1))
         figure(f"7 GPUs wanted of 4: shared 3 to 1 by weight after {took:.0f} s")
         heavy.await_condition("BudgetLimited", "True", "BudgetShort", seconds=20)
-        await asyncio.to_thread(until, "all seven wanted", lambda: _told(api, light), seconds=60)
+        await asyncio.to_thread(
+            until, "all seven wanted", lambda: _reported(api, light), seconds=60
+        )
         await watch(pools, seconds)
         api.merge(POLICY_PATH, {"spec": budget(2)})
-        took = await asyncio.to_thread(await_asked, pools, (1, 1))
-        figure(f"budget 4 -> 2: down to both floors, drained, after {took:.0f} s")
+        took = await asyncio.to_thread(await_replicas, pools, (1, 1))
+        figure(f"budget 4 -> 2: both pools at their minimum, drained, after {took:.0f} s")
         api.merge(POLICY_PATH, {"spec": budget(7)})
-        took = await asyncio.to_thread(await_asked, pools, (HEAVY, LIGHT))
+        took = await asyncio.to_thread(await_replicas, pools, (HEAVY, LIGHT))
         figure(f"budget 2 -> 7: all that is wanted after {took:.0f} s")
         await watch(pools, seconds / 5)
         light.await_condition("BudgetLimited", "False", "WithinBudget", seconds=20)
         assert "status.desiredReplicas" not in str(light.status().get("bounded"))
-    for load in (one, other):
-        assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
+    for each in (load, other):
+        assert (each.final.lost, each.final.wrong) == (0, 0), each.final.notes
 
 
 @pytest.mark.timeout(480)
-async def test_shares_follow_weights_floors_hold_and_the_budget_is_edited_live(
+async def test_shares_follow_weights_and_minimums_and_the_budget_is_edited_live(
     api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure
 ) -> None:
-    await divided(api, pools, figure, seconds=20)
+    await assert_budget_divided(api, pools, figure, seconds=20)
 
 
 @pytest.mark.timeout(1200)
-async def test_for_ten_minutes_nothing_swings(
+async def test_counts_stay_stable_for_ten_minutes(
     api: Api, pools: tuple[PoolHandle, PoolHandle], figure: Figure
 ) -> None:
-    await divided(api, pools, figure, seconds=600)
+    await assert_budget_divided(api, pools, figure, seconds=600)

@@ -1,4 +1,4 @@
-"""A fault begins while replicas start: nothing moves the wrong way, a condition tells, nothing is lost."""
+"""A fault that begins while replicas start: no wrong-way move, a condition reports it, no request is lost."""
 
 import asyncio
 import time
@@ -15,14 +15,14 @@ from tests.support.kube.nan_prometheus import nan_prometheus, queried_for_namesp
 from tests.support.kube.pools import PoolHandle, is_ready, until
 from tests.support.load.load import Load
 
-LEAST, MOST = 2, 4
+MIN_REPLICAS, MAX_REPLICAS = 2, 4
 SPEC = {
     "model": {"source": {"type": "Module", "module": {
         "factory": "penstock_runtime.models.emulated:create",
         "arguments": {"a_milliseconds": "100", "c_milliseconds": "40", "load_seconds": "40"},
     }}},
     "scaling": {
-        "mode": "Auto", "algorithm": "CapacityAtObjective", "minReplicas": LEAST, "maxReplicas": MOST,
+        "mode": "Auto", "algorithm": "CapacityAtObjective", "minReplicas": MIN_REPLICAS, "maxReplicas": MAX_REPLICAS,
         "scaleDown": {"stabilizationSeconds": 10, "maxPercentPerMinute": 100},
     },
     "batching": {"size": {"min": 1, "max": 64}},
@@ -30,24 +30,24 @@ SPEC = {
 }  # fmt: skip
 """Two batches of 10 rows fit the objective, at 20 rows a second a replica; a batch of 27 fills it, at 23."""
 PLANNED = 10
-"""Rows; what is planned on a busy machine before much was served may be fewer."""
+"""The planned cap in rows; on a busy machine the first plan may be lower."""
 STEP = 60
-"""Requests a second: four replicas' work, whose `LEAST` fall behind by 15 a second however long their batches."""
+"""Requests a second for four replicas; `MIN_REPLICAS` fall behind by 15 a second with any batch size."""
 FILLED = 28
-"""No bridge is longer than a batch that fills the objective, but for what the fit is off."""
+"""The longest bridge in rows: a batch that fills the objective, plus the error of the fit."""
 BREATH = 1.3
-"""A fit breathes, and so does the plan: by no more than this factor."""
+"""Factor by which the fit, and with it the plan, may vary."""
 
 
 @dataclass(frozen=True)
 class SignalFault:
-    """What goes wrong, how a pool that it befalls tells of it, and for how long it lasts."""
+    """A fault: how to inject it, how the pool reports it, and its duration."""
 
-    befalls: Callable[[Api, PoolHandle], AbstractContextManager[None]]
-    told: Callable[[PoolHandle], bool | str]
+    inject: Callable[[Api, PoolHandle], AbstractContextManager[None]]
+    reported: Callable[[PoolHandle], bool | str]
     seconds: float
     blind: bool = False
-    """Whether it leaves the law nothing to see."""
+    """Whether the law has no signals during the fault."""
 
 
 def prometheus_killed(api: Api, _: PoolHandle) -> AbstractContextManager[None]:
@@ -61,7 +61,7 @@ def series_stale(api: Api, _: PoolHandle) -> AbstractContextManager[None]:
 
 @contextmanager
 def every_value_nan(api: Api, pool: PoolHandle) -> Iterator[None]:
-    """dynamo#6985: NaN is no number to scale by."""
+    """dynamo#6985: NaN must not change the scale."""
     with (
         nan_prometheus(prometheus.url(api)) as server,
         server.spoiling(),
@@ -73,7 +73,7 @@ def every_value_nan(api: Api, pool: PoolHandle) -> Iterator[None]:
 
 def one_not_ready(_: Api, pool: PoolHandle) -> AbstractContextManager[None]:
     """aibrix#617: one NotReady pod stalls the pool."""
-    serving = next(one for one in pool.pods() if is_ready(one))
+    serving = next(pod for pod in pool.pods() if is_ready(pod))
     return packets.not_ready(serving["status"]["podIP"])
 
 
@@ -90,36 +90,37 @@ def no_signals(pool: PoolHandle) -> bool | str:
 
 
 def one_serves(pool: PoolHandle) -> bool | str:
-    said: str = pool.condition("Ready").get("message", "")
-    return said.startswith(f"{LEAST - 1} of {MOST} replicas ready") or said
+    message: str = pool.condition("Ready").get("message", "")
+    expected = f"{MIN_REPLICAS - 1} of {MAX_REPLICAS} replicas ready"
+    return message.startswith(expected) or message
 
 
 FAULTS = {
     "prometheus-killed": SignalFault(prometheus_killed, from_pods, 120),
     "series-stale": SignalFault(series_stale, from_pods, 60),
     "nan": SignalFault(every_value_nan, no_signals, 60, blind=True),
-    # liveness is asked at the same port: after 25 s the container may be killed
+    # the liveness probe uses the same port: after 25 s the container may be killed
     "not-ready": SignalFault(one_not_ready, one_serves, 7),
 }
 
 
 @dataclass
 class PoolWatch:
-    """A pool under a load that has risen and stays: every look asserts what must hold, fault or none."""
+    """Observes a pool after a step of load and asserts the invariants, with or without a fault."""
 
     pool: PoolHandle
     planned: int
     """The cap before the load rose."""
-    count: int = LEAST
+    count: int = MIN_REPLICAS
     caps: set[int] = field(default_factory=set)
 
     @property
     def highest(self) -> float:
-        """The highest cap that is no bridge."""
+        """The highest cap that is not a bridge."""
         return BREATH * max(self.planned, PLANNED)
 
     def look(self) -> tuple[int, int]:
-        """Return (cap, count): the count never falls, and the cap stays between the plan and the longest bridge."""
+        """Return (cap, count); asserts that the count never falls and the cap stays between plan and longest bridge."""
         deployment = self.pool.api.request("GET", self.pool.children["Deployment"])
         cap, count = self.pool.status()["batch"]["cap"], int(deployment["spec"]["replicas"])
         assert count >= self.count, f"the count fell, {self.count} -> {count}"
@@ -129,24 +130,24 @@ class PoolWatch:
         return cap, count
 
     def bridges(self) -> bool | str:
-        """Say whether all replicas are asked for, and longer batches bridge their start."""
+        """Return True once all replicas are requested and longer batches bridge their start."""
         cap, count = self.look()
-        return (count == MOST and cap > self.highest) or f"cap {cap}, {count} replicas"
+        return (count == MAX_REPLICAS and cap > self.highest) or f"cap {cap}, {count} replicas"
 
     def settled(self) -> bool | str:
-        """Say whether all replicas serve, and the cap is back."""
+        """Return True once all replicas serve and the cap is back."""
         cap, count = self.look()
         ready = self.pool.status().get("readyReplicas", 0)
         back = cap <= self.highest
         return (ready == count and back) or f"cap {cap}, {ready} of {count} Ready"
 
-    def hears(self, told: Callable[[PoolHandle], bool | str]) -> bool | str:
-        """Say whether the pool tells this."""
+    def check(self, reported: Callable[[PoolHandle], bool | str]) -> bool | str:
+        """Assert the invariants and return whether the pool reports this state."""
         self.look()
-        return told(self.pool)
+        return reported(self.pool)
 
     def last(self, seconds: float) -> None:
-        """Look on for a while."""
+        """Assert the invariants for a while."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             self.look()
@@ -170,7 +171,7 @@ async def test_a_fault_while_replicas_start_makes_no_wrong_way_move(
     request: pytest.FixtureRequest,
 ) -> None:
     pool = make_pool(**SPEC)
-    await asyncio.to_thread(pool.await_ready, LEAST, seconds=180)
+    await asyncio.to_thread(pool.await_ready, MIN_REPLICAS, seconds=180)
     async with Load(pool.url(), pool.name, rate=5, timeout=120) as load:
         await load.next()
         await asyncio.to_thread(until, "a planned cap", lambda: planned_cap(pool), seconds=60)
@@ -178,25 +179,25 @@ async def test_a_fault_while_replicas_start_makes_no_wrong_way_move(
         watch = PoolWatch(pool, planned=pool.status()["batch"]["cap"])
         await load.set_rate(STEP)
         await asyncio.to_thread(until, "a bridge", watch.bridges, seconds=45)
-        await asyncio.to_thread(_befallen, watch, fault, api)
+        await asyncio.to_thread(_inject, watch, fault, api)
         await asyncio.to_thread(until, "all serve, the cap back", watch.settled, seconds=150)
         await load.set_rate(3)
-        await asyncio.to_thread(pool.await_ready, LEAST, seconds=240)
+        await asyncio.to_thread(pool.await_ready, MIN_REPLICAS, seconds=240)
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     figure(
         f"{request.node.callspec.id} for {fault.seconds:.0f} s from a step of load on: caps {sorted(watch.caps)},"
-        f" {watch.planned} planned; {LEAST} -> {watch.count} -> {LEAST} replicas, lost 0 of {load.final.sent}"
+        f" {watch.planned} planned; {MIN_REPLICAS} -> {watch.count} -> {MIN_REPLICAS} replicas, lost 0 of {load.final.sent}"
     )
 
 
-def _befallen(watch: PoolWatch, fault: SignalFault, api: Api) -> None:
-    """Let the fault last, watch it, and wait until it is told no more."""
-    with fault.befalls(api, watch.pool):
-        until("the fault told", lambda: watch.hears(fault.told), seconds=60)
+def _inject(watch: PoolWatch, fault: SignalFault, api: Api) -> None:
+    """Inject the fault, assert the invariants meanwhile, and wait until it is no longer reported."""
+    with fault.inject(api, watch.pool):
+        until("the fault reported", lambda: watch.check(fault.reported), seconds=60)
         watch.last(5)
         before = watch.look()
         watch.last(fault.seconds)
-        assert fault.told(watch.pool) is True
+        assert fault.reported(watch.pool) is True
         if fault.blind:
             assert watch.look() == before
-    until("it sees as before", lambda: watch.hears(from_prometheus), seconds=90)
+    until("signals from Prometheus again", lambda: watch.check(from_prometheus), seconds=90)

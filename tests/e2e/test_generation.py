@@ -1,4 +1,4 @@
-"""A pool that generates text: chat through the Service, a cap edited while streams run, a restart that drops none."""
+"""A text generation pool: chat through the Service, a live cap edit and a restart without dropped streams."""
 
 import shutil
 import threading
@@ -24,11 +24,11 @@ HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is 
 
 @pytest.fixture
 def volume(api: Api, namespace: str) -> Iterator[Path]:
-    """A folder of the node with a model in it, and the claim that binds it."""
+    """A folder on the node with a model, and a claim for it."""
     folder = Path("/var/tmp") / f"penstock-{namespace}"  # noqa: S108 - a name of the test's own
     save_tiny_model(folder / "tiny")
-    for one in (folder, *folder.rglob("*")):
-        one.chmod(0o755 if one.is_dir() else 0o644)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     claim = {"namespace": namespace, "name": "models"}
     name = f"models-{namespace}"
     api.create({
@@ -53,7 +53,7 @@ def volume(api: Api, namespace: str) -> Iterator[Path]:
 
 @pytest.fixture
 def writer(operator: InstalledOperator, api: Api, namespace: str, volume: Path) -> PoolHandle:
-    """One replica on the CPU, of a model on the claim."""
+    """A pool with one CPU replica that serves the model on the claim."""
     pool = PoolHandle(api, namespace, "writer")
     source = {"claimName": "models", "path": "tiny"}
     spec: Object = {
@@ -72,15 +72,15 @@ def writer(operator: InstalledOperator, api: Api, namespace: str, volume: Path) 
 
 @dataclass(slots=True)
 class Streams:
-    """How streams ended, by the clients' own word."""
+    """Ends of streams as counted by the clients."""
 
-    whole: int = 0
+    completed: int = 0
     faults: list[str] = field(default_factory=list)
 
 
 @contextmanager
 def streaming(pool: PoolHandle, clients: int) -> Iterator[Streams]:
-    """Stream chats from `clients` threads, one after the other, until the block is left; then let them finish."""
+    """Stream chats back to back from `clients` threads inside the context; then let them finish."""
     seen, leaving, lock = Streams(), threading.Event(), threading.Lock()
 
     def work() -> None:
@@ -89,23 +89,23 @@ def streaming(pool: PoolHandle, clients: int) -> Iterator[Streams]:
                 fault = stream_once(client)
                 with lock:
                     if fault is None:
-                        seen.whole += 1
+                        seen.completed += 1
                     else:
                         seen.faults.append(fault)
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     try:
         yield seen
     finally:
         leaving.set()
-        for one in threads:
-            one.join(90)
+        for thread in threads:
+            thread.join(90)
 
 
 def stream_once(client: openai.OpenAI) -> str | None:
-    """Stream one chat; return what was wrong with it."""
+    """Stream one chat; return its fault, or None."""
     reason = None
     try:
         stream: openai.Stream[ChatCompletionChunk] = client.chat.completions.create(
@@ -123,18 +123,18 @@ def stream_once(client: openai.OpenAI) -> str | None:
 
 
 def await_more(seen: Streams, more: int) -> None:
-    """Wait for more streams to end well."""
-    wanted = seen.whole + more
-    until("streams end", lambda: seen.whole >= wanted or str(seen.whole), seconds=60)
+    """Wait until more streams complete."""
+    wanted = seen.completed + more
+    until("streams end", lambda: seen.completed >= wanted or str(seen.completed), seconds=60)
 
 
 @pytest.mark.long
 @pytest.mark.own_cluster
-def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_dropping_one(
+def test_a_live_cap_edit_and_a_restart_drop_no_stream(
     api: Api, writer: PoolHandle, figure: Figure
 ) -> None:
     with openai.OpenAI(base_url=f"{writer.url()}/v1", api_key="none") as client:
-        assert [one.id for one in client.models.list()] == ["writer"]
+        assert [model.id for model in client.models.list()] == ["writer"]
         answer = client.chat.completions.create(
             model="writer",
             messages=HELLO,
@@ -145,26 +145,26 @@ def test_a_pool_chats_takes_a_cap_while_streams_run_and_restarts_without_droppin
         assert answer.usage.completion_tokens == 5
     with streaming(writer, clients=6) as seen:
         await_more(seen, 6)
-        cap_is_taken_live(api, writer)
+        assert_live_cap_edit(api, writer)
         await_more(seen, 4)
         restart(writer)
         await_more(seen, 4)
     assert seen.faults == []
-    figure(f"{seen.whole} streams through a cap edit and a rolling restart, none dropped")
+    figure(f"{seen.completed} streams through a cap edit and a rolling restart, none dropped")
 
 
-def cap_is_taken_live(api: Api, pool: PoolHandle) -> None:
-    """Lower the cap, and see it obeyed by the pods that run."""
+def assert_live_cap_edit(api: Api, pool: PoolHandle) -> None:
+    """Lower the cap, and check that the running pods apply it."""
     names, before = pool.pod_names(), pool.status()["batch"]["generation"]
     pool.edit({"batching": {"size": {"max": 2}, "preemption": "TimeSlice"}})
     pool.await_acknowledged(before, seconds=15)
     assert pool.pod_names() == names
-    told = [metrics(api, pod) for pod in pool.pods()]
-    assert [one["penstock_batch_cap"] for one in told] == [2]
+    samples = [metrics(api, pod) for pod in pool.pods()]
+    assert [sample["penstock_batch_cap"] for sample in samples] == [2]
 
 
 def restart(pool: PoolHandle) -> None:
-    """Replace every pod, by a change of the template."""
+    """Replace every pod by a change of the template."""
     old, began = pool.pod_names(), time.monotonic()
     pool.edit({"template": {"annotations": {"example.com/restarted": f"{began:.0f}"}}})
 
@@ -178,7 +178,7 @@ def restart(pool: PoolHandle) -> None:
 @pytest.mark.long
 @pytest.mark.own_cluster
 def test_the_law_follows_tokens_up_and_down_again(writer: PoolHandle, figure: Figure) -> None:
-    """24 clients stream at once where four may run: the law learns what an answer takes, and asks for a second replica."""
+    """With 24 concurrent clients and a cap of 4, the law measures the cost of an answer and adds a second replica."""
     writer.edit({
         "objectives": [{"metric": "TimePerOutputToken", "milliseconds": 100}],
         "batching": {"mode": "Auto", "size": {"max": 4}},
@@ -188,26 +188,30 @@ def test_the_law_follows_tokens_up_and_down_again(writer: PoolHandle, figure: Fi
         },
     })  # fmt: skip
     with streaming(writer, clients=24) as seen:
-        up = until("a second replica", lambda: desired(writer) == 2 or told(writer), seconds=180)
+        up = until(
+            "a second replica", lambda: desired(writer) == 2 or scaling_status(writer), seconds=180
+        )
         until("it serves", lambda: writer.status().get("readyReplicas") == 2, seconds=180)
         await_more(seen, 24)
         scaling = writer.status()["scaling"]
         assert float(scaling["curve"]["millisecondsPerRow"]) > 0
         assert float(scaling["rowsPerSecondPerReplica"]) > 0
-    down = until("one replica again", lambda: desired(writer) == 1 or told(writer), seconds=240)
+    down = until(
+        "one replica again", lambda: desired(writer) == 1 or scaling_status(writer), seconds=240
+    )
     assert seen.faults == []
     each = scaling["rowsPerSecondPerReplica"]
     figure(
         f"two replicas wanted after {up:.0f} s, one again {down:.0f} s after the load; {each} answers/s a replica; none of"
-        f" {seen.whole} streams dropped"
+        f" {seen.completed} streams dropped"
     )
 
 
 def desired(pool: PoolHandle) -> int:
-    """Return the replicas that the law wants."""
+    """Return the desired replicas."""
     return int(pool.status().get("desiredReplicas", 0))
 
 
-def told(pool: PoolHandle) -> str:
-    """Return why it does not want others."""
+def scaling_status(pool: PoolHandle) -> str:
+    """Return the pool's scaling status, for the message of a timeout."""
     return str(pool.status().get("scaling", {}))

@@ -1,4 +1,4 @@
-"""A model in an OCI image, which the kubelet mounts as a volume: no registry, no fetch, no claim."""
+"""A model in an OCI image that the kubelet mounts as a volume, without registry, download or claim."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.conftest import MakePool
-from tests.e2e.test_models import ROWS, Halve, ask, exported
+from tests.e2e.test_models import ROWS, Halve, exported, infer
 from tests.support.cluster import archive, sandbox
 from tests.support.cluster.places import Places
 from tests.support.kube.pools import PoolHandle
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture
 def image(namespace: str, tmp_path: Path) -> Iterator[str]:
-    """An image on the node that holds one program and nothing that could run."""
+    """An image on the node with only a model program and no executable."""
     places, name = Places.from_env(), f"localhost/penstock-model:{namespace}"
     exported(Halve(), tmp_path / "halve.pt2")
     content = archive.layer({"programs/halve.pt2": (tmp_path / "halve.pt2").read_bytes()}, {})
@@ -39,10 +39,10 @@ def source(reference: str) -> dict[str, object]:
 def test_a_program_in_an_image_is_mounted_and_served(make_pool: MakePool, image: str) -> None:
     pool: PoolHandle = make_pool("halve", model=source(image))
     pool.await_ready(1)
-    np.testing.assert_array_equal(ask(pool, "x", "output"), ROWS / 2)
+    np.testing.assert_array_equal(infer(pool, "x", "output"), ROWS / 2)
 
 
-def test_an_image_that_is_not_there_is_said_by_name(make_pool: MakePool, namespace: str) -> None:
+def test_a_missing_image_is_reported_by_name(make_pool: MakePool, namespace: str) -> None:
     pool = make_pool("halve", model=source(f"localhost/penstock-model:not-{namespace}"))
     pool.await_condition("Ready", "False", "ImagePullFailed", seconds=60)
     assert f"not-{namespace}" in pool.condition("Ready")["message"]

@@ -1,4 +1,4 @@
-"""Load rises: cap and replicas rise. Load falls: the pool shrinks. Nothing is lost on either way."""
+"""Cap and replicas rise and fall with the load, and no request is lost."""
 
 import asyncio
 
@@ -20,8 +20,8 @@ OBJECTIVES = [{"metric": "RequestLatency", "milliseconds": 2000}]
 
 def cap(pool: PoolHandle) -> int:
     """Return the published batch cap."""
-    held: int = pool.status().get("batch", {}).get("cap", 0)
-    return held
+    published_cap: int = pool.status().get("batch", {}).get("cap", 0)
+    return published_cap
 
 
 async def test_cap_and_replicas_follow_the_load_and_no_request_is_lost(

@@ -1,4 +1,4 @@
-"""Models of one's own: a program on a claim, and a Python factory brought by a ConfigMap."""
+"""User-supplied models: an exported program on a claim, and a Python factory in a ConfigMap."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,29 +30,29 @@ def create():
 
 
 class Halve(torch.nn.Module):
-    """What the test exports."""
+    """A module that halves its input; the test exports it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x / 2
 
 
 def exported(module: torch.nn.Module, file: Path) -> None:
-    """Write a program of any number of rows of 4 columns."""
+    """Export a program for any number of rows of 4 columns."""
     rows = torch.export.Dim("rows", min=1, max=64)
     program = torch.export.export(module, (torch.ones(2, 4),), dynamic_shapes={"x": {0: rows}})
     torch.export.save(program, file)
     file.chmod(0o644)
 
 
-def ask(
+def infer(
     pool: PoolHandle, name: str, output: str
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Ask about `ROWS` and return the answer."""
+    """Send `ROWS` and return the output."""
     client = triton.InferenceServerClient(pool.url().removeprefix("http://"))
-    asked = triton.InferInput(name, list(ROWS.shape), "FP32")
-    asked.set_data_from_numpy(ROWS)
+    given = triton.InferInput(name, list(ROWS.shape), "FP32")
+    given.set_data_from_numpy(ROWS)
     answered: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = client.infer(
-        pool.name, [asked]
+        pool.name, [given]
     ).as_numpy(output)
     client.close()
     return answered
@@ -60,7 +60,7 @@ def ask(
 
 @pytest.fixture
 def volume(api: Api, namespace: str) -> Iterator[Path]:
-    """A folder of the node behind a PersistentVolume that only this test's claim may have."""
+    """A folder on the node behind a PersistentVolume that is reserved for this test's claim."""
     folder = Path("/var/tmp") / f"penstock-{namespace}"  # noqa: S108 - a name of the test's own
     folder.mkdir(mode=0o755)
     claim = {"namespace": namespace, "name": "models"}
@@ -70,13 +70,13 @@ def volume(api: Api, namespace: str) -> Iterator[Path]:
         "storageClassName": "",
     }  # fmt: skip
     name = f"models-{namespace}"
-    made = {
+    volume_manifest = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name},
         "spec": spec,
     }
-    api.create(made)
+    api.create(volume_manifest)
     yield folder
     api.delete(f"/api/v1/persistentvolumes/{name}")
     shutil.rmtree(folder)
@@ -94,7 +94,7 @@ def claim(namespace: str) -> Object:
 
 @pytest.mark.own_cluster
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_pool_waits_aloud_for_its_claim_and_serves_the_program_on_it(
+def test_a_pool_reports_a_missing_claim_and_then_serves_the_program_on_it(
     api: Api, make_pool: MakePool, volume: Path
 ) -> None:
     exported(Halve(), volume / "halve.pt2")
@@ -103,22 +103,22 @@ def test_a_pool_waits_aloud_for_its_claim_and_serves_the_program_on_it(
         "halve",
         model={"source": {"type": "PersistentVolumeClaim", "persistentVolumeClaim": source}},
     )
-    until("the scheduler tells", lambda: any(map(is_unschedulable, pool.pods())))
+    until("the scheduler reports it", lambda: any(map(is_unschedulable, pool.pods())))
     pool.await_condition("Ready", "False", "VolumeNotFound", seconds=10)
     assert '"models" not found' in pool.condition("Ready")["message"]
     api.create(claim(pool.namespace))
     pool.await_ready(1)
-    np.testing.assert_array_equal(ask(pool, "x", "output"), ROWS / 2)
+    np.testing.assert_array_equal(infer(pool, "x", "output"), ROWS / 2)
 
 
 def is_unschedulable(pod: Object) -> bool:
-    """Say whether the scheduler gave up on a pod."""
-    held = pod["status"].get("conditions", [])
-    return any(one.get("reason") == "Unschedulable" for one in held)
+    """Return whether the scheduler reports a pod as unschedulable."""
+    conditions = pod["status"].get("conditions", [])
+    return any(condition.get("reason") == "Unschedulable" for condition in conditions)
 
 
 def config_map(namespace: str, text: str) -> Object:
-    """Return the ConfigMap that brings the factory."""
+    """Return the ConfigMap with the factory's code."""
     metadata = {"name": "code", "namespace": namespace}
     return {
         "apiVersion": "v1",
@@ -144,11 +144,11 @@ def test_a_factory_from_a_config_map_on_the_python_path_is_served(
     api.create(config_map(namespace, FACTORY))
     pool = make_pool("triple", model=MODEL, template=TEMPLATE)
     pool.await_ready(1)
-    np.testing.assert_array_equal(ask(pool, "X", "Y"), 3 * ROWS)
+    np.testing.assert_array_equal(infer(pool, "X", "Y"), 3 * ROWS)
 
 
 @pytest.mark.long
-def test_a_broken_factory_heals_by_itself_when_its_config_map_is_corrected(
+def test_a_broken_factory_recovers_when_its_config_map_is_corrected(
     api: Api, make_pool: MakePool, namespace: str
 ) -> None:
     broken = config_map(namespace, "raise RuntimeError('no such weights')")
@@ -158,4 +158,4 @@ def test_a_broken_factory_heals_by_itself_when_its_config_map_is_corrected(
     assert "no such weights" in pool.condition("Ready")["message"]
     api.apply(config_map(namespace, FACTORY))
     pool.await_ready(1, seconds=400)  # the kubelet's sync of the volume, then its restart back-off
-    np.testing.assert_array_equal(ask(pool, "X", "Y"), 3 * ROWS)
+    np.testing.assert_array_equal(infer(pool, "X", "Y"), 3 * ROWS)

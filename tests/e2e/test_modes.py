@@ -1,4 +1,4 @@
-"""Changing who decides the count never makes it collapse, and the scale subresource works where it may."""
+"""A change of the scaling mode never collapses the replica count, and the scale subresource works in mode Manual."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def eight(make_pool: MakePool) -> Iterator[PoolHandle]:
 
 
 def assert_keeps(pool: PoolHandle, names: set[str]) -> None:
-    """Watch for a while: the very same pods stay."""
+    """Assert for a while that the same pods stay."""
     ends = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < ends:
         assert pool.pod_names() == names
@@ -53,7 +53,7 @@ def test_kubectl_scale_moves_a_manual_pool(target: Target, api: Api, steady: Poo
     steady.await_ready(1)
 
 
-def test_a_scale_write_that_auto_ignores_is_said(target: Target, steady: PoolHandle) -> None:
+def test_a_scale_write_that_auto_ignores_is_reported(target: Target, steady: PoolHandle) -> None:
     names = steady.pod_names()
     steady.edit({"scaling": {"mode": "Auto", "minReplicas": 2, "maxReplicas": 2}})
     steady.await_condition("Scaling", "True", "Acting", seconds=30)
@@ -61,5 +61,8 @@ def test_a_scale_write_that_auto_ignores_is_said(target: Target, steady: PoolHan
     steady.await_condition("Scaling", "True", "ReplicasIgnored", seconds=10)
     assert steady.pod_names() == names
     path = f"/api/v1/namespaces/{steady.namespace}/events"
-    told = lambda: any(one["reason"] == "ReplicasIgnored" for one in steady.api.list(path))  # noqa: E731
-    until("an Event says so", told, seconds=10)
+
+    def reported() -> bool:
+        return any(event["reason"] == "ReplicasIgnored" for event in steady.api.list(path))
+
+    until("an Event reports it", reported, seconds=10)

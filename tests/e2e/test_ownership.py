@@ -1,4 +1,4 @@
-"""The operator owns what it made, all of it and nothing else."""
+"""The operator repairs and deletes all of its children, and changes no other object."""
 
 import json
 import time
@@ -18,7 +18,7 @@ RESTRICTED = {
 
 
 def left_over(api: Api, pool: PoolHandle) -> list[str]:
-    """Return the names of whatever a pool left in its namespace."""
+    """Return the names of the objects that a pool left in its namespace."""
     paths = (
         "/api/v1/namespaces/{}/pods", "/api/v1/namespaces/{}/services",
         "/api/v1/namespaces/{}/configmaps", "/api/v1/namespaces/{}/serviceaccounts",
@@ -26,10 +26,12 @@ def left_over(api: Api, pool: PoolHandle) -> list[str]:
         "/apis/apps/v1/namespaces/{}/controllerrevisions",
         "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     )  # fmt: skip
-    found = [
-        one["metadata"]["name"] for path in paths for one in api.list(path.format(pool.namespace))
+    names = [
+        child["metadata"]["name"]
+        for path in paths
+        for child in api.list(path.format(pool.namespace))
     ]
-    return [name for name in found if name.startswith(pool.name)]
+    return [name for name in names if name.startswith(pool.name)]
 
 
 def test_a_pool_deleted_while_the_operator_is_down_leaves_nothing(
@@ -67,7 +69,7 @@ def foreign_deployment(namespace: str) -> Object:
     }  # fmt: skip
 
 
-def test_names_taken_by_others_are_a_condition_and_the_others_stay_byte_identical(
+def test_names_in_use_are_reported_and_their_objects_stay_byte_identical(
     api: Api, namespace: str, operator: InstalledOperator
 ) -> None:
     pool = PoolHandle(api, namespace, "taken")
@@ -82,7 +84,7 @@ def test_names_taken_by_others_are_a_condition_and_the_others_stay_byte_identica
     pool.apply(emulated())
     took = pool.await_condition("Ready", "False", "NameConflict", seconds=10)
     message = pool.condition("Ready")["message"]
-    time.sleep(6)  # a tick and more: it is left alone on every visit
+    time.sleep(6)  # more than a tick: later passes do not change it either
     assert took < 10
     assert "Service taken" in message
     assert "Deployment taken-penstock" in message

@@ -1,4 +1,4 @@
-"""An edit that makes requests late is set aside by itself, and nobody's object is touched."""
+"""An edit that makes requests late is rolled back automatically, without a change of the pool's spec."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def published(pool: PoolHandle) -> int:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_an_edit_that_makes_requests_late_is_set_aside(
+async def test_an_edit_that_makes_requests_late_is_rolled_back(
     policy: None, make_pool: MakePool, figure: Figure
 ) -> None:
     objectives = [{"metric": "RequestLatency", "milliseconds": 1000}]
@@ -46,7 +46,7 @@ async def test_an_edit_that_makes_requests_late_is_set_aside(
     pool.await_ready(1)
     async with Load(pool.url(), pool.name, rate=RATE) as load:
         for _ in range(WINDOW + 30):
-            await load.next()  # one report a second: the window before
+            await load.next()  # one report a second, over the window before the edit
         pool.edit(batching(BAD))
         until("the edit in force", lambda: published(pool) == BAD, seconds=20)
         took = 0.0
@@ -56,7 +56,7 @@ async def test_an_edit_that_makes_requests_late_is_set_aside(
         pool.await_condition("PolicyApplied", "False", "SetAside", seconds=20)
         assert published(pool) == GOOD
         pool.await_acknowledged(seconds=30)
-    said = pool.condition("PolicyApplied")["message"]
-    assert f"batching.size.max {GOOD} -> {BAD} set aside" in said
+    message = pool.condition("PolicyApplied")["message"]
+    assert f"batching.size.max {GOOD} -> {BAD} set aside" in message
     assert pool.get()["spec"]["batching"]["size"]["max"] == BAD
-    figure(f"a harmful edit set aside after {took:.0f} s: {said}")
+    figure(f"a harmful edit set aside after {took:.0f} s: {message}")

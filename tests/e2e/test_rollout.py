@@ -1,4 +1,4 @@
-"""A change of the template rolls the pods under load and loses nothing."""
+"""A change of the template rolls the pods under load without a lost request."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def test_a_rolling_update_under_load_loses_no_request(
         await asyncio.to_thread(steady.await_condition, "Progressing", "False")
         await asyncio.sleep(
             8
-        )  # the last old pod drains; its endpoint is gone, its connections are not
+        )  # the last old pod drains: its endpoint is removed, its connections are still open
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     assert load.final.refused == 0
     assert load.final.completed == load.final.sent > 200
@@ -41,7 +41,7 @@ async def test_a_rolling_update_under_load_loses_no_request(
 
 @pytest.mark.own_cluster
 @pytest.mark.long
-async def test_a_rollout_where_every_gpu_is_taken_replaces_one_pod_at_a_time_and_loses_nothing(
+async def test_a_rollout_without_a_free_gpu_replaces_one_pod_at_a_time_and_loses_no_request(
     api: Api, make_pool: MakePool, namespace: str, images: Images, figure: Figure
 ) -> None:
     with occupied_devices(api, namespace, images.runtime, 6):
@@ -66,13 +66,13 @@ async def replaced_without_loss(api: Api, make_pool: MakePool, figure: Figure) -
     assert took > 25
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     events = api.list(f"/api/v1/namespaces/{pool.namespace}/events")
-    assert "ReplacingWithoutSurge" in {one["reason"] for one in events}
+    assert "ReplacingWithoutSurge" in {event["reason"] for event in events}
     figure(
         f"rollout of 2 pods on full GPUs: {took:.0f} s, lost {load.final.lost} of {load.final.sent}"
     )
 
 
-def test_a_drain_takes_the_only_replica_within_its_deadline_and_it_comes_again(
+def test_an_evicted_only_replica_drains_within_its_deadline_and_is_replaced(
     api: Api, make_pool: MakePool
 ) -> None:
     pool = make_pool(replicas=1)
@@ -87,6 +87,6 @@ def test_a_drain_takes_the_only_replica_within_its_deadline_and_it_comes_again(
     meta = {"name": name, "namespace": pool.namespace}
     head = {"apiVersion": "policy/v1", "kind": "Eviction"}
     api.request("POST", f"{path}/eviction", {**head, "metadata": meta})
-    deadline = 20 + 5 + 15  # drain.deadlineSeconds of make_pool, and what the grace period adds
+    deadline = 20 + 5 + 15  # drain.deadlineSeconds of make_pool, plus the rest of the grace period
     assert until("the evicted pod gone", lambda: api.get(path) is None, seconds=60) < deadline
     pool.await_ready(1)

@@ -1,4 +1,4 @@
-"""Scope Namespaces with real pods: what is named is served by the chart's Roles, the rest is left alone."""
+"""Scope Namespaces with real pods: listed namespaces are served with the chart's Roles, others are not."""
 
 from collections.abc import Iterator
 
@@ -18,13 +18,13 @@ SPEC = emulated(replicas=1, drain={"deadlineSeconds": 5})
 def scoped(
     target: Target, images: Images, operator: InstalledOperator, namespace: str
 ) -> Iterator[InstalledOperator]:
-    """The release in scope Namespaces, for the test's own; afterwards as it was."""
+    """The release in scope Namespaces with the test's namespace; restored afterwards."""
     operator.change("scope=Namespaces", f"namespaces={{{namespace}}}")
     yield operator
     install.install_operator(target, images)
 
 
-def test_a_named_namespace_is_served_and_another_is_not(
+def test_a_listed_namespace_is_served_and_another_is_not(
     api: Api, scoped: InstalledOperator, namespace: str
 ) -> None:
     pool = PoolHandle(api, namespace, "named")

@@ -1,4 +1,4 @@
-"""`CapacityAtObjective` on the cluster: the bridge over a start, and no wrong-way move on bad signals."""
+"""`CapacityAtObjective` on the cluster: the cap bridges a start, and bad signals cause no wrong-way move."""
 
 import asyncio
 from itertools import pairwise
@@ -39,7 +39,7 @@ async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
         await asyncio.to_thread(until, "a planned cap", lambda: _cap(pool) > 5, seconds=60)
         planned = _cap(pool)
         await load.set_rate(70)
-        seen = await _watched(pool, planned)
+        seen = await _observed(pool, planned)
         await load.set_rate(3)
         await asyncio.to_thread(pool.await_ready, 1, seconds=240)
     bridged = [cap for cap, ready, wanted in seen if ready < wanted and cap > planned]
@@ -53,24 +53,24 @@ async def test_the_cap_bridges_a_start_replicas_follow_and_the_cap_returns(
     )
 
 
-async def _watched(pool: PoolHandle, planned: int) -> list[tuple[int, int, int]]:
-    """Watch (cap, ready, wanted) until more replicas are Ready and the cap is back."""
+async def _observed(pool: PoolHandle, planned: int) -> list[tuple[int, int, int]]:
+    """Record (cap, ready, wanted) until more replicas are Ready and the cap is back."""
     seen: list[tuple[int, int, int]] = []
 
     def settled() -> bool | str:
         status = pool.status()
-        one = (_cap(pool), status.get("readyReplicas", 0), status.get("desiredReplicas", 1))
-        seen.extend([one] if not seen or seen[-1] != one else [])
-        cap, ready, wanted = one
-        return (wanted > 1 and ready >= wanted and cap <= 1.3 * planned) or str(one)
+        observed = (_cap(pool), status.get("readyReplicas", 0), status.get("desiredReplicas", 1))
+        seen.extend([observed] if not seen or seen[-1] != observed else [])
+        cap, ready, wanted = observed
+        return (wanted > 1 and ready >= wanted and cap <= 1.3 * planned) or str(observed)
 
     await asyncio.to_thread(until, "replicas Ready, and the cap back", settled, seconds=150)
     return seen
 
 
 def _cap(pool: PoolHandle) -> int:
-    held: int = pool.status().get("batch", {}).get("cap", 0)
-    return held
+    published: int = pool.status().get("batch", {}).get("cap", 0)
+    return published
 
 
 STEADY = {**SCALING, "minReplicas": 2, "maxReplicas": 4}
@@ -81,7 +81,7 @@ RATE = 40
 @pytest.mark.own_cluster
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [12, 120])
-async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
+async def test_stale_series_and_a_pod_that_is_not_ready_cause_no_wrong_way_move(
     api: Api, make_pool: MakePool, figure: Figure, seconds: int
 ) -> None:
     """llm-d-autoscaling#368 and aibrix#617: stale series oscillate, one NotReady pod stalls the pool."""
@@ -90,12 +90,12 @@ async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
     await asyncio.to_thread(pool.await_ready, 2, seconds=120)
     async with Load(pool.url(), pool.name, rate=RATE) as load:
         await load.next()
-        await _says(pool, "FromPrometheus")
+        await _await_source(pool, "FromPrometheus")
         pool.edit({"scaling": {"minReplicas": 1}})
         with prometheus.not_scraping(api):
-            await _says(pool, "ReadFromPods")
+            await _await_source(pool, "ReadFromPods")
             await _never_fewer(pool, seconds)
-        await _says(pool, "FromPrometheus")
+        await _await_source(pool, "FromPrometheus")
         with not_ready(pool.pods()[0]["status"]["podIP"]):
             await asyncio.to_thread(until, "one NotReady", lambda: _ready(pool) < 2, seconds=90)
             await _never_fewer(pool, min(seconds, 20))
@@ -106,10 +106,10 @@ async def test_stale_series_and_a_pod_that_is_not_ready_make_no_wrong_way_move(
 
 @pytest.mark.own_cluster
 @pytest.mark.long
-async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
+async def test_a_prometheus_that_returns_nan_causes_no_wrong_way_move(
     api: Api, make_pool: MakePool, figure: Figure
 ) -> None:
-    """dynamo#6985: NaN is no number to scale by, neither up nor down."""
+    """dynamo#6985: NaN must not change the scale, neither up nor down."""
     batching = {"size": {"min": 8, "max": 8}}
     pool = make_pool(a=50, c=20, scaling=STEADY, batching=batching)
     await asyncio.to_thread(pool.await_ready, 2, seconds=120)
@@ -118,29 +118,29 @@ async def test_a_prometheus_that_says_nan_makes_no_wrong_way_move(
             await load.next()
             with queried_for_namespace(api, pool.namespace, server):
                 await asyncio.to_thread(
-                    until, "it asked", lambda: server.series_answers >= 30, seconds=120
+                    until, "it queried the proxy", lambda: server.series_answers >= 30, seconds=120
                 )
                 pool.edit({"scaling": {"minReplicas": 1}})
-                held = await _settled(pool, 15)
+                count = await _settled(pool, 15)
                 with server.spoiling():
-                    await asyncio.to_thread(until, "NaN told", lambda: _blind(pool), seconds=60)
-                    assert pool.status()["desiredReplicas"] >= held
-                    held = pool.status()["desiredReplicas"]
-                    await _stays(pool, held, 40)
-                await _says(pool, "FromPrometheus")
+                    await asyncio.to_thread(until, "NaN reported", lambda: _blind(pool), seconds=60)
+                    assert pool.status()["desiredReplicas"] >= count
+                    count = pool.status()["desiredReplicas"]
+                    await _stays(pool, count, 40)
+                await _await_source(pool, "FromPrometheus")
                 await _never_fewer(pool, 10)
     assert server.spoiled >= 8
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
-    figure(f"every value NaN for 40 s: {held} replicas throughout, lost 0 of {load.final.sent}")
+    figure(f"every value NaN for 40 s: {count} replicas throughout, lost 0 of {load.final.sent}")
 
 
 def _blind(pool: PoolHandle) -> bool | str:
-    said = pool.condition("MetricsAvailable")
-    return (said["status"], said["reason"]) == ("False", "NoSignals") or str(said)
+    available = pool.condition("MetricsAvailable")
+    return (available["status"], available["reason"]) == ("False", "NoSignals") or str(available)
 
 
 async def _settled(pool: PoolHandle, seconds: int) -> int:
-    """Return the count, once it has been the same for a while."""
+    """Return the count once it has been stable for a while."""
     counts: list[int] = []
     while len(counts) < seconds or len(set(counts[-seconds:])) > 1:
         assert len(counts) < 120, counts
@@ -159,7 +159,7 @@ def _ready(pool: PoolHandle) -> int:
     return sum(map(is_ready, pool.pods()))
 
 
-async def _says(pool: PoolHandle, reason: str) -> None:
+async def _await_source(pool: PoolHandle, reason: str) -> None:
     await asyncio.to_thread(pool.await_condition, "MetricsAvailable", "True", reason, seconds=60)
 
 

@@ -1,4 +1,4 @@
-"""Where signals come from changes; what runs does not: absent is not zero."""
+"""A change of the signals' source, or their absence, changes neither replicas nor cap."""
 
 import asyncio
 from collections.abc import Iterator
@@ -25,43 +25,43 @@ RATE = 40
 
 @contextmanager
 def control_port_blocked(operator: InstalledOperator) -> Iterator[None]:
-    """Drop what the operator's pod sends to port 8001 of any pod; the kubelet's probes go on."""
+    """Drop packets from the operator's pod to port 8001 of any pod; the kubelet's probes still pass."""
     address = operator.pods()[0]["status"]["podIP"]
     with dropped("FORWARD", "-s", address):
         yield
 
 
-async def held(pool: PoolHandle, seconds: float, *fields: str) -> None:
-    """Watch that the count stays for a while, and so does the cap where it is named."""
+async def assert_unchanged(pool: PoolHandle, seconds: float, *fields: str) -> None:
+    """Assert for a while that the count and the named batch fields do not change."""
     before = pool.status()
     for _ in range(int(seconds)):
         await asyncio.sleep(1)
         now = pool.status()
         assert now["replicas"] == before["replicas"]
-        for one in fields:
-            assert now["batch"][one] == before["batch"][one]
+        for field in fields:
+            assert now["batch"][field] == before["batch"][field]
 
 
 @pytest.mark.own_cluster
 @pytest.mark.parametrize("seconds", [15, pytest.param(120, marks=pytest.mark.long)])
-async def test_lost_signals_move_nothing_and_come_back_alone(
+async def test_lost_signals_change_nothing_and_recover_automatically(
     api: Api, operator: InstalledOperator, make_pool: MakePool, figure: Figure, seconds: int
 ) -> None:
     pool = make_pool(a=50, c=20, scaling=SCALING, batching=BATCHING)
     await asyncio.to_thread(pool.await_ready, 2)
     async with Load(pool.url(), pool.name, rate=RATE) as load:
         await load.next()
-        await says(pool, "True", "FromPrometheus")
+        await await_source(pool, "True", "FromPrometheus")
         pool.edit({"scaling": {"minReplicas": 1}})
         with stopped(api):
-            await says(pool, "True", "ReadFromPods")
-            await held(pool, seconds)
+            await await_source(pool, "True", "ReadFromPods")
+            await assert_unchanged(pool, seconds)
             with control_port_blocked(operator):
-                await says(pool, "False", "NoSignals")
-                await held(pool, seconds, "cap", "generation")
-            await says(pool, "True", "ReadFromPods")
-            await held(pool, 5)
-        await says(pool, "True", "FromPrometheus")
+                await await_source(pool, "False", "NoSignals")
+                await assert_unchanged(pool, seconds, "cap", "generation")
+            await await_source(pool, "True", "ReadFromPods")
+            await assert_unchanged(pool, 5)
+        await await_source(pool, "True", "FromPrometheus")
         assert pool.status()["replicas"] == 2
     assert (load.final.lost, load.final.wrong) == (0, 0), load.final.notes
     assert operator.restarts() == 0
@@ -71,6 +71,6 @@ async def test_lost_signals_move_nothing_and_come_back_alone(
     )
 
 
-async def says(pool: PoolHandle, status: str, reason: str) -> None:
-    """Wait until the pool tells where its signals come from."""
+async def await_source(pool: PoolHandle, status: str, reason: str) -> None:
+    """Wait until the pool reports this source of its signals."""
     await asyncio.to_thread(pool.await_condition, "MetricsAvailable", status, reason, seconds=60)

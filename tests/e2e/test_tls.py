@@ -1,4 +1,4 @@
-"""TLS with real pods: what the kubelet mounts is served, judged by the operator, and taken anew without a restart."""
+"""TLS with real pods: certificates that the kubelet mounts are served, verified by the operator and renewed live."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.own_cluster]
 
 OWN = "operator-tls"
 AUTHORITIES = "pool-authorities"
-ASKED = {
+REQUEST = {
     "inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 8], "data": [[0.5] * 8]}],
 }
 
@@ -39,15 +39,15 @@ def secret(namespace: str, name: str, folder: Path) -> Object:
 def authority(
     api: Api, operator: InstalledOperator, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Authority]:
-    """The one that the operator judges pods by, while it serves by TLS itself; afterwards all is as it was."""
-    made, home = Authority.make(), install.OPERATOR_NAMESPACE
+    """The authority that the operator verifies pods with, while it serves TLS itself; restored afterwards."""
+    authority, home = Authority.make(), install.OPERATOR_NAMESPACE
     folder = tmp_path_factory.mktemp("operator")
-    made.issue(folder, f"penstock-operator.{home}.svc")
-    known = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": made.pem()}}
+    authority.issue(folder, f"penstock-operator.{home}.svc")
+    known = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": authority.pem()}}
     api.apply({**known, "metadata": {"name": AUTHORITIES, "namespace": home}})
     api.apply(secret(home, OWN, folder))
     operator.change(f"tls.secretName={OWN}", f"poolAuthorities.configMapName={AUTHORITIES}")
-    yield made
+    yield authority
     assert operator.restarts() == 0
     install.install_operator(operator.target, images)
     api.delete(f"/api/v1/namespaces/{home}/configmaps/{AUTHORITIES}")
@@ -55,23 +55,23 @@ def authority(
 
 
 def served(pool: PoolHandle, trust: ssl.SSLContext) -> int:
-    """Ask the model through the Service, by the Service's name; return the serial number of the certificate shown."""
+    """Send a request through the Service under its DNS name; return the serial number of the server certificate."""
     host, port = pool.url().removeprefix("http://").split(":")
     name = f"{pool.name}.{pool.namespace}.svc"
     raw = socket.create_connection((host, int(port)), timeout=10)
     with trust.wrap_socket(raw, server_hostname=name) as secure:
         certificate = secure.getpeercert()
-        asking = http.client.HTTPConnection(host)
-        asking.sock = secure
-        asking.request("POST", f"/v2/models/{pool.name}/infer", json.dumps(ASKED))
-        with asking.getresponse() as answer:
+        connection = http.client.HTTPConnection(host)
+        connection.sock = secure
+        connection.request("POST", f"/v2/models/{pool.name}/infer", json.dumps(REQUEST))
+        with connection.getresponse() as answer:
             assert answer.status == 200, answer.read()
             answer.read()
     assert certificate is not None
     return int(str(certificate["serialNumber"]), 16)
 
 
-def test_a_pool_speaks_tls_its_certificate_is_judged_and_a_renewed_one_served_without_a_restart(
+def test_a_pool_serves_a_verified_certificate_and_renews_it_without_a_restart(
     api: Api, authority: Authority, make_pool: MakePool, tmp_path: Path, figure: Figure
 ) -> None:
     pool = make_pool("secure", replicas=2, tls={"secretRef": {"name": "secure-tls"}})
@@ -89,7 +89,7 @@ def test_a_pool_speaks_tls_its_certificate_is_judged_and_a_renewed_one_served_wi
     second = authority.issue(tmp_path / "second", f"secure.{pool.namespace}.svc")
     api.apply(secret(pool.namespace, "secure-tls", tmp_path / "second"))
     took = until(
-        "the renewed one is served by both",
+        "both pods serve the renewed certificate",
         lambda: {served(pool, trust) for _ in range(8)} == {second},
         seconds=180,
         every=2,
@@ -102,18 +102,18 @@ def test_a_pool_speaks_tls_its_certificate_is_judged_and_a_renewed_one_served_wi
 
 
 def refuses_plain_http(pool: PoolHandle) -> bool:
-    """Say whether plain HTTP gets no answer at the clients' port."""
-    asking = http.client.HTTPConnection(pool.url().removeprefix("http://"), timeout=10)
+    """Return whether the client port rejects plain HTTP."""
+    connection = http.client.HTTPConnection(pool.url().removeprefix("http://"), timeout=10)
     try:
-        asking.request("GET", "/v2/health/live")
-        return asking.getresponse().status >= 400
+        connection.request("GET", "/v2/health/live")
+        return connection.getresponse().status >= 400
     except (OSError, http.client.HTTPException):
         return True
     finally:
-        asking.close()
+        connection.close()
 
 
-def test_a_pod_with_a_strangers_certificate_is_not_believed_and_serves_on(
+def test_a_pod_with_an_untrusted_certificate_is_rejected_and_keeps_serving(
     api: Api, authority: Authority, make_pool: MakePool, tmp_path: Path
 ) -> None:
     stranger = Authority.make("stranger")

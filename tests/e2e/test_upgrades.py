@@ -1,4 +1,4 @@
-"""The operator comes, goes and changes by helm; pools keep serving, and no pod of theirs restarts."""
+"""Upgrades, rollbacks and reinstalls of the operator by helm restart no pod, and pools keep serving."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from tests.support.load.load import Load
 
 RELEASE = (install.RELEASE, "-n", install.OPERATOR_NAMESPACE)
 NEWER = "localhost/penstock-runtime:newer"
-"""Nothing pulls it: a pool's image is pinned at its first render."""
+"""A default image that is never pulled: a pool's image is pinned at its first render."""
 
 
 async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
@@ -40,19 +40,19 @@ async def test_upgrade_rollback_and_uninstall_leave_pools_serving(
         began = time.monotonic()
         await asyncio.to_thread(steady.edit, {"batching": {"maxQueueDepth": 77}})
         await asyncio.to_thread(steady.await_condition, "Ready")
-        figure(f"an operator that was installed again acts {time.monotonic() - began:.1f} s later")
+        figure(f"a reinstalled operator acts {time.monotonic() - began:.1f} s later")
         await asyncio.sleep(6)
     assert (load.final.lost, load.final.wrong, load.final.refused) == (0, 0, 0), load.final.notes
     assert steady.pod_names() == names
     assert all(restarts(pod) == 0 for pod in steady.pods())
 
 
-def test_an_operator_that_comes_back_takes_up_what_it_finds(
+def test_a_restarted_operator_adopts_existing_pools_and_applies_edits(
     operator: InstalledOperator, steady: PoolHandle
 ) -> None:
     steady.await_acknowledged()
     names, batch = steady.pod_names(), steady.status()["batch"]
-    cap = batch["cap"] + 7  # another than the law may have come to by then
+    cap = batch["cap"] + 7  # different from any cap that the law could set by then
     operator.stop()
     steady.edit({"batching": {"mode": "Fixed", "size": {"max": cap}}})
     operator.start()
@@ -62,18 +62,18 @@ def test_an_operator_that_comes_back_takes_up_what_it_finds(
 
 
 @pytest.mark.long
-def test_a_newer_runtime_is_taken_up_by_the_pool_that_asks_for_it_and_by_no_other(
+def test_a_newer_runtime_is_used_only_by_a_pool_that_is_restarted(
     api: Api, images: Images, operator: InstalledOperator, make_pool: MakePool
 ) -> None:
     newer = f"{images.runtime.rpartition(':')[0]}:dev"  # the same image under its other name
-    pools = [make_pool(name) for name in ("asks", "waits")]
-    for one in pools:
-        one.await_ready(1)
-    names = [one.pod_names() for one in pools]
+    pools = [make_pool(name) for name in ("restarted", "waiting")]
+    for pool in pools:
+        pool.await_ready(1)
+    names = [pool.pod_names() for pool in pools]
     try:
         operator.change(f"defaultRuntimeImage={newer}")
-        for one in pools:
-            one.await_condition("UpToDate", "False", "NewTemplateAvailable", seconds=60)
+        for pool in pools:
+            pool.await_condition("UpToDate", "False", "NewTemplateAvailable", seconds=60)
         note = {"metadata": {"annotations": {"penstock.dev/restartedAt": "2026-01-01T00:00:00Z"}}}
         api.merge(pools[0].path, note)
         pools[0].await_condition("UpToDate", "True", seconds=60)
@@ -91,12 +91,12 @@ ELSEWHERE = "penstock-elsewhere"
 
 
 @pytest.mark.long
-def test_a_release_of_another_name_in_another_namespace_takes_over_and_restarts_nothing(
+def test_a_release_of_another_name_in_another_namespace_takes_over_without_a_restart(
     api: Api, images: Images, operator: InstalledOperator, steady: PoolHandle, figure: Figure
 ) -> None:
     names, target = steady.pod_names(), operator.target
     target.helm("uninstall", *RELEASE)
-    asked = time.monotonic()
+    uninstalled_at = time.monotonic()
     other = ("other", "-n", ELSEWHERE)
     try:
         target.helm(
@@ -105,9 +105,11 @@ def test_a_release_of_another_name_in_another_namespace_takes_over_and_restarts_
         )  # fmt: skip
         steady.edit({"batching": {"maxQueueDepth": 77}})
         steady.await_condition("Ready", "True", seconds=30)
-        figure(f"another release leads {time.monotonic() - asked:.0f} s after the uninstall")
+        figure(
+            f"another release leads {time.monotonic() - uninstalled_at:.0f} s after the uninstall"
+        )
         took = steady.await_acknowledged(seconds=180)  # by keys that the kubelet brings to the pods
-        figure(f"its keys are believed by pods that run on {took:.0f} s after it leads")
+        figure(f"running pods accept its keys {took:.0f} s after it leads")
         assert steady.pod_names() == names
         assert all(restarts(pod) == 0 for pod in steady.pods())
     finally:
