@@ -46,7 +46,7 @@ def _pod(namespace: str, image: str) -> Object:
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", "import time; time.sleep(7200)"],
         "workingDir": FOLDER,
-        "volumeMounts": [{"name": "sources", "mountPath": f"{FOLDER}/tests/load"}],
+        "volumeMounts": [{"name": "sources", "mountPath": f"{FOLDER}/tests/support/load"}],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
