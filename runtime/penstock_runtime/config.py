@@ -101,7 +101,7 @@ class HttpConfig:
     (docs/design/control-law.md#connection-balance)."""
     connection_requests: int = 1000
     """Requests after which a client connection is closed."""
-    fast_lane: bool = True
+    fast_path: bool = True
     """Whether plain inference requests take the fast path; False: aiohttp serves all, for comparison."""
     client_metrics: bool = True
     """Whether port 8000 serves `/metrics` too."""
@@ -348,7 +348,7 @@ _READERS: Final[dict[str, _Reader]] = {
     "PENSTOCK_KEEP_ALIVE_SECONDS": _Reader("http.keep_alive_seconds", _at_least(1)),
     "PENSTOCK_CONNECTION_AGE_SECONDS": _Reader("http.connection_age_seconds", _at_least(0.1)),
     "PENSTOCK_CONNECTION_REQUESTS": _Reader("http.connection_requests", _integer(1, 2**31)),
-    "PENSTOCK_FAST_LANE": _Reader("http.fast_lane", _boolean),
+    "PENSTOCK_FAST_LANE": _Reader("http.fast_path", _boolean),
     "PENSTOCK_CLIENT_METRICS": _Reader("http.client_metrics", _boolean),
     "PENSTOCK_MAX_HELD_BYTES": _Reader("queue.max_held_bytes", _integer(1024, 2**50)),
     names.ENV_DRAIN_DEADLINE_SECONDS: _Reader("drain.deadline_seconds", _at_least(0)),

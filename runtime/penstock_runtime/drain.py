@@ -45,14 +45,14 @@ async def drain(pod: Pod, clients: ClientServer) -> None:
     pod.link.send(Drain(last_work, DRAIN_RETRY_SECONDS))
     await _until(lambda: pod.admission.empty() or pod.died.is_set(), pod, last_work)
     pod.admission.fail_all(Failed("this pod is stopping: try again", DRAIN_RETRY_SECONDS))
-    await _until(lambda: clients.traffic.answering == 0, pod, deadline)
+    await _until(lambda: clients.traffic.in_flight == 0, pod, deadline)
     await _until(lambda: _left_alone(pod, clients), pod, deadline)
     log.info("drained", extra={"open_connections": clients.open_connections()})
 
 
 def _left_alone(pod: Pod, clients: ClientServer) -> bool:
     quiet = QUIET_SECONDS if clients.open_connections() == 0 else IDLE_SECONDS
-    return clients.traffic.answering == 0 and pod.now() - clients.traffic.heard >= quiet
+    return clients.traffic.in_flight == 0 and pod.now() - clients.traffic.last_request_at >= quiet
 
 
 async def _until(done: Callable[[], bool], pod: Pod, deadline: float) -> None:

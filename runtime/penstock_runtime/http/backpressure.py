@@ -14,33 +14,33 @@ from aiohttp import web
 
 from penstock_runtime.protocols.common.headers import (
     HEADER_TIMEOUT,
-    MOST_MILLISECONDS,
-    whole_number,
+    MAX_MILLISECONDS,
+    parse_integer,
 )
 
-STRETCH_SECONDS: Final = 0.1
+WINDOW_SECONDS: Final = 0.1
 """Over which refusals are counted."""
-REMEMBERED_STRETCHES: Final = 4
+AVERAGED_WINDOWS: Final = 4
 """Over which the rate of refusals is averaged, whether or not any was told in them."""
-FREE_REFUSALS: Final = 250.0
+UNTHROTTLED_RATE: Final = 250.0
 """Refusals a second that are told without rest: one percent of a core, and two where each interrupts a long batch."""
-LEAST_REST_SECONDS: Final = 0.05
+MIN_PAUSE_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.05
 """Rests end together, so that one round of the loop refuses many: each round takes the core from a batch."""
-MOST_REST_SECONDS: Final = 0.5
+MAX_PAUSE_SECONDS: Final = 0.5
 """Within the patience of clients whose deadline is a second."""
-SPREAD: Final = 0.25
+JITTER: Final = 0.25
 """Of a rest, to both sides: who was refused together would come back together."""
-MOST_OF_PATIENCE: Final = 0.5
+MAX_TIMEOUT_SHARE: Final = 0.5
 """Of a client that says its deadline: what comes during a rest is old when it is read."""
-TOO_MUCH: Final = 429
+TOO_MANY_REQUESTS: Final = 429
 """The status of refusals that count."""
 
 
 class Throttled(Protocol):
     """Who is given rest."""
 
-    def rest_over(self) -> None:
+    def resume(self) -> None:
         """Be heard again."""
 
 
@@ -64,7 +64,7 @@ class TimerWheel:
 
     def _ring(self, tick: int) -> None:
         for one in self._due.pop(tick):
-            one.rest_over()
+            one.resume()
 
 
 class ClientThrottle:
@@ -77,45 +77,45 @@ class ClientThrottle:
         self._counted_at = float("-inf")
         self._rate = 0.0
         """Of refusals a second, over the last few stretches."""
-        self.alarm = TimerWheel(_call_later, now)
+        self.timers = TimerWheel(_call_later, now)
 
-    def note(self, now: float) -> None:
+    def record_rejection(self, now: float) -> None:
         """Count a refusal that is told at `now`."""
         elapsed = now - self._counted_at
-        if elapsed >= STRETCH_SECONDS:
+        if elapsed >= WINDOW_SECONDS:
             lately = self._told / elapsed
-            kept = (1 - 1 / REMEMBERED_STRETCHES) ** (elapsed / STRETCH_SECONDS)
+            kept = (1 - 1 / AVERAGED_WINDOWS) ** (elapsed / WINDOW_SECONDS)
             self._rate = lately + (self._rate - lately) * kept
             self._told, self._counted_at = 0, now
         self._told += 1
 
     def seconds(self, patience_seconds: float | None = None) -> float:
-        """Return how long a connection that was refused is not to be read, +- SPREAD; 0 below FREE_REFUSALS.
+        """Return how long a connection that was refused is not to be read, +- SPREAD; 0 below UNTHROTTLED_RATE.
 
         It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
         `patience_seconds` is what its client allows for an answer: its next request has most of it left. Who is held to
         that is spread over its last quarter at least, for who was refused together would come back together.
         """
-        excess = self._rate / FREE_REFUSALS
+        excess = self._rate / UNTHROTTLED_RATE
         if excess <= 1.0:
             return 0.0
-        rest = min(LEAST_REST_SECONDS * excess**2, MOST_REST_SECONDS)
-        least, most = (1 - SPREAD) * rest, (1 + SPREAD) * rest
+        rest = min(MIN_PAUSE_SECONDS * excess**2, MAX_PAUSE_SECONDS)
+        least, most = (1 - JITTER) * rest, (1 + JITTER) * rest
         if patience_seconds is not None:
-            most = min(most, MOST_OF_PATIENCE * patience_seconds)
-            least = min(least, (1 - SPREAD) * most)
+            most = min(most, MAX_TIMEOUT_SHARE * patience_seconds)
+            least = min(least, (1 - JITTER) * most)
         return least + (most - least) * self._draw()
 
-    def note_reply(self, request: web.Request, status: int, now: float) -> None:
+    def record_reply(self, request: web.Request, status: int, now: float) -> None:
         """Count what aiohttp's lane answers; a connection that asks too much is not read for a while."""
-        if status != TOO_MUCH:
+        if status != TOO_MANY_REQUESTS:
             return
-        self.note(now)
+        self.record_rejection(now)
         seconds = self.seconds(_patience(request.headers.get(HEADER_TIMEOUT, "")))
         transport = request.transport
         if seconds > 0.0 and transport is not None and not transport.is_closing():
             transport.pause_reading()
-            self.alarm.set(seconds, PausedConnection(request.protocol, transport))
+            self.timers.set(seconds, PausedConnection(request.protocol, transport))
 
 
 class PausedConnection:
@@ -125,8 +125,8 @@ class PausedConnection:
         self._protocol = protocol
         self._transport = transport
 
-    def rest_over(self) -> None:
-        """As `Throttled.rest_over`, unless aiohttp has reasons of its own not to read."""
+    def resume(self) -> None:
+        """As `Throttled.resume`, unless aiohttp has reasons of its own not to read."""
         protocol, transport = self._protocol, self._transport
         if protocol.transport is not transport or transport.is_closing():
             return
@@ -135,7 +135,7 @@ class PausedConnection:
 
 
 def _patience(text: str) -> float | None:
-    milliseconds = whole_number(text, MOST_MILLISECONDS)
+    milliseconds = parse_integer(text, MAX_MILLISECONDS)
     return None if milliseconds is None else milliseconds / 1000
 
 

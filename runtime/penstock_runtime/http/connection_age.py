@@ -19,7 +19,7 @@ class Age:
     ends_at: float
     requests_left: int
 
-    def note(self, now: float) -> bool:
+    def count_request(self, now: float) -> bool:
         """Count one request; return whether its answer is to be the connection's last."""
         self.requests_left -= 1
         return now >= self.ends_at or self.requests_left <= 0
@@ -31,22 +31,22 @@ class AgingConnections:
     def __init__(
         self,
         age_seconds: float,
-        most_requests: int,
+        max_requests: int,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._age_seconds = age_seconds
-        self._most_requests = most_requests
+        self._max_requests = max_requests
         self._draw = draw
         self._open: WeakKeyDictionary[object, Age] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def note(self, transport: asyncio.BaseTransport | None, now: float) -> bool:
+    def count_request(self, transport: asyncio.BaseTransport | None, now: float) -> bool:
         """Count one request; return whether its answer is to be the connection's last."""
         if transport is None:
             return True
-        return self.age_of(transport, now).note(now)
+        return self.age_of(transport, now).count_request(now)
 
     def age_of(self, transport: asyncio.BaseTransport, now: float) -> Age:
         """Return the age of a connection, which begins with the first call for it."""
@@ -55,5 +55,5 @@ class AgingConnections:
         age = self._open.get(lasting)
         if age is None:
             ends_at = now + self._age_seconds * (0.5 + self._draw())
-            age = self._open[lasting] = Age(ends_at, self._most_requests)
+            age = self._open[lasting] = Age(ends_at, self._max_requests)
         return age

@@ -112,7 +112,7 @@ class BoundedConnection(web.RequestHandler):
         unread = self.transport.get_write_buffer_size()
         return self._current_request is None and not self._messages and not unread
 
-    def turn_down(self) -> None:
+    def reject_surplus(self) -> None:
         """Answer a connection that has no place, and close it."""
         if self.transport is not None:
             self.transport.write(self._limit.refusal())
@@ -121,7 +121,7 @@ class BoundedConnection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """As `asyncio.Protocol.data_received`."""
         if self.surplus:
-            self.turn_down()
+            self.reject_surplus()
             return
         super().data_received(data)
         if self._messages or self._current_request is not None:

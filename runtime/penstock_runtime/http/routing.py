@@ -7,14 +7,14 @@ from aiohttp.typedefs import Handler, Middleware
 
 from penstock_api.types.model import Task
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
+from penstock_runtime.protocols.common.request_context import CALLER, record_refusal
 from penstock_runtime.protocols.open_inference.routes import OpenInference
 from penstock_runtime.protocols.openai.errors import openai_refusal
 from penstock_runtime.serving.auth.callers import Callers
 from penstock_runtime.serving.counters import Counters
 from penstock_runtime.serving.pod import Pod
 
-UNASKED: Final = frozenset(
+UNAUTHENTICATED_PATHS: Final = frozenset(
     {"/health", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready"}
 )
 """Where nobody is asked who he is: they tell nothing that a probe may not know."""
@@ -41,19 +41,19 @@ def _generating(pod: Pod) -> list[web.RouteDef]:
     return OpenAI(pod).routes() + GenerateExtension(pod).routes()
 
 
-def who_is_calling(callers: Callers, counters: Counters) -> Middleware:
+def authenticate(callers: Callers, counters: Counters) -> Middleware:
     """Return the middleware that lets in whom `callers` know, and notes who it is; a refusal is counted."""
 
     @web.middleware
     async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in UNASKED:
+        if request.path in UNAUTHENTICATED_PATHS:
             return await handler(request)
         try:
             request[CALLER] = callers.identify(request.headers, request.remote)
         except RequestRejected as refusal:
             counters.received += 1
             counters.refused[refusal.reason] += 1
-            note_refusal(request, refusal)
+            record_refusal(request, refusal)
             return openai_refusal(refusal)
         return await handler(request)
 

@@ -19,7 +19,7 @@ from penstock_runtime.http.fast_path.connection import FastConnection
 from penstock_runtime.http.fast_path.exchange import FastPath
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.http.listener import Listener
-from penstock_runtime.http.routing import routes_of, who_is_calling
+from penstock_runtime.http.routing import authenticate, routes_of
 from penstock_runtime.http.runner import ClientsRunner
 from penstock_runtime.http.write_buffers import WatchedConnection, WriteBufferLimits
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
@@ -44,7 +44,7 @@ from penstock_runtime.telemetry.metrics import Exposition
 
 log = logging.getLogger(__name__)
 
-UNREAD_SHARE: Final = 2
+WRITE_BUFFER_SHARE: Final = 2
 """Of the bytes that requests may take, answers that are not read get one part in so many."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -63,15 +63,13 @@ class ClientServer:
         )
         self._ids = RequestIds()
         self.traffic = AnswersOwed()
-        self._rests = ClientThrottle(pod.now)
+        self._throttle = ClientThrottle(pod.now)
         self._runner: web.AppRunner | None = None
 
     def app(self) -> web.Application:
         """Return the application."""
         doors = (
-            []
-            if self._pod.callers.open
-            else [who_is_calling(self._pod.callers, self._pod.counters)]
+            [] if self._pod.callers.open else [authenticate(self._pod.callers, self._pod.counters)]
         )
         app = web.Application(middlewares=[self._around, *doors])
         app.add_routes(routes_of(self._pod))
@@ -89,13 +87,13 @@ class ClientServer:
             "auto_decompress": False,  # aiohttp serves a gzip body that lacks its trailer: `bodies` decompresses
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
-        limit = ConnectionLimit(self._most_connections, self._refuse)
+        limit = ConnectionLimit(self._max_connections, self._refuse)
         self._runner = ClientsRunner(self.app(), self._connection_maker(limit), **settings)
         return await _listen(
             self._runner, (config.http.host, config.http.client_port), limit, self._tls
         )
 
-    def _most_connections(self) -> int:
+    def _max_connections(self) -> int:
         depth = self._pod.live.accepted.max_queue_depth
         return descriptors.client_connections(descriptors.limit(), depth)
 
@@ -110,13 +108,13 @@ class ClientServer:
         pod, config = self._pod, self._pod.config
         unread = WriteBufferLimits(
             pod.admission.hold_unread,
-            config.queue.max_held_bytes // UNREAD_SHARE,
+            config.queue.max_held_bytes // WRITE_BUFFER_SHARE,
             config.http.body_timeout_seconds,
             asyncio.get_running_loop().call_later,
         )
-        if not (config.http.fast_lane and pod.has_plain_lane):
+        if not (config.http.fast_path and pod.has_fast_path):
             return partial(WatchedConnection, unread=unread, limit=limit)
-        lane = FastPath(pod, self._connections, self.traffic, self._ids, self._rests)
+        lane = FastPath(pod, self._connections, self.traffic, self._ids, self._throttle)
         return partial(FastConnection, lane=lane, unread=unread, limit=limit)
 
     def open_connections(self) -> int:
@@ -134,22 +132,22 @@ class ClientServer:
         began = self._pod.now()
         request_id = self._ids.choose(request.headers.get(HEADER_REQUEST_ID, ""))
         request[REQUEST_ID] = request_id
-        last = request[LAST] = self._connections.note(request.transport, began)
-        self.traffic.began(began)
+        last = request[LAST] = self._connections.count_request(request.transport, began)
+        self.traffic.begin(began)
         try:
             reply = await answer(request, handler)
         except (asyncio.CancelledError, ConnectionError):
             self._log(request, began, CLIENT_GONE, outcome=RequestOutcome.CANCELLED)
             raise
         finally:
-            self.traffic.ended()
+            self.traffic.end()
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod.name
         reply.headers[hdrs.SERVER] = "penstock"
         # a stream that has begun has said what becomes of its connection: no client expects another end
         if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
-        self._rests.note_reply(request, reply.status, self._pod.now())
+        self._throttle.record_reply(request, reply.status, self._pod.now())
         self._log(request, began, reply.status)
         return reply
 

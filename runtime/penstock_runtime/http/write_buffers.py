@@ -30,19 +30,19 @@ class WriteBufferLimits:
     def __init__(
         self,
         hold: Callable[[int], None],
-        most_bytes: int,
+        max_bytes: int,
         read_seconds: float,
         call_later: Callable[..., asyncio.TimerHandle],
     ) -> None:
-        """`hold` is told how many bytes more lie unread, or fewer; `most_bytes` may, or one answer that is larger."""
+        """`hold` is told how many bytes more lie unread, or fewer; `max_bytes` may, or one answer that is larger."""
         self._hold = hold
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._read_seconds = read_seconds
         self._call_later = call_later
         self._lying: dict[object, _Buffered] = {}
         self._bytes = 0
 
-    def note(self, connection: object, transport: asyncio.Transport) -> None:
+    def add(self, connection: object, transport: asyncio.Transport) -> None:
         """Count what lies with `connection`, which does not grow, until it is forgotten."""
         size = transport.get_write_buffer_size()
         if size == 0 or connection in self._lying:
@@ -50,7 +50,7 @@ class WriteBufferLimits:
         patience = self._call_later(self._read_seconds, self._cut_off, connection)
         self._lying[connection] = _Buffered(transport, size, patience)
         self._count(size)
-        while self._bytes > self._most_bytes and len(self._lying) > 1:
+        while self._bytes > self._max_bytes and len(self._lying) > 1:
             self._cut_off(next(iter(self._lying)))
 
     def forget(self, connection: object) -> None:
@@ -108,4 +108,4 @@ class WatchedConnection(BoundedConnection):
 
     def _note_unread(self, transport: asyncio.Transport | None) -> None:
         if transport is not None:
-            self._unread.note(self, transport)
+            self._unread.add(self, transport)

@@ -27,7 +27,7 @@ class GenerateExtension:
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
-        self._door = GenerationHandler(pod)
+        self._handler = GenerationHandler(pod)
 
     def routes(self) -> list[web.RouteDef]:
         """Return both routes, with and without a version."""
@@ -44,11 +44,11 @@ class GenerateExtension:
 
     async def whole(self, request: web.Request) -> web.StreamResponse:
         """Answer the whole text."""
-        return await self._door.serve(request, GenerateBody, self._prepare(request))
+        return await self._handler.serve(request, GenerateBody, self._prepare(request))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Answer the text piece by piece."""
-        return await self._door.serve(request, StreamedGenerateBody, self._prepare(request))
+        return await self._handler.serve(request, StreamedGenerateBody, self._prepare(request))
 
     def _prepare(self, request: web.Request) -> Any:
         asked, version = request.match_info["model"], request.match_info.get("version")

@@ -85,13 +85,13 @@ class Admission:
         self._ids = count(1)
 
     @contextmanager
-    def receive(self, lain_seconds: float = 0.0) -> Iterator[Ticket]:
+    def receive(self, seconds_in_socket: float = 0.0) -> Iterator[Ticket]:
         """Count one request at the door, which came so long ago, and its leaving however the block is left.
 
         A refusal raised inside is counted under its reason, a cancellation (the client went away) frees
         the slot, and any other error counts as Failed; all are raised again.
         """
-        ticket = self.open(self._now() - lain_seconds)
+        ticket = self.open(self._now() - seconds_in_socket)
         try:
             yield ticket
         except RequestRejected as refusal:
@@ -361,15 +361,15 @@ class Admission:
     def _rows_waiting(self) -> float:
         return self._rows_held * self._waiting() / max(1, len(self._held))
 
-    def is_slow(self, timeout_seconds: float, lain_seconds: float) -> bool:
+    def is_slow(self, timeout_seconds: float, seconds_in_socket: float) -> bool:
         """Return whether an answer in `timeout_seconds`, of which so many passed, is not certain: `too_late` knows."""
-        return self._all_held_seconds() > timeout_seconds / 2 - lain_seconds
+        return self._all_held_seconds() > timeout_seconds / 2 - seconds_in_socket
 
     def too_late(
-        self, timeout_seconds: float, lain_seconds: float, priority: int
+        self, timeout_seconds: float, seconds_in_socket: float, priority: int
     ) -> DeadlineTooNear | None:
         """Return why no answer can come in `timeout_seconds`, of which so many passed; None if one may."""
-        left = (self.seconds_to_start(timeout_seconds) or 0.0) - lain_seconds
+        left = (self.seconds_to_start(timeout_seconds) or 0.0) - seconds_in_socket
         return self._late(priority, left)
 
     def _late(self, priority: int, left_seconds: float) -> DeadlineTooNear | None:

@@ -70,7 +70,7 @@ class Pod:
         self.died = asyncio.Event()
 
     @property
-    def has_plain_lane(self) -> bool:
+    def has_fast_path(self) -> bool:
         """Whether plain requests may pass beside aiohttp: where nobody is asked who he is."""
         return self.callers.open
 

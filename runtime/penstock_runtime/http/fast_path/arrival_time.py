@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 
-BEAT_SECONDS: Final = 0.01
+TICK_SECONDS: Final = 0.01
 STALL_SECONDS: Final = 0.03
 """Since the last beat: what was read within it lay no longer than it, which no deadline is the worse for."""
 
@@ -23,7 +23,7 @@ class ArrivalClock:
         self,
         call_later: Callable[..., object],
         now: Callable[[], float],
-        ask: Callable[[asyncio.BaseTransport | None], float] = lain_seconds,
+        ask: Callable[[asyncio.BaseTransport | None], float] = seconds_in_socket,
     ) -> None:
         self._call_later = call_later
         self._now = now
@@ -50,4 +50,4 @@ class ArrivalClock:
         self._beating, self._heard = self._heard, False
         self._fresh_until = self._now() + STALL_SECONDS if self._beating else float("-inf")
         if self._beating:
-            self._call_later(BEAT_SECONDS, self._beat)
+            self._call_later(TICK_SECONDS, self._beat)

@@ -14,15 +14,15 @@ from aiohttp import web
 
 from penstock_runtime.http.connection_age import Age
 from penstock_runtime.http.fast_path.exchange import Exchange, FastPath
-from penstock_runtime.http.fast_path.request_head import LONGEST, RequestHead
+from penstock_runtime.http.fast_path.request_head import MAX_HEAD_BYTES, RequestHead
 from penstock_runtime.http.write_buffers import WatchedConnection
 from penstock_runtime.protocols.common.json_structure import SMALL_BYTES
 
 PATIENCE_SECONDS: Final = 0.25
 """For the rest of a request that came in parts; a sender that is slower is aiohttp's to time."""
-MOST_IN_PARTS: Final = 2**20
+MAX_COLLECTED_BYTES: Final = 2**20
 """Bytes of a body that are collected here; a larger one streams through aiohttp."""
-MOST_PIPELINED: Final = 2**16
+MAX_PIPELINED_BYTES: Final = 2**16
 """Bytes that may wait behind a request before the socket is no longer read."""
 
 
@@ -82,7 +82,7 @@ class FastConnection(WatchedConnection):
         if self._slow or not data:
             super().data_received(data)
         elif self.surplus:
-            self.turn_down()
+            self.reject_surplus()
         elif self._exchange is not None or self._paused or self._resting:
             self._hold(data)
         elif self._held:
@@ -121,9 +121,9 @@ class FastConnection(WatchedConnection):
             return
         end, head = len(self._seen), self._head
         total = end + head.length
-        plain = head.target is not None and head.length <= self._lane.most_bytes
+        plain = head.target is not None and head.length <= self._lane.max_bytes
         if len(data) < total:
-            most = MOST_IN_PARTS if head.header_length is not None else SMALL_BYTES
+            most = MAX_COLLECTED_BYTES if head.header_length is not None else SMALL_BYTES
             if plain and head.length <= most:
                 self._wait_for_more(data, total)
             else:
@@ -141,10 +141,10 @@ class FastConnection(WatchedConnection):
     def _see(self, data: bytes) -> bool:
         """Return whether the head of `data` is there and understood; a client then repeats it byte for byte."""
         end = data.find(b"\r\n\r\n") + 4
-        if end < 4 and len(data) <= LONGEST:
+        if end < 4 and len(data) <= MAX_HEAD_BYTES:
             self._wait_for_more(data, 0)
             return False
-        head = self._lane.heads.understand(data[:end]) if end >= 4 else None
+        head = self._lane.heads.parse(data[:end]) if end >= 4 else None
         if head is None:
             self._hand_over(data)
             return False
@@ -154,24 +154,24 @@ class FastConnection(WatchedConnection):
     def _ask(self, head: RequestHead, body: bytes) -> None:
         lane = self._lane
         now = lane.pod.now()
-        last = self._age.note(now)
+        last = self._age.count_request(now)
         is_open = lane.is_open()
         if not is_open and not last and lane.is_full() and not lane.may_displace(head, body):
-            lane.turn_away(lane.refusals.full(now), head, self, now)
+            lane.reject(lane.refusals.full(now), head, self, now)
             return
         came = now
-        if self._rested or not lane.freshness.holds(now):
-            came = lane.freshness.came(self.transport, now)
+        if self._rested or not lane.arrival_clock.holds(now):
+            came = lane.arrival_clock.came(self.transport, now)
             self._rested = False
         if is_open and not last and (late := lane.too_late(head, body, came, now)) is not None:
-            lane.turn_away(late, head, self, now)
+            lane.reject(late, head, self, now)
             return
         exchange = self._exchange = Exchange(lane, head, self, came, last=last)
         self._limit.busy(self)
         if is_open:
             exchange.begin(body)
         else:
-            exchange.begin_at_door(body)
+            exchange.begin_when_full(body)
 
     def _aiohttp_idle(self) -> bool:
         """Return whether aiohttp, which was lent a request, waits for the next."""
@@ -212,7 +212,7 @@ class FastConnection(WatchedConnection):
 
     def _hold(self, data: bytes) -> None:
         self._held += data
-        if len(self._held) > MOST_PIPELINED and self.transport is not None and not self._full:
+        if len(self._held) > MAX_PIPELINED_BYTES and self.transport is not None and not self._full:
             self._full = True
             self.transport.pause_reading()
 
@@ -229,7 +229,7 @@ class FastConnection(WatchedConnection):
         if self._held and self._patience is None:
             self._look(self._take_held())
         collecting = self._patience is not None
-        if (collecting or len(self._held) <= MOST_PIPELINED) and not self._resting:
+        if (collecting or len(self._held) <= MAX_PIPELINED_BYTES) and not self._resting:
             self._read_on()
 
     # -- answering
@@ -257,10 +257,10 @@ class FastConnection(WatchedConnection):
         if not self._full:
             self._full = True
             self.transport.pause_reading()
-        self._lane.rests.alarm.set(seconds, self)
+        self._lane.client_throttle.timers.set(seconds, self)
 
-    def rest_over(self) -> None:
-        """As `backpressure.Throttled.rest_over`."""
+    def resume(self) -> None:
+        """As `backpressure.Throttled.resume`."""
         self._resting, self._rested = False, True
         self._go_on()
 

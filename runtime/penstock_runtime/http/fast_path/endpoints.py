@@ -67,7 +67,7 @@ class InferEndpoint:
         return of_refusal(refusal)
 
 
-def ways_of(pod: Pod) -> dict[str, FastEndpoint]:
+def endpoints_of(pod: Pod) -> dict[str, FastEndpoint]:
     """Return the fast routes of `pod` by path; a model whose name is spelled otherwise in a URL has no `infer`."""
     found: dict[str, FastEndpoint] = {}
     model = pod.config.model_name

@@ -6,12 +6,12 @@ from typing import Any, Final, Protocol
 
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS
 from penstock_runtime.errors import DeadlineTooNear, Defect, QueueFull, RequestRejected
-from penstock_runtime.http.backpressure import TOO_MUCH, ClientThrottle
+from penstock_runtime.http.backpressure import TOO_MANY_REQUESTS, ClientThrottle
 from penstock_runtime.http.connection_age import AgingConnections
 from penstock_runtime.http.fast_path.arrival_time import ArrivalClock
 from penstock_runtime.http.fast_path.canned_rejections import CannedRejections
 from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint
-from penstock_runtime.http.fast_path.endpoints import ways_of
+from penstock_runtime.http.fast_path.endpoints import endpoints_of
 from penstock_runtime.http.fast_path.request_head import HeadParser, RequestHead, hinted_class
 from penstock_runtime.http.fast_path.response import ResponseWriter
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE, AnswersOwed
@@ -57,14 +57,14 @@ class FastPath:
         self.connections = connections
         self.traffic = traffic
         self.ids = ids
-        self.ways = ways_of(pod)
-        self.heads = HeadParser(self.ways)
+        self.endpoints = endpoints_of(pod)
+        self.heads = HeadParser(self.endpoints)
         self.wire = ResponseWriter(pod.config.pod.name)
-        self.most_bytes: Final = pod.config.http.max_body_bytes
+        self.max_bytes: Final = pod.config.http.max_body_bytes
         self.logs: Final = pod.config.log.access_log
         self.refusals = CannedRejections(pod.admission, self.wire)
-        self.rests = rests
-        self.freshness = ArrivalClock(asyncio.get_running_loop().call_later, pod.now)
+        self.client_throttle = rests
+        self.arrival_clock = ArrivalClock(asyncio.get_running_loop().call_later, pod.now)
 
     def is_open(self) -> bool:
         """Return whether the pod serves and has a place for another request."""
@@ -90,29 +90,29 @@ class FastPath:
         late = self._admission.too_late(timeout, now - came, priority)
         return None if late is None else self.refusals.late(late, timeout, now)
 
-    def turn_away(
+    def reject(
         self, refusal: RequestRejected, head: RequestHead, client: ClientConnection, now: float
     ) -> None:
         """Refuse a request by its head, in words written ahead: nothing is made or kept for it."""
         request_id = head.request_id or self.ids.new()
         self.pod.admission.turn_away(refusal)
-        self.traffic.heard = now
-        told = self.refusals.answer(refusal, request_id, self.way_of(head))
+        self.traffic.last_request_at = now
+        told = self.refusals.answer(refusal, request_id, self.endpoint_of(head))
         client.answer(told, closes=False)
-        self.give_rest(head, client, now)
+        self.throttle(head, client, now)
         if self.logs:
             self.log(head, refusal.status, self.pod.now() - now, client.remote, request_id)
 
-    def give_rest(self, head: RequestHead, client: ClientConnection, now: float) -> None:
+    def throttle(self, head: RequestHead, client: ClientConnection, now: float) -> None:
         """Count a refusal of too much; who asks too often is not heard for a while."""
-        self.rests.note(now)
-        seconds = self.rests.seconds(head.timeout_seconds)
+        self.client_throttle.record_rejection(now)
+        seconds = self.client_throttle.seconds(head.timeout_seconds)
         if seconds > 0.0:
             client.rest(seconds)
 
-    def way_of(self, head: RequestHead) -> FastEndpoint:
+    def endpoint_of(self, head: RequestHead) -> FastEndpoint:
         """Return the way of a plain request."""
-        return self.ways[head.target or ""]
+        return self.endpoints[head.target or ""]
 
     def log(
         self,
@@ -142,6 +142,7 @@ class Exchange:
     __slots__ = (
         "_began",
         "_client",
+        "_endpoint",
         "_head",
         "_lane",
         "_last",
@@ -149,7 +150,6 @@ class Exchange:
         "_request_id",
         "_ticket",
         "_wanted",
-        "_way",
     )
 
     def __init__(
@@ -165,16 +165,16 @@ class Exchange:
         self._head = head
         self._client: ClientConnection | None = client
         self._last = last
-        self._way = lane.way_of(head)
+        self._endpoint = lane.endpoint_of(head)
         self._wanted: Any
         """Of a call that the engine has, whose tensors it alone keeps: in another process they would be here a second time."""
         self._reading: asyncio.Task[None] | None = None
         self._request_id = head.request_id or lane.ids.new()
         self._ticket = lane.pod.admission.open(came)
-        lane.traffic.heard = came
-        lane.traffic.answering += 1
+        lane.traffic.last_request_at = came
+        lane.traffic.in_flight += 1
 
-    def begin_at_door(self, body: bytes) -> None:
+    def begin_when_full(self, body: bytes) -> None:
         """As `begin`, of a pod that is not open: refused before its body is read, unless it goes before one that waits."""
         try:
             priority = hinted_class(body, self._head.header_length)
@@ -190,7 +190,7 @@ class Exchange:
         admission = lane.pod.admission
         try:
             admission.hold_bytes(ticket, len(body))
-            call = self._way.read(body, self._head)
+            call = self._endpoint.read(body, self._head)
             if type(call) is DeferredCall:
                 if not ticket.placed:
                     admission.take_place(ticket)
@@ -217,24 +217,24 @@ class Exchange:
         admission, ticket = self._lane.pod.admission, self._ticket
         self._wanted = call.wanted
         admission.count_rows(ticket, call.rows)
-        admission.submit(ticket, self._way.to_request(ticket, call, self._head), self._hear)
+        admission.submit(ticket, self._endpoint.to_request(ticket, call, self._head), self.on_end)
 
     def _refuse(self, error: Exception) -> None:
         admission, ticket = self._lane.pod.admission, self._ticket
         if isinstance(error, RequestRejected):
             admission.refuse(ticket, error)
-            self._turn_down(error)
+            self._reject(error)
             return
         log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
         admission.fail(ticket)
-        self._answer(self._way.of_refusal(Defect()))
+        self._answer(self._endpoint.of_refusal(Defect()))
 
-    def _turn_down(self, refusal: RequestRejected) -> None:
+    def _reject(self, refusal: RequestRejected) -> None:
         """Tell a refusal that is counted; a client that asks too much is given rest."""
         client = self._client
-        self._answer(self._way.of_refusal(refusal))
-        if refusal.status == TOO_MUCH and client is not None:
-            self._lane.give_rest(self._head, client, self._lane.pod.now())
+        self._answer(self._endpoint.of_refusal(refusal))
+        if refusal.status == TOO_MANY_REQUESTS and client is not None:
+            self._lane.throttle(self._head, client, self._lane.pod.now())
 
     def abandon(self) -> None:
         """Free the request's place: its client has gone."""
@@ -244,11 +244,12 @@ class Exchange:
         lane = self._lane
         lane.pod.admission.cancel(self._ticket)
         lane.pod.admission.depart(self._ticket)
-        lane.traffic.answering -= 1
+        lane.traffic.in_flight -= 1
         if lane.logs and client is not None:
             self._log(client, CLIENT_GONE, outcome=RequestOutcome.CANCELLED)
 
-    def _hear(self, end: End | QueueFull) -> bool:
+    def on_end(self, end: End | QueueFull) -> bool:
+        """Write the answer to `end`; return whether a client was still there for it."""
         if self._client is None:
             return False
         try:
@@ -256,26 +257,26 @@ class Exchange:
                 if is_long(end):
                     self._reading = asyncio.create_task(self._serve_later(end))
                 else:
-                    self._serve(self._way.served(self._wanted, end), end)
+                    self._serve(self._endpoint.served(self._wanted, end), end)
                 return True
             if isinstance(end, QueueFull):
-                self._turn_down(end)
+                self._reject(end)
                 return True
-            reply = self._way.reply_to(self._wanted, end, self._request_id)
+            reply = self._endpoint.reply_to(self._wanted, end, self._request_id)
         except Exception:  # what cannot be written must not keep its batch mates from their answers
             log.exception(DEFECT, extra={"request_id": self._request_id})
-            reply = self._way.of_refusal(Defect())
+            reply = self._endpoint.of_refusal(Defect())
         self._answer(reply)
         return True
 
     async def _serve_later(self, end: Completed) -> None:
         """Answer what is too long to be written at once."""
         try:
-            answer = await asyncio.to_thread(self._way.served, self._wanted, end)
+            answer = await asyncio.to_thread(self._endpoint.served, self._wanted, end)
             self._serve(answer, end)
         except Exception as error:
             log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
-            self._answer(self._way.of_refusal(Defect()))
+            self._answer(self._endpoint.of_refusal(Defect()))
 
     def _serve(self, answer: InferBody, end: Completed) -> None:
         lane = self._lane
@@ -295,7 +296,7 @@ class Exchange:
         if client is None:
             return
         lane = self._lane
-        lane.traffic.answering -= 1
+        lane.traffic.in_flight -= 1
         ticket = self._ticket
         if ticket.bytes or ticket.placed:
             lane.pod.admission.depart(ticket)

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
-LONGEST: Final = 8000
+MAX_HEAD_BYTES: Final = 8000
 """Bytes of a head that is looked at here; aiohttp's limits are a little higher, and its to enforce."""
-_MOST_FIELDS: Final = 64
+_MAX_FIELDS: Final = 64
 _REMEMBERED: Final = 512
 
 _HEAD: Final = re.compile(
@@ -67,7 +67,7 @@ class HeadParser:
         self._targets = frozenset(one.encode() for one in targets)
         self._known: dict[bytes, RequestHead | None] = {}
 
-    def understand(self, head: bytes) -> RequestHead | None:
+    def parse(self, head: bytes) -> RequestHead | None:
         """Return what `head` (up to and with its empty line) says, or None where nothing is sure."""
         try:
             return self._known[head]
@@ -75,13 +75,13 @@ class HeadParser:
             pass
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        found = self._known[head] = understand(head, self._targets.__contains__)
+        found = self._known[head] = parse(head, self._targets.__contains__)
         return found
 
 
-def understand(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None:
-    """As `HeadParser.understand`; `is_target` says which paths the fast lane answers."""
-    match = _HEAD.fullmatch(head) if len(head) <= LONGEST else None
+def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None:
+    """As `HeadParser.parse`; `is_target` says which paths the fast lane answers."""
+    match = _HEAD.fullmatch(head) if len(head) <= MAX_HEAD_BYTES else None
     fields = _fields(match["fields"]) if match else None
     if match is None or fields is None or not _is_framed(fields):
         return None
@@ -106,7 +106,7 @@ def _fields(block: bytes) -> dict[bytes, bytes] | None:
     """Return the deciding fields by lower-case name; None where one comes twice, or there are too many."""
     found: dict[bytes, bytes] = {}
     lines = block.split(b"\r\n")
-    if len(lines) > _MOST_FIELDS:
+    if len(lines) > _MAX_FIELDS:
         return None
     for line in lines:
         name, _, value = line.partition(b":")

@@ -13,19 +13,19 @@ class AnswersOwed:
     """Counts answers that are still owed."""
 
     def __init__(self) -> None:
-        self.answering = 0
+        self.in_flight = 0
         """Requests whose answer is not yet handed to the socket."""
-        self.heard = float("-inf")
+        self.last_request_at = float("-inf")
         """When a client last spoke."""
 
-    def began(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """Note a request at the door."""
-        self.heard = now
-        self.answering += 1
+        self.last_request_at = now
+        self.in_flight += 1
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """Note that its answer is written, or that nobody waits for one."""
-        self.answering -= 1
+        self.in_flight -= 1
 
     def log(self, method: str, path: str, **fields: object) -> None:
         """Write one line of the access log."""

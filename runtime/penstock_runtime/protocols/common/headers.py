@@ -7,11 +7,11 @@ from aiohttp import web
 from penstock_runtime.errors import BadInput
 
 HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
-MOST_MILLISECONDS: Final = 2**53 - 1
+MAX_MILLISECONDS: Final = 2**53 - 1
 """A float still counts them one by one."""
 
 
-def whole_number(text: str, most: int) -> int | None:
+def parse_integer(text: str, most: int) -> int | None:
     """Return the number that ASCII digits spell; None where `text` holds anything else, or more than `most`."""
     digits = text.lstrip("0")
     if not (text.isascii() and text.isdigit()) or len(digits) > len(str(most)):
@@ -29,7 +29,7 @@ def header_seconds(request: web.Request) -> float | None:
     text = request.headers.get(HEADER_TIMEOUT)
     if text is None:
         return None
-    milliseconds = whole_number(text, MOST_MILLISECONDS)
+    milliseconds = parse_integer(text, MAX_MILLISECONDS)
     if not milliseconds:
         raise BadInput(
             f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",

@@ -21,11 +21,11 @@ SMALL_BYTES: Final = 2**17
 """A text of that length is decoded in 50 ms, whatever it holds."""
 BUDGET_NANOSECONDS: Final = 50_000_000
 _PIECE_BYTES: Final = 2**18
-_LONG_BYTES: Final = 64
+_MIN_LIST_BYTES: Final = 64
 """Of the numbers of a list that is set apart."""
 _NUMBERS_BYTES: Final = 2**16
 """Decoded at once of such a list."""
-_LONGEST_NUMBER: Final = 4096
+_MAX_NUMBER_BYTES: Final = 4096
 
 _OPEN, _CLOSE, _BRACE, _QUOTE, _COMMA, _COLON = range(1, 7)
 _KINDS: Final = np.zeros(256, np.uint8)
@@ -136,13 +136,13 @@ def _take_spans(
     what: NDArray[np.int64],
     count: NDArray[np.int64],
 ) -> None:
-    flat = (what[:-1] == _OPEN) & (what[1:] == _CLOSE) & (np.diff(where) > _LONG_BYTES)
+    flat = (what[:-1] == _OPEN) & (what[1:] == _CLOSE) & (np.diff(where) > _MIN_LIST_BYTES)
     for place in np.flatnonzero(flat):
         commas = int(count[place + 1] - count[place])
         spans.append(NumberList(int(where[place]) + 1, int(where[place + 1]), commas + 1))
 
 
-async def in_pieces(
+async def to_thread_if_large(
     size: int, work: Callable[Told, Found], *told: Told.args, **more: Told.kwargs
 ) -> Found:
     """Return what `work` does about `size` bytes: of many, in a thread that gives the event loop its turns."""
@@ -173,10 +173,10 @@ class Numbers:
         while at < stop:
             end = min(at + _NUMBERS_BYTES, stop)
             if end < stop:
-                comma = bytes(self._text[end : end + _LONGEST_NUMBER]).find(b",")
-                if comma < 0 and stop - end > _LONGEST_NUMBER:
+                comma = bytes(self._text[end : end + _MAX_NUMBER_BYTES]).find(b",")
+                if comma < 0 and stop - end > _MAX_NUMBER_BYTES:
                     raise BadInput(
-                        f"a number in the body has more than {_LONGEST_NUMBER} characters: send fewer",
+                        f"a number in the body has more than {_MAX_NUMBER_BYTES} characters: send fewer",
                         field="body",
                     )
                 end = stop if comma < 0 else end + comma

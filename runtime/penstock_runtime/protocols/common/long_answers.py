@@ -27,7 +27,7 @@ def is_long(end: Completed) -> bool:
     return sum(one.nbytes for one in end.outputs.values()) > LONG_BYTES
 
 
-async def made(work: Callable[[], Made], *, long: bool) -> Made:
+async def to_thread_if_long(work: Callable[[], Made], *, long: bool) -> Made:
     """Return what `work` makes; something long in a thread, which gives the event loop its turns."""
     return await asyncio.to_thread(work) if long else work()
 

@@ -21,6 +21,6 @@ def best_class(request: web.Request) -> int:
     return 0 if caller is None else caller.granted_priority(None)
 
 
-def note_refusal(request: web.Request, refusal: RequestRejected) -> None:
+def record_refusal(request: web.Request, refusal: RequestRejected) -> None:
     """Leave for the access log that `request` was refused, and why."""
     request[LOGGED] = {"outcome": "Refused", "reason": refusal.reason}

@@ -9,7 +9,7 @@ _TCP_INFO: Final = struct.Struct("=52xI")
 """Of Linux' `struct tcp_info`: `tcpi_last_data_recv`, milliseconds."""
 
 
-def lain_seconds(transport: asyncio.BaseTransport | None) -> float:
+def seconds_in_socket(transport: asyncio.BaseTransport | None) -> float:
     """Return how long ago the last bytes of `transport` came, read or not; 0 where that is not known.
 
     Asked when a request is read, that is how long it has lain in its socket: a stalled process, and a

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 8 * 2**10
 BODY_SECONDS: Final = 5.0
-OBEY_SECONDS = 1.0
+ACKNOWLEDGE_SECONDS = 1.0
 """How long an accepted PATCH waits for the engine to obey before it answers with the state as it is."""
 
 
@@ -72,7 +72,7 @@ class Control:
             self._pod.live.accept(update)
         except GenerationConflict as conflict:
             return error_reply(409, str(conflict), field="generation", generation=conflict.held)
-        await self._pod.live.obeyed(update.generation, OBEY_SECONDS)
+        await self._pod.live.obeyed(update.generation, ACKNOWLEDGE_SECONDS)
         return self._state()
 
     def _state(self) -> web.Response:

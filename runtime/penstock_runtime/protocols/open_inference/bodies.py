@@ -19,7 +19,7 @@ from penstock_runtime.errors import (
     TooLarge,
     UnsupportedCoding,
 )
-from penstock_runtime.protocols.common.headers import whole_number
+from penstock_runtime.protocols.common.headers import parse_integer
 from penstock_runtime.protocols.common.json_structure import (
     PLAIN,
     SMALL_BYTES,
@@ -37,7 +37,7 @@ _COMPRESSED: Final = frozenset(("gzip", "deflate"))
 _CODINGS: Final = _COMPRESSED | {"", "identity"}
 
 
-def check_head(request: web.Request, most_bytes: int) -> None:
+def check_head(request: web.Request, max_bytes: int) -> None:
     """Refuse by its headers alone a body that would not be read to its end.
 
     Raises:
@@ -45,8 +45,8 @@ def check_head(request: web.Request, most_bytes: int) -> None:
         UnsupportedCoding: neither plain nor gzip nor deflate.
     """
     length = request.content_length
-    if length is not None and length > most_bytes:
-        raise _too_large(str(length), most_bytes)
+    if length is not None and length > max_bytes:
+        raise _too_large(str(length), max_bytes)
     coding = _coding(request)
     if coding not in _CODINGS:
         raise UnsupportedCoding(
@@ -55,7 +55,7 @@ def check_head(request: web.Request, most_bytes: int) -> None:
         )
 
 
-async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold) -> bytearray:
+async def read(request: web.Request, max_bytes: int, seconds: float, hold: Hold) -> bytearray:
     """Return the decompressed body; a client that asked leave to send it (`Expect`) is given it only here.
 
     `hold` is told what the body takes: for a moment as announced, so that what would not fit now is refused before it
@@ -63,7 +63,7 @@ async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold
 
     Raises:
         MemoryFull: as `hold`.
-        TooLarge: more than `most_bytes` after decompression; the rest is never decompressed.
+        TooLarge: more than `max_bytes` after decompression; the rest is never decompressed.
         BodyTimeout: not complete within `seconds`.
         BrokenBody: the compression or the chunks are broken, or end before their end.
     """
@@ -76,8 +76,8 @@ async def read(request: web.Request, most_bytes: int, seconds: float, hold: Hold
     def take(piece: bytes) -> None:
         nonlocal held
         size = len(body) + len(piece)
-        if size > most_bytes:
-            raise _too_large(f"more than {most_bytes}", most_bytes)
+        if size > max_bytes:
+            raise _too_large(f"more than {max_bytes}", max_bytes)
         if size > held:
             hold(held := size)
         body.extend(piece)
@@ -132,7 +132,7 @@ def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str,
 
 
 def _length(text: str, most: int) -> int:
-    length = whole_number(text, most)
+    length = parse_integer(text, most)
     if length is None:
         raise BadInput(
             f"{HEADER_LENGTH} {text[:40]!r} must be a number of bytes from 0 to the body's {most}",
@@ -194,8 +194,8 @@ async def postpone_continue(_request: web.Request) -> None:
     """Say nothing yet: a refusal must reach the client before it sends its body (`web.Route`'s hook)."""
 
 
-def _too_large(size: str, most_bytes: int) -> TooLarge:
+def _too_large(size: str, max_bytes: int) -> TooLarge:
     return TooLarge(
-        f"a body of {size} bytes exceeds the {most_bytes} that this pod accepts: send fewer rows a request",
+        f"a body of {size} bytes exceeds the {max_bytes} that this pod accepts: send fewer rows a request",
         field="Content-Length",
     )

@@ -22,8 +22,8 @@ from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
-from penstock_runtime.protocols.open_inference.input_check import fault_of, is_particular
-from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.protocols.open_inference.input_check import fault_of, has_content_checks
+from penstock_runtime.protocols.open_inference.outputs import requested_outputs
 from penstock_runtime.request import Group, Tensor
 
 _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
@@ -33,7 +33,7 @@ _Output = dict[Literal["name", "parameters"], str | dict[Literal["binary_data"],
 """Both without what the careful reader ignores, but for its JSON: of that the two decoders may think otherwise."""
 _REMEMBERED: Final = 256
 """JSON heads of binary bodies whose meaning is kept."""
-_LONGEST_HEAD: Final = 4096
+_MAX_HEAD_BYTES: Final = 4096
 _COPIED_SIZE: Final = 2**16
 """Bytes of data up to which a copy, which begins aligned, costs less than looking whether it would be needed."""
 
@@ -69,19 +69,19 @@ class _Form(Struct, frozen=True):
 class QuickReader:
     """Reads plain bodies for one model."""
 
-    def __init__(self, model: ModelInfo, most_rows: int) -> None:
+    def __init__(self, model: ModelInfo, max_rows: int) -> None:
         self._model = model
-        self._is_particular = is_particular(model)
+        self._has_content_checks = has_content_checks(model)
         self._only = model.inputs[0].name
         """The model's input, where it has one."""
-        self._most_rows = most_rows
+        self._max_rows = max_rows
         self._specs = {spec.name: spec for spec in model.inputs}
         self._decode = _decoder(model)
         self._forms: dict[tuple[str, tuple[int, ...]], _Form] = {}
         self._heads: dict[bytes, _Known] = {}
         self._last: _Repeated | None = None
         """Of a model with one input."""
-        self._every_output = ResponseOptions(None, wanted_outputs({}, {}, model))
+        self._every_output = ResponseOptions(None, requested_outputs({}, {}, model))
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
         """Return the call that `body` spells.
@@ -90,7 +90,7 @@ class QuickReader:
             BadInput: as `infer_request.parse`.
         """
         call = self._read(body, header_length)
-        if self._is_particular and fault_of(self._model, call.inputs) is not None:
+        if self._has_content_checks and fault_of(self._model, call.inputs) is not None:
             return self._read_carefully(body, header_length)
         return call
 
@@ -109,7 +109,7 @@ class QuickReader:
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)
-        return infer_request.parse(wire, binary, self._model, self._most_rows)
+        return infer_request.parse(wire, binary, self._model, self._max_rows)
 
     def _read_json(self, body: bytes) -> InferCall | None:
         if self._decode is None:
@@ -137,7 +137,7 @@ class QuickReader:
     def _form(self, one: Any) -> "_Form":
         """Return what a tensor of this name and shape is made with, the same for all of them."""
         spec, shape = self._specs[one.name], one.shape
-        if not _fits(shape, spec) or shape[0] > self._most_rows:
+        if not _fits(shape, spec) or shape[0] > self._max_rows:
             raise _NotPlainError
         size, dtype = prod(shape), numpy_dtype(spec.datatype)
         if len(one.data) != size:  # nothing is allocated for a shape alone
@@ -168,8 +168,8 @@ class QuickReader:
         if wire.id is not None and not wire.id.isascii():
             return None  # the careful reader has its own mind on half surrogates
         try:
-            priority, timeout_seconds = infer_request.order_of(wire.parameters)
-            outputs = wanted_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
+            priority, timeout_seconds = infer_request.priority_and_timeout(wire.parameters)
+            outputs = requested_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
         wanted = ResponseOptions(wire.id, outputs)
@@ -191,8 +191,8 @@ class QuickReader:
                 self._last = _Repeated(header_length, text, known)
             return _with_data(known.call, body, len(text))
         wire, binary = bodies.split(body, header_length)
-        call = infer_request.parse(wire, binary, self._model, self._most_rows)
-        if call.wanted.id is not None or len(text) > _LONGEST_HEAD or _has_booleans(self._model):
+        call = infer_request.parse(wire, binary, self._model, self._max_rows)
+        if call.wanted.id is not None or len(text) > _MAX_HEAD_BYTES or _has_booleans(self._model):
             return call
         if call.bytes == len(body) - len(text) and _in_order(wire, list(call.inputs)):
             _remember(self._heads, text, _Known(_without_data(call), call.bytes))

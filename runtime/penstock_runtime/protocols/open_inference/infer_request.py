@@ -8,7 +8,7 @@ from msgspec import Struct
 from penstock_runtime.engine.model import ModelInfo, TensorSpec, group_of
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.open_inference.input_check import fault_of
-from penstock_runtime.protocols.open_inference.outputs import WantedOutput, wanted_outputs
+from penstock_runtime.protocols.open_inference.outputs import RequestedOutput, requested_outputs
 from penstock_runtime.protocols.open_inference.tensors import from_bytes, from_json
 from penstock_runtime.request import Group, Tensor
 
@@ -20,7 +20,7 @@ class ResponseOptions(Struct, frozen=True, gc=False):
     """What the answer to a call is made of beside the outputs: all that is kept of it once the engine has its tensors."""
 
     id: str | None
-    outputs: tuple[WantedOutput, ...]
+    outputs: tuple[RequestedOutput, ...]
 
 
 class InferCall(Struct, frozen=True, gc=False):
@@ -37,33 +37,33 @@ class InferCall(Struct, frozen=True, gc=False):
     """Of all inputs together."""
 
 
-def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, most_rows: int) -> InferCall:
+def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, max_rows: int) -> InferCall:
     """Return the call that `wire` and the binary data behind it spell.
 
     Raises:
         BadInput: with the field.
     """
-    parameters = an_object(wire.get("parameters", {}), "parameters")
+    parameters = require_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
     inputs = _inputs(wire, binary, model)
     index_of = {one["name"]: index for index, one in enumerate(wire["inputs"])}
-    rows = _rows(inputs, index_of, most_rows)
+    rows = _rows(inputs, index_of, max_rows)
     _check_contents(inputs, index_of, model)
-    priority, timeout_seconds = order_of(parameters)
+    priority, timeout_seconds = priority_and_timeout(parameters)
     return InferCall(
         inputs=inputs,
         rows=rows,
         group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=ResponseOptions(name, wanted_outputs(wire, parameters, model)),
+        wanted=ResponseOptions(name, requested_outputs(wire, parameters, model)),
         bytes=sum(one.nbytes for one in inputs.values()),
     )
 
 
-def order_of(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
+def priority_and_timeout(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
     """Return `priority` and `timeout` (seconds, None for none) of a call's parameters.
 
     Raises:
@@ -74,7 +74,7 @@ def order_of(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
     return priority, microseconds * MICROSECONDS or None
 
 
-def an_object(value: Any, field: str) -> dict[str, Any]:
+def require_object(value: Any, field: str) -> dict[str, Any]:
     """Return `value` if it is a JSON object."""
     if not isinstance(value, dict):
         raise BadInput(f"`{field}` must be an object, got {shown(value)}", field=field)
@@ -100,7 +100,7 @@ def _inputs(wire: dict[str, Any], binary: memoryview, model: ModelInfo) -> dict[
     at = 0
     for index, one in enumerate(listed):
         field = f"inputs[{index}]"
-        tensor = an_object(one, field)
+        tensor = require_object(one, field)
         spec = _spec(tensor, specs, found, field)
         size = _binary_size(tensor, field)
         found[spec.name] = _tensor(tensor, spec, binary[at : at + (size or 0)], size, field)
@@ -140,7 +140,7 @@ def _check_all_named(found: Mapping[str, Tensor], specs: Mapping[str, TensorSpec
 
 
 def _binary_size(tensor: dict[str, Any], field: str) -> int | None:
-    parameters = an_object(tensor.get("parameters", {}), f"{field}.parameters")
+    parameters = require_object(tensor.get("parameters", {}), f"{field}.parameters")
     if _SHARED_MEMORY in parameters:
         raise BadInput(
             "shared memory is not supported: send `data` or binary data",
@@ -198,7 +198,7 @@ def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _rows(inputs: Mapping[str, Tensor], index_of: Mapping[str, int], most_rows: int) -> int:
+def _rows(inputs: Mapping[str, Tensor], index_of: Mapping[str, int], max_rows: int) -> int:
     first = next(iter(inputs))
     rows = int(inputs[first].shape[0])
     for name, one in inputs.items():
@@ -207,9 +207,9 @@ def _rows(inputs: Mapping[str, Tensor], index_of: Mapping[str, int], most_rows: 
                 f"input {name!r} has {one.shape[0]} rows, but {first!r} has {rows}: send as many in each",
                 field=f"inputs[{index_of[name]}].shape",
             )
-    if rows > most_rows:
+    if rows > max_rows:
         raise BadInput(
-            f"{rows} rows exceed the {most_rows} that this pod holds at once: split the request",
+            f"{rows} rows exceed the {max_rows} that this pod holds at once: split the request",
             field=f"inputs[{index_of[first]}].shape",
         )
     return rows

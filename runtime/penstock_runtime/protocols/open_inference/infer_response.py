@@ -22,7 +22,7 @@ from penstock_runtime.protocols.common.long_answers import (
     pieces_of,
 )
 from penstock_runtime.protocols.open_inference.metadata import MODEL_VERSION
-from penstock_runtime.protocols.open_inference.outputs import WantedOutput
+from penstock_runtime.protocols.open_inference.outputs import RequestedOutput
 from penstock_runtime.request import Tensor
 
 
@@ -34,7 +34,7 @@ class InferBody(Struct, frozen=True, gc=False):
 
 
 def render(
-    id: str | None, outputs: dict[str, Tensor], wanted: Sequence[WantedOutput], model: ModelInfo
+    id: str | None, outputs: dict[str, Tensor], wanted: Sequence[RequestedOutput], model: ModelInfo
 ) -> InferBody:
     """Return the answer to a call.
 
@@ -80,7 +80,7 @@ def _opening_without_id(model: str) -> bytes:
     return orjson.dumps(head)[:-1] + b',"outputs":['
 
 
-def _output(wanted: WantedOutput, array: Tensor, binary: list[Body]) -> Sequence[Body]:
+def _output(wanted: RequestedOutput, array: Tensor, binary: list[Body]) -> Sequence[Body]:
     described = _described(wanted.name, array.dtype, array.shape)
     if wanted.binary:
         data = _little_endian(array)

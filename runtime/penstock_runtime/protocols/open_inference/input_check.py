@@ -18,7 +18,7 @@ class InputFault(NamedTuple):
     """What it is, and the remedy."""
 
 
-def is_particular(info: ModelInfo) -> bool:
+def has_content_checks(info: ModelInfo) -> bool:
     """Return whether `fault_of` could find anything."""
     return any(spec.ragged or spec.values is not None or spec.marks for spec in info.inputs)
 

@@ -40,13 +40,13 @@ def model(info: ModelInfo) -> dict[str, Any]:
     }
 
 
-def configuration(info: ModelInfo, most_rows: int) -> dict[str, Any]:
+def configuration(info: ModelInfo, max_rows: int) -> dict[str, Any]:
     """Return the answer to `GET /v2/models/{model}/config`, in Triton's words."""
     return {
         "name": info.name,
         "platform": info.platform,
         "backend": info.backend,
-        "max_batch_size": most_rows,
+        "max_batch_size": max_rows,
         "input": [_configured(one) for one in info.inputs],
         "output": [_configured(one) for one in info.outputs],
     }

@@ -10,16 +10,16 @@ from penstock_runtime.errors import BadInput, shown
 _UNSUPPORTED = ("classification", "shared_memory_region")
 
 
-class WantedOutput(Struct, frozen=True):
+class RequestedOutput(Struct, frozen=True):
     """One output; `binary` puts it behind the JSON instead of inside."""
 
     name: str
     binary: bool
 
 
-def wanted_outputs(
+def requested_outputs(
     wire: dict[str, Any], parameters: dict[str, Any], model: ModelInfo
-) -> tuple[WantedOutput, ...]:
+) -> tuple[RequestedOutput, ...]:
     """Return what `outputs` selects, or every output of the model where it selects none.
 
     Raises:
@@ -30,9 +30,9 @@ def wanted_outputs(
     if listed is not None and not isinstance(listed, list):
         raise BadInput(f"`outputs` must be a list, got {shown(listed)}", field="outputs")
     if not listed:
-        return tuple(WantedOutput(spec.name, binary) for spec in model.outputs)
+        return tuple(RequestedOutput(spec.name, binary) for spec in model.outputs)
     known = [spec.name for spec in model.outputs]
-    found: dict[str, WantedOutput] = {}
+    found: dict[str, RequestedOutput] = {}
     for index, one in enumerate(listed):
         wanted = _wanted(one, known, f"outputs[{index}]", default=binary)
         if wanted.name in found:
@@ -44,7 +44,7 @@ def wanted_outputs(
     return tuple(found.values())
 
 
-def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> WantedOutput:
+def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> RequestedOutput:
     if not isinstance(one, dict):
         raise BadInput(f"`{field}` must be an object, got {shown(one)}", field=field)
     name = one.get("name")
@@ -64,7 +64,7 @@ def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> WantedO
                 f"`{unsupported}` is not supported: leave it out",
                 field=f"{field}.parameters.{unsupported}",
             )
-    return WantedOutput(
+    return RequestedOutput(
         name, _flag(parameters, "binary_data", f"{field}.parameters", default=default)
     )
 

@@ -8,8 +8,8 @@ from aiohttp import hdrs, web
 from penstock_runtime.engine.model import ModelInfo
 from penstock_runtime.errors import NotServing, UnknownModel, shown
 from penstock_runtime.protocols.common.headers import header_seconds
-from penstock_runtime.protocols.common.json_structure import in_pieces
-from penstock_runtime.protocols.common.long_answers import Body, is_long, made
+from penstock_runtime.protocols.common.json_structure import to_thread_if_large
+from penstock_runtime.protocols.common.long_answers import Body, is_long, to_thread_if_long
 from penstock_runtime.protocols.common.replies import (
     REQUEST_ID,
     Reply,
@@ -18,7 +18,7 @@ from penstock_runtime.protocols.common.replies import (
     response_of,
 )
 from penstock_runtime.protocols.common.request_context import CALLER, best_class
-from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies, completion, infer_response, metadata
 from penstock_runtime.protocols.open_inference.infer_request import InferCall
 from penstock_runtime.protocols.open_inference.text_request import read_call
@@ -109,7 +109,7 @@ class OpenInference:
     async def infer(self, request: web.Request) -> web.StreamResponse:
         """Answer one inference: every way out of here is counted by `Admission.receive`."""
         pod = self._pod
-        with pod.admission.receive(lain_seconds(request.transport)) as ticket:
+        with pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             self._check_model(request)
             bodies.check_head(request, pod.config.http.max_body_bytes)
             pod.admission.check_door(best_class(request))
@@ -121,7 +121,7 @@ class OpenInference:
             end = await ending
         long = isinstance(end, Completed) and is_long(end)
         work = partial(completion.reply_to, end, wanted, model, request[REQUEST_ID])
-        reply = await made(work, long=long)
+        reply = await to_thread_if_long(work, long=long)
         return response_of(await _in_wanted_coding(request, reply))
 
     async def _read(self, request: web.Request, model: ModelInfo, ticket: Ticket) -> InferCall:
@@ -133,7 +133,7 @@ class OpenInference:
         )
         admission.take_place(ticket, best_class(request))
         length = request.headers.get(bodies.HEADER_LENGTH)
-        call = await in_pieces(len(body), read_call, body, length, model, self._pod.texts)
+        call = await to_thread_if_large(len(body), read_call, body, length, model, self._pod.texts)
         if isinstance(call, InferCall):
             hold(max(len(body), call.bytes))
             return call

@@ -16,7 +16,7 @@ from penstock_runtime.errors import BadInput, NotServing, shown
 from penstock_runtime.protocols.open_inference import bodies, infer_request
 from penstock_runtime.protocols.open_inference.infer_request import InferCall, ResponseOptions
 from penstock_runtime.protocols.open_inference.metadata import TEXT
-from penstock_runtime.protocols.open_inference.outputs import wanted_outputs
+from penstock_runtime.protocols.open_inference.outputs import requested_outputs
 from penstock_runtime.serving.admission import Hold
 from penstock_runtime.serving.tokenizer_pool import (
     TokenizerPool,
@@ -108,14 +108,14 @@ def parse(
     binary: memoryview,
     model: ModelInfo,
     tokenizing: TokenizerPool,
-    most_rows: int,
+    max_rows: int,
 ) -> TextCall:
     """Return the call that `wire` and the binary data behind it spell.
 
     Raises:
         BadInput: with the field.
     """
-    parameters = infer_request.an_object(wire.get("parameters", {}), "parameters")
+    parameters = infer_request.require_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
@@ -124,25 +124,25 @@ def parse(
         raise BadInput(
             f"`truncate` must be true or false, got {shown(cut)}", field="parameters.truncate"
         )
-    priority, timeout_seconds = infer_request.order_of(parameters)
+    priority, timeout_seconds = infer_request.priority_and_timeout(parameters)
     return TextCall(
-        texts=_texts(wire["inputs"][0], binary, most_rows),
+        texts=_texts(wire["inputs"][0], binary, max_rows),
         cut=cut,
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=ResponseOptions(name, wanted_outputs(wire, parameters, model)),
+        wanted=ResponseOptions(name, requested_outputs(wire, parameters, model)),
         model=model,
         tokenizing=tokenizing,
     )
 
 
-def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[str]:
+def _texts(tensor: dict[str, Any], binary: memoryview, max_rows: int) -> list[str]:
     if tensor.get("datatype") != "BYTES":
         raise BadInput(
             f"input {TEXT!r} has datatype {shown(tensor.get('datatype'))}: send BYTES",
             field=f"{_FIELD}.datatype",
         )
-    parameters = infer_request.an_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
+    parameters = infer_request.require_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
     found = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
     shape = tensor.get("shape")
     whole = isinstance(shape, list) and all(type(size) is int for size in shape)
@@ -151,9 +151,9 @@ def _texts(tensor: dict[str, Any], binary: memoryview, most_rows: int) -> list[s
             f"input {TEXT!r} has shape {shown(shape)} and {len(found)} texts: send [{len(found)}]",
             field=f"{_FIELD}.shape",
         )
-    if not 1 <= prod(shape) <= most_rows:
+    if not 1 <= prod(shape) <= max_rows:
         raise BadInput(
-            f"{len(found)} texts: send 1 to {most_rows} in one request", field=f"{_FIELD}.shape"
+            f"{len(found)} texts: send 1 to {max_rows} in one request", field=f"{_FIELD}.shape"
         )
     return found
 

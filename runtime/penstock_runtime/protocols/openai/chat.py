@@ -136,7 +136,7 @@ class ChatAnswer:
         return made
 
     def _say(self, choice: _ChatChoice, piece: Chunk) -> list[Delta]:
-        said = choice.speaker.say(piece.text, last=piece.finish is not None)
+        said = choice.speaker.push(piece.text, last=piece.finish is not None)
         if not self._body.include_reasoning:
             said = [one for one in said if "reasoning_content" not in one]
         return said

@@ -32,7 +32,7 @@ class ChatDeltaBuilder:
         spelling = self.toolbox.spelling
         self.parser = ToolCallParser(spelling) if spelling is not None else None
 
-    def say(self, text: str, *, last: bool) -> list[Delta]:
+    def push(self, text: str, *, last: bool) -> list[Delta]:
         """Return the deltas that `text` adds; `last`: nothing follows it."""
         if self.splitter is None:
             return self._content(text, last=last)

@@ -179,7 +179,7 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
         None if body.max_tokens is None else max(1, body.max_tokens),
         default_tokens=DEFAULT_TOKENS,
         logprobs=body.logprobs,
-        prompt_logprobs=body.wanted_scores,
+        prompt_logprobs=body.max_prompt_logprobs,
     )
     serving, params = terms.serving, sampling(body, terms, asked)
     vocabulary = serving.tokenizer.vocabulary
@@ -196,7 +196,7 @@ async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> C
         prompts.append(make_prompt(ids, text, params, terms, asked))
     call = make_call(body, tuple(prompts), terms)
     tokens = call.n * sum(len(one.ids) for one in prompts)
-    check_returned(tokens, *body.values_of_each)
+    check_returned(tokens, *body.values_per_token)
     grammar = grammar_of(body)
     if grammar is not None:
         call = replace(call, shape=await serving.compile(*grammar, terms.held))

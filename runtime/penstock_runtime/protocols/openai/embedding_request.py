@@ -13,7 +13,7 @@ import numpy as np
 from penstock_runtime.errors import BadInput, UnknownModel, shown
 from penstock_runtime.serving.tokenizer_pool import Ids
 
-MOST_INPUTS = 2048
+MAX_INPUTS = 2048
 """As OpenAI's own bound."""
 
 
@@ -68,9 +68,9 @@ def _input(given: Any) -> tuple[Sequence[str], Sequence[Ids]]:
         )
     if all(type(one) is int for one in listed):
         return (), [_ids(listed, "input")]
-    if len(listed) > MOST_INPUTS:
+    if len(listed) > MAX_INPUTS:
         raise BadInput(
-            f"`input` has {len(listed)} entries: send at most {MOST_INPUTS}", field="input"
+            f"`input` has {len(listed)} entries: send at most {MAX_INPUTS}", field="input"
         )
     if all(type(one) is str for one in listed):
         empty = next((at for at, one in enumerate(listed) if not one), None)

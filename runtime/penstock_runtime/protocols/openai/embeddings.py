@@ -6,11 +6,11 @@ from functools import partial
 from aiohttp import web
 
 from penstock_runtime.protocols.common.headers import header_seconds
-from penstock_runtime.protocols.common.json_structure import in_pieces
-from penstock_runtime.protocols.common.long_answers import is_long, made
+from penstock_runtime.protocols.common.json_structure import to_thread_if_large
+from penstock_runtime.protocols.common.long_answers import is_long, to_thread_if_long
 from penstock_runtime.protocols.common.replies import Reply, response_of
 from penstock_runtime.protocols.common.request_context import CALLER, best_class
-from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.embedding_response import (
     EmbeddingInput,
@@ -41,7 +41,7 @@ class Embeddings:
 
     async def create(self, request: web.Request) -> web.Response:
         """Answer one call."""
-        with self._pod.admission.receive(lain_seconds(request.transport)) as ticket:
+        with self._pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             return response_of(await self._serve(request, ticket))
 
     async def _serve(self, request: web.Request, ticket: Ticket) -> Reply:
@@ -54,7 +54,9 @@ class Embeddings:
         del asked  # as in Open Inference: the engine alone keeps its tokens
         end = await ending
         long = isinstance(end, Completed) and is_long(end)
-        return await made(partial(reply_to, end, wanted, pod.config.model_name), long=long)
+        return await to_thread_if_long(
+            partial(reply_to, end, wanted, pod.config.model_name), long=long
+        )
 
     def _submit(
         self, request: web.Request, ticket: Ticket, asked: EmbeddingInput
@@ -70,6 +72,6 @@ class Embeddings:
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
         admission.take_place(ticket, best_class(request))
-        call = await in_pieces(len(body), read, body, self._pod)
+        call = await to_thread_if_large(len(body), read, body, self._pod)
         del body
         return await tokenised(call, self._pod, hold, header_seconds(request))

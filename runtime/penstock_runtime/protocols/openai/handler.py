@@ -7,11 +7,11 @@ from typing import TypeVar
 from aiohttp import web
 
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.protocols.common.json_structure import in_pieces
-from penstock_runtime.protocols.common.request_context import CALLER, note_refusal
+from penstock_runtime.protocols.common.json_structure import to_thread_if_large
+from penstock_runtime.protocols.common.request_context import CALLER, record_refusal
 from penstock_runtime.protocols.open_inference import bodies
 from penstock_runtime.protocols.openai.errors import openai_refusal
-from penstock_runtime.protocols.openai.responder import note_end, reply_stream, reply_whole
+from penstock_runtime.protocols.openai.responder import record_end, reply_stream, reply_whole
 from penstock_runtime.protocols.openai.response import AnswerFormat
 from penstock_runtime.protocols.openai.sampling import Terms, timeout_seconds
 from penstock_runtime.protocols.openai.unknown_fields import UnknownFields
@@ -40,14 +40,14 @@ class GenerationHandler:
             with self._pod.admission.receive() as ticket, ExitStack() as held:
                 body = await self._body(request, ticket, kind)
                 serving = self._pod.serving_or_refuse()
-                seconds = timeout_seconds(request, body.asked_seconds)
+                seconds = timeout_seconds(request, body.requested_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
                 terms = Terms(serving, caller, seconds, config.generation.max_run_seconds, held)
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except RequestRejected as refusal:
-            note_refusal(request, refusal)
+            record_refusal(request, refusal)
             return openai_refusal(refusal)
 
     async def answer(
@@ -66,7 +66,7 @@ class GenerationHandler:
                     return await reply_stream(request, answer, answering, pod)
                 return await reply_whole(answer, answering)
             finally:
-                note_end(request, answering)
+                record_end(request, answering)
 
     async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
         pod = self._pod
@@ -77,7 +77,7 @@ class GenerationHandler:
             request, pod.config.http.max_body_bytes, pod.config.http.body_timeout_seconds, hold
         )
         pod.admission.take_place(ticket)
-        body = await in_pieces(len(raw), read, kind, raw)
-        pod.check_model(body.asked_model)
-        self._unknown.note(request, body)
+        body = await to_thread_if_large(len(raw), read, kind, raw)
+        pod.check_model(body.requested_model)
+        self._unknown.log(request, body)
         return body

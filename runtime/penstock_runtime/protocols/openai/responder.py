@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock_runtime.protocols.common.access_log import CLIENT_GONE
-from penstock_runtime.protocols.common.long_answers import json_of, made
+from penstock_runtime.protocols.common.long_answers import json_of, to_thread_if_long
 from penstock_runtime.protocols.common.replies import REQUEST_ID, Reply, response_of
 from penstock_runtime.protocols.common.request_context import LAST, LOGGED
 from penstock_runtime.protocols.openai.errors import error_body, error_reply
@@ -48,7 +48,7 @@ async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.St
     headers = {HEADER_QUEUE_SECONDS: f"{answering.cost.queue_seconds:.6f}"}
     cost = answering.cost
     long = cost.prompt_tokens + cost.completion_tokens > LONG_TOKENS
-    body = await made(lambda: json_of(answer.whole(cost)), long=long)
+    body = await to_thread_if_long(lambda: json_of(answer.whole(cost)), long=long)
     return response_of(Reply(200, body, headers=tuple(headers.items())))
 
 
@@ -77,14 +77,14 @@ async def _reply(
             pieces = await answering.next(PING_SECONDS)
             if pieces:
                 events = partial(_events, answer, pieces, answering.cost)
-                await stream.send(await made(events, long=long))
+                await stream.send(await to_thread_if_long(events, long=long))
             elif not answering.done:
                 await stream.ping()
         await stream.send(written(answer.closing(answering.cost)))
     except GenerationError as bad:
         if not stream.begun:
             return response_of(_error(bad))
-        status, message, _ = told(bad)
+        status, message, _ = error_terms(bad)
         reason = type(bad.end).__name__
         await stream.send(written([error_body(status, message, param=bad.field, reason=reason)]))
     await stream.finish(done=answer.ends_with_done)
@@ -96,12 +96,12 @@ def _events(answer: AnswerFormat, pieces: list[Chunk], cost: TokenUsage) -> byte
 
 
 def _error(bad: GenerationError) -> Reply:
-    status, message, retry = told(bad)
+    status, message, retry = error_terms(bad)
     reason = type(bad.end).__name__
     return error_reply(status, message, param=bad.field, reason=reason, retry_after_seconds=retry)
 
 
-def told(bad: GenerationError) -> tuple[int, str, float | None]:
+def error_terms(bad: GenerationError) -> tuple[int, str, float | None]:
     """Return status, message and when to come again for an answer that ended badly."""
     match bad.end:
         case GrammarUnenforceable(reason=reason):
@@ -116,7 +116,7 @@ def told(bad: GenerationError) -> tuple[int, str, float | None]:
             return CLIENT_GONE, "the request was cancelled: its client read too slowly", None
 
 
-def note_end(request: web.Request, answering: ResponseStream) -> None:
+def record_end(request: web.Request, answering: ResponseStream) -> None:
     """Leave for the access log what is known of an answer at its end, and nothing that is not."""
     cost, first, outcome = answering.cost, answering.first_seconds, answering.outcome
     noted: dict[str, Any] = {

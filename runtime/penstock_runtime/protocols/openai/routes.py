@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from penstock_runtime.errors import BadInput
-from penstock_runtime.protocols.common.json_structure import in_pieces
+from penstock_runtime.protocols.common.json_structure import to_thread_if_large
 from penstock_runtime.protocols.common.replies import json_reply
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.chat import chat_answer
@@ -34,7 +34,7 @@ class OpenAI:
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
-        self._door = GenerationHandler(pod)
+        self._handler = GenerationHandler(pod)
 
     def routes(self) -> list[web.RouteDef]:
         """Return every route; a refusal reaches a client before it sends its body."""
@@ -60,11 +60,11 @@ class OpenAI:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a chat completion."""
-        return await self._door.serve(request, ChatBody, chat_answer)
+        return await self._handler.serve(request, ChatBody, chat_answer)
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         """Answer a completion."""
-        return await self._door.serve(request, CompletionBody, completion_answer)
+        return await self._handler.serve(request, CompletionBody, completion_answer)
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """Answer the tokens of a text, or of a chat."""
@@ -98,7 +98,7 @@ class OpenAI:
         raw = await bodies.read(
             request, config.http.max_body_bytes, config.http.body_timeout_seconds, hold
         )
-        body = await in_pieces(len(raw), read, kind, raw)
+        body = await to_thread_if_large(len(raw), read, kind, raw)
         self._pod.check_model(getattr(body, "model", None))
         return body
 

@@ -10,7 +10,7 @@ from penstock_runtime.protocols.openai.wire.base import WireBody
 
 log = logging.getLogger(__name__)
 
-MOST_NAMES: Final = 1000
+MAX_LOGGED_FIELDS: Final = 1000
 """Remembered; an odd client that makes up more of them is no longer told of."""
 
 
@@ -20,10 +20,10 @@ class UnknownFields:
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def note(self, request: web.Request, body: WireBody) -> None:
+    def log(self, request: web.Request, body: WireBody) -> None:
         """Log the names that `body` has and this API has not, each once."""
         for name in body.unknown():
-            if name in self._told or len(self._told) >= MOST_NAMES:
+            if name in self._told or len(self._told) >= MAX_LOGGED_FIELDS:
                 continue
             self._told.add(name)
             log.info(

@@ -75,9 +75,9 @@ class GenerationAdmission(Admission):
         self.count_rows(first, count)
         if count > 1:
             self._check_places(count)
-        lain_seconds = self._now() - first.arrived
+        seconds_in_socket = self._now() - first.arrived
         with ExitStack() as stack:
-            more = [stack.enter_context(self.receive(lain_seconds)) for _ in range(count - 1)]
+            more = [stack.enter_context(self.receive(seconds_in_socket)) for _ in range(count - 1)]
             for one in more:
                 one.rows_counted = True
             try:

@@ -65,8 +65,8 @@ class GenerationPod(Pod):
         self._grammars = GrammarService(now)
 
     @property
-    def has_plain_lane(self) -> bool:
-        """As `Pod.has_plain_lane`; a generation is no plain request."""
+    def has_fast_path(self) -> bool:
+        """As `Pod.has_fast_path`; a generation is no plain request."""
         return False
 
     async def _load(self) -> None:

@@ -148,13 +148,13 @@ Start = Callable[..., Awaitable[Running]]
 
 
 @pytest.fixture
-def fast_lane() -> bool:
+def fast_path() -> bool:
     """Whether plain requests take the fast lane; modules that judge both lanes parametrise it."""
     return True
 
 
 @pytest.fixture
-async def start(tmp_path: Path, fast_lane: bool) -> AsyncIterator[Start]:
+async def start(tmp_path: Path, fast_path: bool) -> AsyncIterator[Start]:
     """Start a pod with changed settings or limits; stopped at the end of the test."""
     running: list[tuple[Running, ClusterServer]] = []
 
@@ -165,7 +165,7 @@ async def start(tmp_path: Path, fast_lane: bool) -> AsyncIterator[Start]:
         **settings: object,
     ) -> Running:
         model, clock = model or Halves(), Clock()
-        settings = {"fast_lane": fast_lane, **settings}
+        settings = {"fast_path": fast_path, **settings}
         pod = Pod(
             config(tmp_path, **settings), ThreadLink(lambda: model, limits, clock), limits, clock
         )

@@ -7,7 +7,7 @@ import pytest
 
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 from penstock_runtime.protocols.open_inference.infer_response import render
-from penstock_runtime.protocols.open_inference.outputs import WantedOutput
+from penstock_runtime.protocols.open_inference.outputs import RequestedOutput
 from penstock_runtime.request import Tensor
 
 MODEL = ModelInfo(
@@ -22,7 +22,7 @@ WIDE = np.arange(12, dtype=np.float32).reshape(2, 6)
 
 
 def data_of(array: Tensor) -> object:
-    body = render(None, {"Y": array}, (WantedOutput("Y", binary=False),), MODEL).body
+    body = render(None, {"Y": array}, (RequestedOutput("Y", binary=False),), MODEL).body
     return json.loads(bytes(body))["outputs"][0]["data"]
 
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_written_is_an_error() -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> None:
     array = np.arange(8.0 * rows, dtype=np.float32).reshape(rows, 8)[:, ::2]
-    answer = render(None, {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
+    answer = render(None, {"Y": array}, (RequestedOutput("Y", binary=True),), MODEL)
     assert answer.header_length is not None
     text, data = answer.body[: answer.header_length], answer.body[answer.header_length :]
     (output,) = json.loads(bytes(text))["outputs"]
@@ -59,7 +59,7 @@ def test_a_lone_binary_output_lies_behind_json_that_says_its_size(rows: int) -> 
         output["parameters"] == {"binary_data_size": 16 * rows} == {"binary_data_size": len(data)}
     )
     assert data == array.astype("<f4").tobytes()
-    named = render("a", {"Y": array}, (WantedOutput("Y", binary=True),), MODEL)
+    named = render("a", {"Y": array}, (RequestedOutput("Y", binary=True),), MODEL)
     assert named.header_length is not None
     assert bytes(named.body[: named.header_length]).replace(b',"id":"a"', b"") == text
     assert named.body[named.header_length :] == data

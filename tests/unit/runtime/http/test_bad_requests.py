@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 Body = dict[str, Any]
-pytestmark = pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "aiohttp"])
+pytestmark = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "aiohttp"])
 
 
 def good() -> Body:

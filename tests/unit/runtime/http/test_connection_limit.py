@@ -22,7 +22,7 @@ NAME = "chat.team-a.svc"
 
 
 @pytest.fixture(params=[True, False], ids=["fast lane", "aiohttp's lane"])
-def fast_lane(request: pytest.FixtureRequest) -> bool:
+def fast_path(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 

@@ -14,20 +14,20 @@ class Wire(asyncio.Transport):
 def test_a_connection_is_closed_at_its_age_plus_or_minus_half() -> None:
     for drawn, age in ((0.0, 10.0), (0.5, 20.0), (1.0, 30.0)):
         connections, wire = AgingConnections(20.0, 1000, iter([drawn]).__next__), Wire()
-        assert not connections.note(wire, 100.0)
-        assert not connections.note(wire, 100.0 + age - 0.1)
-        assert connections.note(wire, 100.0 + age)
+        assert not connections.count_request(wire, 100.0)
+        assert not connections.count_request(wire, 100.0 + age - 0.1)
+        assert connections.count_request(wire, 100.0 + age)
 
 
 def test_a_connection_is_closed_at_its_last_request() -> None:
     connections, wire, other = AgingConnections(20.0, 3), Wire(), Wire()
-    assert [connections.note(wire, 1.0) for _ in range(3)] == [False, False, True]
-    assert not connections.note(other, 1.0)
+    assert [connections.count_request(wire, 1.0) for _ in range(3)] == [False, False, True]
+    assert not connections.count_request(other, 1.0)
 
 
 def test_connections_that_are_gone_are_forgotten() -> None:
     connections, wire = AgingConnections(20.0, 3), Wire()
-    connections.note(wire, 1.0)
+    connections.count_request(wire, 1.0)
     assert len(connections) == 1
     del wire
     assert len(connections) == 0

@@ -69,7 +69,7 @@ async def lanes(tmp_path: Path) -> AsyncIterator[tuple[Texts, Texts]]:
     """A pod with the fast lane, and one without."""
     write(tmp_path / "Embedding")
     found = [
-        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, body_timeout_seconds=1.0)
+        await serve(tmp_path, "Embedding", tmp_path, fast_path=fast, body_timeout_seconds=1.0)
         for fast in (True, False)
     ]
     yield found[0], found[1]
@@ -90,7 +90,7 @@ async def test_both_lanes_answer_every_call_with_the_same_bytes(lanes: tuple[Tex
     assert fast.pod.counters.rows_received == slow.pod.counters.rows_received
     assert fast.pod.counters.settled() == fast.pod.counters.received == slow.pod.counters.received
     assert fast.pod.admission.empty()
-    assert fast.server.traffic.answering == 0
+    assert fast.server.traffic.in_flight == 0
 
 
 @pytest.mark.usefixtures("patient")

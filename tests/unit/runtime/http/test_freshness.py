@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock_runtime.http.backpressure import FREE_REFUSALS, MOST_OF_PATIENCE
-from penstock_runtime.http.fast_path.arrival_time import BEAT_SECONDS, STALL_SECONDS, ArrivalClock
-from penstock_runtime.protocols.common.socket_age import lain_seconds
+from penstock_runtime.http.backpressure import MAX_TIMEOUT_SHARE, UNTHROTTLED_RATE
+from penstock_runtime.http.fast_path.arrival_time import STALL_SECONDS, TICK_SECONDS, ArrivalClock
+from penstock_runtime.protocols.common.socket_age import seconds_in_socket
 from penstock_runtime.serving.wait_estimate import patience_to_start
 from tests.unit.runtime.http.test_admission import Door
 from tests.unit.runtime.http.test_lanes import connected, one_answer
@@ -52,7 +52,7 @@ def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
     clock.turn()
     for _ in range(100):
         assert fresh.holds(clock.time)
-        clock.turn(BEAT_SECONDS)
+        clock.turn(TICK_SECONDS)
 
 
 def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
@@ -72,7 +72,7 @@ def test_nothing_beats_where_nobody_asks() -> None:
     fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
     fresh.came(None, clock.time)
     for _ in range(3):
-        clock.turn(BEAT_SECONDS)
+        clock.turn(TICK_SECONDS)
     assert clock.timers == 0
     assert not fresh.holds(clock.time)
 
@@ -82,14 +82,14 @@ async def test_the_kernel_says_how_long_bytes_have_lain() -> None:
         _, writer = await asyncio.open_connection(*listening.getsockname())
         theirs, _ = listening.accept()
         theirs.sendall(b"x")
-        assert lain_seconds(writer.transport) < 5.0
+        assert seconds_in_socket(writer.transport) < 5.0
         theirs.close()
     writer.close()
     await writer.wait_closed()
-    assert lain_seconds(None) == 0.0
+    assert seconds_in_socket(None) == 0.0
     one, other = socket.socketpair()
     _, pipe = await asyncio.open_connection(sock=one)
-    assert lain_seconds(pipe.transport) == 0.0, "a Unix socket knows nothing of TCP"
+    assert seconds_in_socket(pipe.transport) == 0.0, "a Unix socket knows nothing of TCP"
     other.close()
     pipe.close()
     await pipe.wait_closed()
@@ -99,7 +99,7 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
     start: Any,
 ) -> None:
     for fast in (True, False):
-        pod = await start(fast_lane=fast)
+        pod = await start(fast_path=fast)
         reader, writer = await connected(pod)
         writer.write(post(body(), "X-Request-Timeout-Ms: 60000"))
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
@@ -114,8 +114,8 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
 
 
 def test_a_rest_leaves_most_of_a_clients_patience() -> None:
-    many = told(FREE_REFUSALS * 9, drawn=1.0)
-    assert many.seconds(0.1) == pytest.approx(MOST_OF_PATIENCE * 0.1)
+    many = told(UNTHROTTLED_RATE * 9, drawn=1.0)
+    assert many.seconds(0.1) == pytest.approx(MAX_TIMEOUT_SHARE * 0.1)
     assert many.seconds(1e9) == many.seconds()
 
 

@@ -67,11 +67,11 @@ class TextLanes:
 
     def __init__(self, pod: Texts) -> None:
         self._pod = pod.pod
-        self._way = InferEndpoint(pod.pod)
+        self._endpoint = InferEndpoint(pod.pod)
         self.fast = [self._read]
 
     def _read(self, body: bytes, header_length: str | None) -> Any:
-        call = self._way.read(body, RequestHead(len(body), "/", header_length))
+        call = self._endpoint.read(body, RequestHead(len(body), "/", header_length))
         if isinstance(call, DeferredCall):
             assert isinstance(call.call, MethodType)
             return call.call.__self__
@@ -90,7 +90,7 @@ async def texts(
     monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
     write(tmp_path / "Embedding")
     pods = [
-        await serve(tmp_path, "Embedding", tmp_path, fast_lane=fast, **AGELESS)
+        await serve(tmp_path, "Embedding", tmp_path, fast_path=fast, **AGELESS)
         for fast in (True, False)
     ]
     yield pods[0], pods[1]
@@ -227,7 +227,7 @@ async def both_lanes_answer_alike(
 @pytest.fixture
 async def tensors(start: Any) -> tuple[Any, Any]:
     """Two pods of tensors, one of each lane."""
-    return await start(fast_lane=True, **AGELESS), await start(fast_lane=False, **AGELESS)
+    return await start(fast_path=True, **AGELESS), await start(fast_path=False, **AGELESS)
 
 
 async def test_both_lanes_answer_odd_bodies_alike(

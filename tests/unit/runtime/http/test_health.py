@@ -41,7 +41,7 @@ async def test_the_engines_death_ends_every_request_and_refuses_the_next(
     assert pod.pod.counters.settled() == pod.pod.counters.received == 4
 
 
-@pytest.mark.parametrize("fast_lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_open_inference_health_has_the_body_that_kserves_client_reads(pod: Any) -> None:
     async def ask(path: str) -> tuple[int, Any]:
         async with pod.session.get(f"{pod.url}/v2/{path}") as reply:

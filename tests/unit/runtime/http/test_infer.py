@@ -13,7 +13,7 @@ import pytest
 
 Call = Callable[..., dict[str, Any]]
 HEADER = "Inference-Header-Content-Length"
-pytestmark = pytest.mark.parametrize("fast_lane", [True, False], ids=["fast", "aiohttp"])
+pytestmark = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "aiohttp"])
 
 
 async def test_json_goes_in_and_out(pod: Any, call: Call) -> None:

@@ -58,7 +58,7 @@ async def half_a_request(url: str, draw: random.Random) -> None:
     writer.transport.abort()
 
 
-@pytest.mark.parametrize(("seed", "fast_lane"), [(1, True), (2, True), (3, False)])
+@pytest.mark.parametrize(("seed", "fast_path"), [(1, True), (2, True), (3, False)])
 async def test_every_request_leaves_exactly_once(
     start: Any, call: Call, until: Any, seed: int
 ) -> None:

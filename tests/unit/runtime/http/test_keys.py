@@ -58,7 +58,7 @@ async def test_embeddings_get_no_better_class_than_their_key_grants(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = await serve(
-        root, "Embedding", tmp_path, fast_lane=True, api_keys_file=tmp_path / "keys.json"
+        root, "Embedding", tmp_path, fast_path=True, api_keys_file=tmp_path / "keys.json"
     )
     try:
         ask_for_keys(texts.pod, tmp_path)

@@ -55,7 +55,7 @@ async def converse(url: str, case: Case) -> bytes:
 
 
 async def test_both_lanes_answer_every_conversation_with_the_same_bytes(start: Any) -> None:
-    fast, slow = await start(fast_lane=True), await start(fast_lane=False)
+    fast, slow = await start(fast_path=True), await start(fast_path=False)
     different = {}
     for name, case in CASES.items():
         said = [VARYING.sub(b"~", await converse(pod.url, case)) for pod in (fast, slow)]
@@ -131,7 +131,7 @@ async def test_a_sender_without_haste_is_aiohttps_to_time(
 async def test_a_pipelined_body_that_fills_the_room_behind_a_request_is_read_to_its_end(
     pod: Any, until: Any
 ) -> None:
-    large = body() + b" " * (connection.MOST_PIPELINED * 3 // 2)
+    large = body() + b" " * (connection.MAX_PIPELINED_BYTES * 3 // 2)
     pod.model.gate.clear()
     reader, writer = await connected(pod)
     writer.write(GOOD + post(large) + post(large))
@@ -159,12 +159,12 @@ async def test_a_client_that_goes_away_frees_its_place(pod: Any, until: Any) -> 
     for reader, _ in held[:2]:
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 200")
     assert pod.pod.counters.ended[RequestOutcome.CANCELLED] == 1
-    assert pod.client.traffic.answering == 0
+    assert pod.client.traffic.in_flight == 0
     for _, writer in held[:2]:
         writer.close()
 
 
-@pytest.mark.parametrize("fast_lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_the_engine_alone_keeps_what_it_was_given(pod: Any, until: Any) -> None:
     given = list[weakref.ref[Tensor]]()
 
@@ -235,7 +235,7 @@ async def test_the_access_log_has_a_line_from_either_lane(
     start: Any, until: Any, caplog: Any
 ) -> None:
     for fast in (True, False):
-        pod = await start(fast_lane=fast, access_log=True)
+        pod = await start(fast_path=fast, access_log=True)
         caplog.clear()
         with caplog.at_level("INFO", "penstock_runtime.access"):
             reader, writer = await connected(pod)
@@ -257,7 +257,7 @@ async def test_a_client_that_leaves_has_a_line_from_either_lane(
     start: Any, until: Any, caplog: Any
 ) -> None:
     for fast in (True, False):
-        pod = await start(fast_lane=fast, access_log=True)
+        pod = await start(fast_path=fast, access_log=True)
         caplog.clear()
         with caplog.at_level("INFO", "penstock_runtime.access"):
             pod.model.gate.clear()

@@ -12,8 +12,8 @@ from penstock_runtime.engine.service_time import ServiceTime
 from penstock_runtime.errors import RequestRejected
 from penstock_runtime.http import backpressure
 from penstock_runtime.http.backpressure import (
-    FREE_REFUSALS,
     TICK_SECONDS,
+    UNTHROTTLED_RATE,
     ClientThrottle,
     TimerWheel,
 )
@@ -57,7 +57,7 @@ async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
 ) -> None:
     said = []
     for fast in (True, False):
-        pod, held = await filled(start, until, fast_lane=fast)
+        pod, held = await filled(start, until, fast_path=fast)
         reader, writer = await connected(pod)
         for sent in (GOOD, post(b"no JSON at all")):
             writer.write(sent)
@@ -73,9 +73,9 @@ async def test_both_lanes_refuse_with_the_same_bytes_whatever_the_body(
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one refusal a second gives rest."""
-    monkeypatch.setattr(backpressure, "FREE_REFUSALS", 1.0)
-    monkeypatch.setattr(backpressure, "LEAST_REST_SECONDS", 0.3)
-    monkeypatch.setattr(backpressure, "STRETCH_SECONDS", 1e-6)
+    monkeypatch.setattr(backpressure, "UNTHROTTLED_RATE", 1.0)
+    monkeypatch.setattr(backpressure, "MIN_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(backpressure, "WINDOW_SECONDS", 1e-6)
 
 
 async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
@@ -85,14 +85,14 @@ async def refused_three_times(pod: Any, sent: bytes, reason: str) -> None:
     for _ in range(3):
         writer.write(sent)
         assert (await one_answer(reader)).startswith(b"HTTP/1.1 429")
-    assert time.monotonic() - began >= backpressure.MOST_REST_SECONDS / 2  # drawn, +- half
+    assert time.monotonic() - began >= backpressure.MAX_PAUSE_SECONDS / 2  # drawn, +- half
     assert pod.pod.counters.refused == {reason: 3}
     writer.close()
 
 
 @pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize(
-    "more", [{}, {"fast_lane": False}, {"trusted_proxies": (ip_network("10.0.0.0/8"),)}]
+    "more", [{}, {"fast_path": False}, {"trusted_proxies": (ip_network("10.0.0.0/8"),)}]
 )
 async def test_a_refused_client_that_asks_too_often_is_not_heard_for_a_while(
     start: Any, until: Any, more: dict[str, Any]
@@ -120,7 +120,7 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     reader, writer = await connected(pod)
     writer.write(urgent)
     assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
-    assert pod.client._rests._told == 1
+    assert pod.client._throttle._told == 1
     waiting[1].close()
     await dismissed(pod, [running, (reader, writer)])
     assert pod.pod.counters.refused == {"QueueFull": 1}
@@ -173,36 +173,38 @@ def told(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
     """Return the rests of a pod that refused so often each second for a while."""
     found = ClientThrottle(lambda: 0.0, draw=lambda: drawn)
     for number in range(int(refused_a_second)):
-        found.note(100.0 + number / refused_a_second)
+        found.record_rejection(100.0 + number / refused_a_second)
     return found
 
 
 def test_few_refusals_give_no_rest_and_many_the_more() -> None:
-    assert told(FREE_REFUSALS / 2).seconds() == 0.0
-    some, many = (told(FREE_REFUSALS * factor).seconds() for factor in (3, 9))
-    assert 0.0 < some < many <= backpressure.MOST_REST_SECONDS
+    assert told(UNTHROTTLED_RATE / 2).seconds() == 0.0
+    some, many = (told(UNTHROTTLED_RATE * factor).seconds() for factor in (3, 9))
+    assert 0.0 < some < many <= backpressure.MAX_PAUSE_SECONDS
 
 
 def test_a_refusal_after_a_calm_is_the_first_again() -> None:
-    found = told(5 * FREE_REFUSALS)
+    found = told(5 * UNTHROTTLED_RATE)
     assert found.seconds() > 0.0
-    found.note(700.0)
+    found.record_rejection(700.0)
     assert found.seconds() == 0.0
 
 
 def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
-    found, unbroken = told(3 * FREE_REFUSALS), told(3 * FREE_REFUSALS)
-    found.note(101.3)
+    found, unbroken = told(3 * UNTHROTTLED_RATE), told(3 * UNTHROTTLED_RATE)
+    found.record_rejection(101.3)
     assert found.seconds() < unbroken.seconds() / 2
 
 
 @pytest.mark.parametrize("patience", [0.1, 0.5, 1.0, 1.8, 60.0])
 def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
-    shortest, longest = (told(9 * FREE_REFUSALS, drawn).seconds(patience) for drawn in (0.0, 1.0))
+    shortest, longest = (
+        told(9 * UNTHROTTLED_RATE, drawn).seconds(patience) for drawn in (0.0, 1.0)
+    )
     assert longest == pytest.approx(
         min(
-            backpressure.MOST_OF_PATIENCE * patience,
-            (1 + backpressure.SPREAD) * backpressure.MOST_REST_SECONDS,
+            backpressure.MAX_TIMEOUT_SHARE * patience,
+            (1 + backpressure.JITTER) * backpressure.MAX_PAUSE_SECONDS,
         )
     )
     assert longest / 3 - 1e-9 <= shortest <= 0.75 * longest
@@ -250,5 +252,5 @@ class Sleeper:
         self._name = name
         self._woken = woken
 
-    def rest_over(self) -> None:
+    def resume(self) -> None:
         self._woken.append(self._name)

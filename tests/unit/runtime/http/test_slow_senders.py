@@ -28,7 +28,7 @@ async def slow_senders(pod: Any, until: Any) -> list[Any]:
 async def test_as_many_slow_senders_as_the_queue_is_deep_hold_nobody_out(
     start: Any, until: Any, fast: bool
 ) -> None:
-    pod = await start(SHALLOW, fast_lane=fast)
+    pod = await start(SHALLOW, fast_path=fast)
     slow = await slow_senders(pod, until)
     reader, writer = await connected(pod)
     for _ in range(3):

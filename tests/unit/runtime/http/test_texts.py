@@ -66,11 +66,11 @@ class Texts:
         return await self.post("/v2/models/texts/infer", {"inputs": list(inputs), **more})
 
 
-async def serve(root: Path, task: str, settings: Path, *, fast_lane: bool, **more: object) -> Texts:
+async def serve(root: Path, task: str, settings: Path, *, fast_path: bool, **more: object) -> Texts:
     claim = {"claimName": "models", "path": task}
     source = {"type": "PersistentVolumeClaim", "persistentVolumeClaim": claim}
     spec = ModelSpec.model_validate({"name": "texts", "task": task, "source": source})
-    plain = config(settings, model=spec, model_folder=root, fast_lane=fast_lane, **more)
+    plain = config(settings, model=spec, model_folder=root, fast_path=fast_path, **more)
     pod = Pod(plain, ThreadLink(partial(load, spec, "texts", root), LIMITS), LIMITS)
     server = ClientServer(pod, Exposition(pod))
     port = await server.start()
@@ -96,7 +96,7 @@ def short_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def embedder(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
-    texts = await serve(root, "Embedding", tmp_path, fast_lane=True)
+    texts = await serve(root, "Embedding", tmp_path, fast_path=True)
     yield texts
     await texts.close()
 
@@ -105,14 +105,14 @@ async def embedder(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
 async def by_lane(
     request: pytest.FixtureRequest, root: Path, tmp_path: Path
 ) -> AsyncIterator[Texts]:
-    texts = await serve(root, "Embedding", tmp_path, fast_lane=request.param)
+    texts = await serve(root, "Embedding", tmp_path, fast_path=request.param)
     yield texts
     await texts.close()
 
 
 @pytest.fixture
 async def classifier(root: Path, tmp_path: Path) -> AsyncIterator[Texts]:
-    texts = await serve(root, "Classification", tmp_path, fast_lane=True)
+    texts = await serve(root, "Classification", tmp_path, fast_path=True)
     yield texts
     await texts.close()
 

@@ -33,7 +33,7 @@ async def encoder(
     monkeypatch.setattr(warm_up, "WARM_UP_SECONDS", 0.02)
     monkeypatch.setattr(memory, "MEASURING_SECONDS", 0.02)
     write(tmp_path / "Embedding")
-    texts = await serve(tmp_path, "Embedding", tmp_path, fast_lane=request.param)
+    texts = await serve(tmp_path, "Embedding", tmp_path, fast_path=request.param)
     yield texts
     await texts.close()
 

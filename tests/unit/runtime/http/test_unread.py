@@ -47,10 +47,10 @@ class Lying(asyncio.Transport):
 class Book:
     """What `WriteBufferLimits` counts, and whom it will look at again."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
         self.later: list[tuple[Any, ...]] = []
-        self.unread = WriteBufferLimits(self.hold, most_bytes, 60.0, self.call_later)
+        self.unread = WriteBufferLimits(self.hold, max_bytes, 60.0, self.call_later)
 
     def hold(self, more_bytes: int) -> None:
         self.bytes += more_bytes
@@ -63,7 +63,7 @@ class Book:
 
     def note(self, name: str, size: int) -> Lying:
         transport = Lying(size)
-        self.unread.note(name, transport)
+        self.unread.add(name, transport)
         return transport
 
 
@@ -170,7 +170,7 @@ class Wide(Halves):
         return {"Y": np.zeros((len(found["N"]), 2 * MIB), np.float32), "N": found["N"]}
 
 
-@pytest.mark.parametrize("fast_lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_answers_that_nobody_reads_take_their_share_at_most_and_not_for_long(
     start: Any, until: Any
 ) -> None:

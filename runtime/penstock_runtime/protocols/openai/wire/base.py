@@ -33,7 +33,7 @@ class WireBody(BodyPart):
         extra = self.model_extra or {}
         return sorted(extra.keys() - self.unsupported.keys() - self.ignored)
 
-    def asked_in_vain(self) -> list[str]:
+    def unsupported_fields(self) -> list[str]:
         """Return the names of fields that ask for what nothing here does."""
         extra, harmless = self.model_extra or {}, self.unsupported
         return [
@@ -54,12 +54,12 @@ class GenerationBody(WireBody):
     """A body that asks for a generation, as far as the way there cares."""
 
     @property
-    def asked_model(self) -> str | None:
+    def requested_model(self) -> str | None:
         """The model it names."""
         return None
 
     @property
-    def asked_seconds(self) -> float | None:
+    def requested_seconds(self) -> float | None:
         """How long its answer may take."""
         return None
 
@@ -81,7 +81,7 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
         found = kind.model_validate_json(body)
     except ValidationError as error:
         raise _bad_input(error) from error
-    for name in found.asked_in_vain():
+    for name in found.unsupported_fields():
         raise BadInput(
             f"`{name}` is not supported here: leave it out",
             field=name,

@@ -5,9 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from penstock_runtime.protocols.openai.wire.base import BodyPart
-from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, GenerationOptions
+from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, GenerationOptions
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 
 
 class ContentPart(BodyPart):
@@ -94,8 +94,8 @@ class ChatBody(GenerationOptions):
     messages: Annotated[list[Message], Field(min_length=1, max_length=8192, fail_fast=True)]
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
-    tools: Annotated[list[Tool] | None, Field(max_length=MOST_TOOLS, fail_fast=True)] = None
+    top_logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
+    tools: Annotated[list[Tool] | None, Field(max_length=MAX_TOOLS, fail_fast=True)] = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None

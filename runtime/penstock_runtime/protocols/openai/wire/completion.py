@@ -6,9 +6,9 @@ from pydantic import Field
 
 from penstock_runtime.protocols.openai.wire.base import WireBody
 from penstock_runtime.protocols.openai.wire.chat import Message, Tool
-from penstock_runtime.protocols.openai.wire.options import MOST_LOGPROBS, GenerationOptions
+from penstock_runtime.protocols.openai.wire.options import MAX_LOGPROBS, GenerationOptions
 
-MOST_PROMPTS = 128
+MAX_PROMPTS = 128
 TokenIds = Annotated[
     list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)
 ]
@@ -24,25 +24,25 @@ class CompletionBody(GenerationOptions):
 
     prompt: (
         str
-        | Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
+        | Annotated[list[str], Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)]
         | TokenIds
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)]
     )
     max_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
     """0 with `echo`: the prompt alone comes back, as those who measure models ask for it."""
     echo: bool = False
-    logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
+    logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
     add_special_tokens: bool = True
 
     @property
-    def wanted_scores(self) -> int | None:
+    def max_prompt_logprobs(self) -> int | None:
         """How many alternatives of each token of the prompt are to be told, here or there; None: nothing of it."""
         echoed = self.logprobs if self.echo else None
         asked = [one for one in (echoed, self.prompt_logprobs) if one is not None]
         return max(asked, default=None)
 
     @property
-    def values_of_each(self) -> tuple[int, str]:
+    def values_per_token(self) -> tuple[int, str]:
         """How many values each choice returns of each token of its prompt, and the field for most of them."""
         echoed = self.logprobs if self.echo else None
         scores = sum(1 + top for top in (echoed, self.prompt_logprobs) if top is not None)

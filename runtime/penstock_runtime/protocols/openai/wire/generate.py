@@ -41,19 +41,19 @@ class GenerateBody(GenerationBody):
         """As `WireBody.unknown`, and of the parameters."""
         return super().unknown() + [parameter(name) for name in self.parameters.unknown()]
 
-    def asked_in_vain(self) -> list[str]:
-        """As `WireBody.asked_in_vain`, and of the parameters."""
-        inside = self.parameters.asked_in_vain()
-        return super().asked_in_vain() + [parameter(name) for name in inside]
+    def unsupported_fields(self) -> list[str]:
+        """As `WireBody.unsupported_fields`, and of the parameters."""
+        inside = self.parameters.unsupported_fields()
+        return super().unsupported_fields() + [parameter(name) for name in inside]
 
     @property
-    def asked_model(self) -> str | None:
-        """As `GenerationBody.asked_model`; the path names one too."""
+    def requested_model(self) -> str | None:
+        """As `GenerationBody.requested_model`; the path names one too."""
         return self.parameters.model
 
     @property
-    def asked_seconds(self) -> float | None:
-        """As `GenerationBody.asked_seconds`."""
+    def requested_seconds(self) -> float | None:
+        """As `GenerationBody.requested_seconds`."""
         return (self.parameters.timeout or 0) * _MICROSECONDS or None
 
     def as_completion(self) -> CompletionBody:
@@ -61,7 +61,7 @@ class GenerateBody(GenerationBody):
         shared = CompletionBody.model_fields.keys() & GenerateParameters.model_fields.keys()
         options = {name: getattr(self.parameters, name) for name in shared - {"stream", "timeout"}}
         return CompletionBody.model_construct(
-            prompt=self.text_input, timeout=self.asked_seconds, stream=self.streams, **options
+            prompt=self.text_input, timeout=self.requested_seconds, stream=self.streams, **options
         )
 
 

@@ -4,13 +4,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from penstock_runtime.protocols.common.headers import whole_number
+from penstock_runtime.protocols.common.headers import parse_integer
 from penstock_runtime.protocols.openai.wire.base import BodyPart, GenerationBody
 
-MOST_CHOICES = 128
-MOST_STOPS = 32
-MOST_LOGPROBS = 20
-MOST_ID = 2**31 - 1
+MAX_CHOICES = 128
+MAX_STOPS = 32
+MAX_LOGPROBS = 20
+MAX_TOKEN_ID = 2**31 - 1
 
 
 def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
@@ -21,9 +21,9 @@ def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
 
 
 def _token_id(key: object) -> object:
-    found = whole_number(key, MOST_ID) if isinstance(key, str) else key
+    found = parse_integer(key, MAX_TOKEN_ID) if isinstance(key, str) else key
     if found is None:
-        raise ValueError(f"a key must be a token id in digits, up to {MOST_ID}")
+        raise ValueError(f"a key must be a token id in digits, up to {MAX_TOKEN_ID}")
     return found
 
 
@@ -102,7 +102,7 @@ class GenerationOptions(GenerationBody):
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
-    n: Annotated[int | None, Field(ge=1, le=MOST_CHOICES)] = None
+    n: Annotated[int | None, Field(ge=1, le=MAX_CHOICES)] = None
     max_tokens: Annotated[int | None, Field(ge=1, le=2**31)] = None
     min_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
     temperature: Annotated[float | None, Field(ge=0, le=100, allow_inf_nan=False)] = None
@@ -120,7 +120,7 @@ class GenerationOptions(GenerationBody):
     ) = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**64)] = None
     stop: Annotated[
-        str | Annotated[list[str], Field(max_length=MOST_STOPS)] | None,
+        str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None,
         AfterValidator(_no_empty_stop),
     ] = None
     stop_token_ids: Annotated[list[int] | None, Field(max_length=1024)] = None
@@ -138,18 +138,18 @@ class GenerationOptions(GenerationBody):
     timeout: Annotated[float | None, Field(gt=0, le=86_400)] = None
     """Seconds from arrival to the last token."""
     return_token_ids: bool = False
-    prompt_logprobs: Annotated[int | None, Field(ge=0, le=MOST_LOGPROBS)] = None
+    prompt_logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
     """Alternatives to tell beside each token of the prompt (vLLM's field)."""
     cache_salt: Annotated[str | None, Field(max_length=1024)] = None
 
     @property
-    def asked_model(self) -> str | None:
-        """As `GenerationBody.asked_model`."""
+    def requested_model(self) -> str | None:
+        """As `GenerationBody.requested_model`."""
         return self.model
 
     @property
-    def asked_seconds(self) -> float | None:
-        """As `GenerationBody.asked_seconds`."""
+    def requested_seconds(self) -> float | None:
+        """As `GenerationBody.requested_seconds`."""
         return self.timeout
 
     @property

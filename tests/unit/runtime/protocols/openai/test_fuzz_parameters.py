@@ -172,7 +172,7 @@ class Judge:
 
     async def _judge(self, kind: type[WireBody], raw: bytes) -> None:
         body = read(kind, raw)
-        self._pod.check_model(getattr(body, "asked_model", getattr(body, "model", None)))
+        self._pod.check_model(getattr(body, "requested_model", getattr(body, "model", None)))
         with ExitStack() as held:
             terms = replace(self._terms, held=held)
             match body:
