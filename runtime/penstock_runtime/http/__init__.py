@@ -1,1 +1,1 @@
-"""HTTP: ports, TLS, routing, connections and their bounds."""
+"""HTTP servers of a pod: ports, TLS, routing, connections and their limits."""

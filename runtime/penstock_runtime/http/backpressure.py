@@ -1,8 +1,8 @@
-"""Rest for connections whose clients ask too much: whoever refuses, counts here, and is told how long not to listen.
+"""Throttles connections that receive too many 429s: reading pauses for a time that grows with the rejection rate.
 
-A client that asks again at once can make even refusing the pod's whole work, so above so many refusals a second a
-refused connection is not read for a while (docs/design/runtime.md#overload): its next request waits in the socket, where it
-costs nothing, and TCP tells the client to wait.
+A client that retries at once can turn rejections into all of the pod's work. Above a rejection rate, a rejected
+connection is therefore not read for a while (docs/design/runtime.md#overload): its next request stays in the socket,
+where it costs nothing, and TCP flow control slows the client down.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from aiohttp import web
+from typing_extensions import override
 
 from penstock_runtime.protocols.common.headers import (
     HEADER_TIMEOUT,
@@ -19,114 +20,117 @@ from penstock_runtime.protocols.common.headers import (
 )
 
 WINDOW_SECONDS: Final = 0.1
-"""Over which refusals are counted."""
+"""The length of a window in which rejections are counted."""
 AVERAGED_WINDOWS: Final = 4
-"""Over which the rate of refusals is averaged, whether or not any was told in them."""
+"""The number of windows over which the rejection rate is averaged, with or without a rejection in them."""
 UNTHROTTLED_RATE: Final = 250.0
-"""Refusals a second that are told without rest: one percent of a core, and two where each interrupts a long batch."""
+"""Rejections a second below which nothing is throttled: 1 % of a core, or 2 % where each interrupts a long batch."""
 MIN_PAUSE_SECONDS: Final = 0.05
 TICK_SECONDS: Final = 0.05
-"""Rests end together, so that one round of the loop refuses many: each round takes the core from a batch."""
+"""Pauses end together at ticks, so that one round of the event loop rejects many requests: each round takes the core from a batch."""
 MAX_PAUSE_SECONDS: Final = 0.5
-"""Within the patience of clients whose deadline is a second."""
+"""Short enough for clients whose deadline is a second."""
 JITTER: Final = 0.25
-"""Of a rest, to both sides: who was refused together would come back together."""
+"""The relative spread of a pause to both sides, so that clients rejected together do not return together."""
 MAX_TIMEOUT_SHARE: Final = 0.5
-"""Of a client that says its deadline: what comes during a rest is old when it is read."""
+"""The largest share of a client's timeout that a pause takes: a request that arrives meanwhile ages in the socket."""
 TOO_MANY_REQUESTS: Final = 429
-"""The status of refusals that count."""
+"""The status of the rejections that count."""
 
 
 class Throttled(Protocol):
-    """Who is given rest."""
+    """A connection whose reading is paused."""
 
     def resume(self) -> None:
-        """Be heard again."""
+        """Read again."""
 
 
 class TimerWheel:
-    """Wakes many at little cost: those whose rest ends within one tick share a timer."""
+    """Resumes connections at ticks: all whose pauses end within one tick share a timer."""
 
     def __init__(self, call_later: Callable[..., object], now: Callable[[], float]) -> None:
         self._call_later = call_later
         self._now = now
         self._due: dict[int, list[Throttled]] = {}
 
-    def set(self, seconds: float, one: Throttled) -> None:
-        """Wake `one` in `seconds`, or up to a tick earlier, though not before the next one."""
+    def set(self, seconds: float, connection: Throttled) -> None:
+        """Resume `connection` in `seconds`, or up to a tick earlier, but at the next tick at the earliest."""
         now = self._now()
         tick = max(int((now + seconds) / TICK_SECONDS), int(now / TICK_SECONDS) + 1)
         due = self._due.get(tick)
         if due is None:
             due = self._due[tick] = []
-            self._call_later(tick * TICK_SECONDS - now, self._ring, tick)
-        due.append(one)
+            self._call_later(tick * TICK_SECONDS - now, self._fire, tick)
+        due.append(connection)
 
-    def _ring(self, tick: int) -> None:
-        for one in self._due.pop(tick):
-            one.resume()
+    def _fire(self, tick: int) -> None:
+        for connection in self._due.pop(tick):
+            connection.resume()
 
 
 class ClientThrottle:
-    """Owns how many refusals were told lately, and who rests: of both lanes of a pod."""
+    """The rejection rate of a pod, over both paths, and the timers of its paused connections."""
 
     def __init__(self, now: Callable[[], float], draw: Callable[[], float] = random.random) -> None:
         self._draw = draw
-        """Jitter, for who was refused together would come back together."""
-        self._told = 0
+        """The source of jitter, uniform over 0 to 1."""
+        self._count = 0
+        """Rejections in the present window."""
         self._counted_at = float("-inf")
         self._rate = 0.0
-        """Of refusals a second, over the last few stretches."""
+        """Rejections a second, averaged over the last few windows."""
         self.timers = TimerWheel(_call_later, now)
 
     def record_rejection(self, now: float) -> None:
-        """Count a refusal that is told at `now`."""
+        """Count a rejection at `now`."""
         elapsed = now - self._counted_at
         if elapsed >= WINDOW_SECONDS:
-            lately = self._told / elapsed
-            kept = (1 - 1 / AVERAGED_WINDOWS) ** (elapsed / WINDOW_SECONDS)
-            self._rate = lately + (self._rate - lately) * kept
-            self._told, self._counted_at = 0, now
-        self._told += 1
+            recent = self._count / elapsed
+            weight = (1 - 1 / AVERAGED_WINDOWS) ** (elapsed / WINDOW_SECONDS)
+            self._rate = recent + (self._rate - recent) * weight
+            self._count, self._counted_at = 0, now
+        self._count += 1
 
-    def seconds(self, patience_seconds: float | None = None) -> float:
-        """Return how long a connection that was refused is not to be read, +- SPREAD; 0 below UNTHROTTLED_RATE.
+    def pause_seconds(self, timeout_seconds: float | None = None) -> float:
+        """Return how long to pause a rejected connection, +- JITTER; 0 below UNTHROTTLED_RATE.
 
-        It grows with the square of their rate: in proportion, many clients' refusals would still be five times as many.
-        `patience_seconds` is what its client allows for an answer: its next request has most of it left. Who is held to
-        that is spread over its last quarter at least, for who was refused together would come back together.
+        The pause grows with the square of the rate: growth in proportion would still leave five times the rejections
+        where there are many clients. `timeout_seconds` is the client's own limit for an answer: its next request keeps
+        most of that. A pause that this limit shortens is spread over its last quarter at least, so that clients
+        rejected together do not return together.
         """
         excess = self._rate / UNTHROTTLED_RATE
         if excess <= 1.0:
             return 0.0
-        rest = min(MIN_PAUSE_SECONDS * excess**2, MAX_PAUSE_SECONDS)
-        least, most = (1 - JITTER) * rest, (1 + JITTER) * rest
-        if patience_seconds is not None:
-            most = min(most, MAX_TIMEOUT_SHARE * patience_seconds)
-            least = min(least, (1 - JITTER) * most)
-        return least + (most - least) * self._draw()
+        pause = min(MIN_PAUSE_SECONDS * excess**2, MAX_PAUSE_SECONDS)
+        shortest, longest = (1 - JITTER) * pause, (1 + JITTER) * pause
+        if timeout_seconds is not None:
+            longest = min(longest, MAX_TIMEOUT_SHARE * timeout_seconds)
+            shortest = min(shortest, (1 - JITTER) * longest)
+        return shortest + (longest - shortest) * self._draw()
 
     def record_reply(self, request: web.Request, status: int, now: float) -> None:
-        """Count what aiohttp's lane answers; a connection that asks too much is not read for a while."""
+        """Count a 429 of aiohttp's path, and pause its connection where the rate is too high."""
         if status != TOO_MANY_REQUESTS:
             return
         self.record_rejection(now)
-        seconds = self.seconds(_patience(request.headers.get(HEADER_TIMEOUT, "")))
+        seconds = self.pause_seconds(_timeout_seconds(request.headers.get(HEADER_TIMEOUT, "")))
         transport = request.transport
         if seconds > 0.0 and transport is not None and not transport.is_closing():
             transport.pause_reading()
             self.timers.set(seconds, PausedConnection(request.protocol, transport))
 
 
-class PausedConnection:
-    """A connection of aiohttp's that rests."""
+class PausedConnection(Throttled):
+    """A throttled connection on aiohttp's path."""
 
     def __init__(self, protocol: web.RequestHandler, transport: asyncio.Transport) -> None:
         self._protocol = protocol
         self._transport = transport
 
+    @override
     def resume(self) -> None:
-        """As `Throttled.resume`, unless aiohttp has reasons of its own not to read."""
+        """Read again, unless aiohttp itself has paused reading or the connection is gone."""
         protocol, transport = self._protocol, self._transport
         if protocol.transport is not transport or transport.is_closing():
             return
@@ -134,7 +138,7 @@ class PausedConnection:
             transport.resume_reading()
 
 
-def _patience(text: str) -> float | None:
+def _timeout_seconds(text: str) -> float | None:
     milliseconds = parse_integer(text, MAX_MILLISECONDS)
     return None if milliseconds is None else milliseconds / 1000
 

@@ -1,8 +1,8 @@
-"""The age of client connections: closed politely after a while, so that a plain Service spreads load.
+"""The maximum age of client connections, so that a plain Service spreads load over new replicas.
 
-A keep-alive client never meets the replicas that joined after it connected (docs/design/control-law.md#connection-balance). So a
-connection is closed, by `Connection: close` on an answer, at 20 s +- 50 % or after 1,000 requests, and
-with the next answer once the pod is told to stop. Jitter keeps clients from reconnecting in step.
+A keep-alive client never reaches replicas that joined after it connected (docs/design/control-law.md#connection-balance).
+`Connection: close` on an answer therefore ends a connection after 20 s +- 50 % or 1,000 requests, and with the next answer
+once the pod is stopping. Jitter keeps clients from reconnecting in step.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from weakref import WeakKeyDictionary
 
 @dataclass(slots=True)
 class Age:
-    """When one connection is to close."""
+    """The remaining time and requests of one connection."""
 
     ends_at: float
     requests_left: int
 
     def count_request(self, now: float) -> bool:
-        """Count one request; return whether its answer is to be the connection's last."""
+        """Count one request; return whether its answer is the connection's last."""
         self.requests_left -= 1
         return now >= self.ends_at or self.requests_left <= 0
 
 
 class AgingConnections:
-    """Owns when each open client connection is to close; knows them by what lives as long as they do."""
+    """The ages of open client connections, keyed by an object that lives as long as the connection."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class AgingConnections:
         return len(self._open)
 
     def count_request(self, transport: asyncio.BaseTransport | None, now: float) -> bool:
-        """Count one request; return whether its answer is to be the connection's last."""
+        """Count one request; return whether its answer is the connection's last."""
         if transport is None:
             return True
         return self.age_of(transport, now).count_request(now)
 
     def age_of(self, transport: asyncio.BaseTransport, now: float) -> Age:
-        """Return the age of a connection, which begins with the first call for it."""
-        # uvloop's transports over TLS take no weak references
-        lasting = transport.get_extra_info("ssl_object") or transport
-        age = self._open.get(lasting)
+        """Return the age of a connection, which starts at the first call."""
+        # uvloop's TLS transports support no weak references
+        key = transport.get_extra_info("ssl_object") or transport
+        age = self._open.get(key)
         if age is None:
             ends_at = now + self._age_seconds * (0.5 + self._draw())
-            age = self._open[lasting] = Age(ends_at, self._max_requests)
+            age = self._open[key] = Age(ends_at, self._max_requests)
         return age

@@ -1,8 +1,8 @@
-"""A bound on the open connections of a port: a newcomer beyond it takes the place of the one that is idle longest.
+"""A bound on the open connections of a port: beyond it, a new connection replaces the one that is idle longest.
 
-Idle is who owes no answer: a client between two requests, one that has not sent a whole head, one in its TLS
-handshake. While every connection has a request in flight a newcomer is answered 503 and closed, so that Envoy and nginx
-can try another pod; left in the backlog it would wait without an answer.
+A connection is idle while it owes no answer: between two requests, before a whole head, or in its TLS handshake. While
+every connection has a request in flight, a new one is answered 503 and closed, so that Envoy and nginx can try another
+pod; in the backlog it would wait without an answer.
 """
 
 import asyncio
@@ -10,21 +10,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
+from typing_extensions import override
 
 from penstock_runtime.errors import ConnectionsFull
 
 MAX_SURPLUS: Final = 16
-"""Connections beyond the bound that wait to be told so; their descriptors are among the reserved ones."""
-MAX_LOOKS: Final = 16
-"""How many connections are looked at for one that can be closed."""
+"""Connections beyond the bound that wait for their 503; their descriptors are among the reserved ones."""
+MAX_IDLE_CHECKS: Final = 16
+"""Connections that one search for an idle one checks."""
 
 
 class ConnectionLimit:
-    """Owns which connections of a port are open, and which of them are idle, the longest first."""
+    """The open connections of a port, and the idle ones among them, longest idle first."""
 
-    def __init__(self, most: Callable[[], int], refuse: Callable[[ConnectionsFull], bytes]) -> None:
-        """`most` is read for each newcomer; `refuse` returns the answer of one that finds no place."""
-        self._most = most
+    def __init__(
+        self, max_open: Callable[[], int], refuse: Callable[[ConnectionsFull], bytes]
+    ) -> None:
+        """`max_open` is called for each new connection; `refuse` renders the answer to a surplus one."""
+        self._max_open = max_open
         self._refuse = refuse
         self._open: set[BoundedConnection] = set()
         self._idle: dict[BoundedConnection, None] = {}
@@ -34,8 +37,8 @@ class ConnectionLimit:
         return len(self._open) + len(self._surplus)
 
     def opened(self, newcomer: "BoundedConnection") -> None:
-        """Take in a connection that was accepted; beyond the bound the longest idle one is closed for it."""
-        if len(self._open) < self._most() or self.drop_idlest():
+        """Add an accepted connection; beyond the bound, close the longest idle one for it or mark it as surplus."""
+        if len(self._open) < self._max_open() or self.drop_idlest():
             self._open.add(newcomer)
             self._idle[newcomer] = None
             return
@@ -45,37 +48,36 @@ class ConnectionLimit:
             self._drop(next(iter(self._surplus)))
 
     def closed(self, connection: "BoundedConnection") -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self._open.discard(connection)
         self._idle.pop(connection, None)
         self._surplus.pop(connection, None)
 
     def busy(self, connection: "BoundedConnection") -> None:
-        """Note that a request of `connection` is in flight."""
+        """Mark `connection` as having a request in flight."""
         self._idle.pop(connection, None)
 
     def idle(self, connection: "BoundedConnection") -> None:
-        """Note that `connection` has its answer."""
+        """Mark `connection` as idle: its answer is written."""
         if connection in self._open:
             self._idle.pop(connection, None)
             self._idle[connection] = None
 
     def drop_idlest(self) -> bool:
         """Close the connection that is idle longest; return whether there was one."""
-        for _ in range(min(len(self._idle), MAX_LOOKS)):
+        for _ in range(min(len(self._idle), MAX_IDLE_CHECKS)):
             connection = next(iter(self._idle))
             if connection.is_idle():
                 self._drop(connection)
                 return True
-            self.idle(connection)  # its answer is not read yet
+            self.idle(connection)  # its client has not read the answer yet
         return False
 
     def refusal(self) -> bytes:
-        """Return what a connection that has no place is answered."""
-        most = self._most()
+        """Return the bytes that answer a surplus connection."""
         return self._refuse(
             ConnectionsFull(
-                f"all {most} connections of this pod have a request in flight: try again, another pod answers",
+                f"all {self._max_open()} connections of this pod have a request in flight: retry, and another pod answers",
                 retry_after_seconds=1.0,
             )
         )
@@ -86,7 +88,7 @@ class ConnectionLimit:
 
 
 class BoundedConnection(web.RequestHandler):
-    """aiohttp's protocol, for connections that are counted."""
+    """aiohttp's protocol for connections that a `ConnectionLimit` counts."""
 
     __slots__ = ("_limit", "accepting", "surplus")
 
@@ -94,9 +96,9 @@ class BoundedConnection(web.RequestHandler):
         super().__init__(manager, **more)
         self._limit = limit
         self.accepting: asyncio.Future[Any] | None = None
-        """Done once there is a transport: with TLS, after the handshake."""
+        """Done once there is a transport; with TLS, after the handshake."""
         self.surplus = False
-        """It has no place: what it asks is answered 503."""
+        """Whether it is beyond the bound, so that its first request is answered 503."""
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -106,20 +108,20 @@ class BoundedConnection(web.RequestHandler):
             self.accepting.cancel()
 
     def is_idle(self) -> bool:
-        """Return whether no answer is owed, nor lies unread."""
+        """Return whether no answer is owed, and none waits in the write buffer."""
         if self.transport is None:  # in its handshake, or closing
             return self.accepting is not None and not self.accepting.done()
         unread = self.transport.get_write_buffer_size()
         return self._current_request is None and not self._messages and not unread
 
     def reject_surplus(self) -> None:
-        """Answer a connection that has no place, and close it."""
+        """Answer a surplus connection and close it."""
         if self.transport is not None:
             self.transport.write(self._limit.refusal())
         self.force_close()
 
+    @override
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol.data_received`."""
         if self.surplus:
             self.reject_surplus()
             return
@@ -127,14 +129,14 @@ class BoundedConnection(web.RequestHandler):
         if self._messages or self._current_request is not None:
             self._limit.busy(self)
 
-    async def finish_response(self, *about: Any) -> tuple[web.StreamResponse, bool]:
-        """As aiohttp's: the answer is written."""
-        written = await super().finish_response(*about)
+    @override
+    async def finish_response(self, *arguments: Any) -> tuple[web.StreamResponse, bool]:
+        written = await super().finish_response(*arguments)
         if not self._messages:
             self._limit.idle(self)
         return written
 
+    @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As `asyncio.Protocol.connection_lost`."""
         super().connection_lost(exc)
         self._limit.closed(self)

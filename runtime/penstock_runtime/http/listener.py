@@ -1,4 +1,4 @@
-"""A listening port: accepts what has come, counts it, and never spins when descriptors run out."""
+"""The listening socket of a port: accepts and counts connections, and backs off when descriptors run out."""
 
 import asyncio
 import errno
@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
+from typing_extensions import override
 
 from penstock_runtime.http.connection_limit import BoundedConnection, ConnectionLimit
 
@@ -16,15 +17,15 @@ log = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 ACCEPTS_PER_ROUND: Final = 16
-"""New clients in one round of the loop: under load a round takes milliseconds, and clients that come together would wait
-for as many rounds."""
+"""New clients in one round of the loop: under load a round takes milliseconds, and with one accept a round, clients that
+connect together would wait for as many rounds."""
 RETRY_SECONDS: Final = 0.1
-"""After an accept that found no descriptor or memory."""
+"""The pause after an accept that failed for lack of descriptors or memory."""
 _SCARCE: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class Listener(web.BaseSite):
-    """A site of aiohttp's whose connections are bounded from their acceptance on, the TLS handshake included."""
+    """An aiohttp site whose connections are limited from accept on, the TLS handshake included."""
 
     __slots__ = ("_accepting", "_limit", "_loop", "_per_round", "_socket")
 
@@ -52,21 +53,23 @@ class Listener(web.BaseSite):
         return int(self._socket.getsockname()[1])
 
     @property
+    @override
     def name(self) -> str:
-        """As `BaseSite.name`."""
         return f"{'https' if self._ssl_context else 'http'}://{self._socket.getsockname()[0]}:{self.port}"
 
+    @override
     async def start(self) -> None:
-        """Accept from now on."""
+        """Start to accept connections."""
         await super().start()
         self._listen()
 
+    @override
     async def stop(self) -> None:
-        """Accept nobody any more."""
+        """Close the socket and cancel unfinished handshakes."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        for one in self._accepting:
-            one.cancel()
+        for handshake in self._accepting:
+            handshake.cancel()
         await super().stop()
 
     def _listen(self) -> None:
@@ -82,22 +85,24 @@ class Listener(web.BaseSite):
             except OSError as error:
                 if error.errno not in _SCARCE:
                     raise
-                self._rest(error)
+                self._back_off(error)
                 return
-            self._greet(client)
+            self._connect(client)
 
-    def _rest(self, error: OSError) -> None:
-        """Accept nobody for a moment: the backlog keeps the listener readable, so the loop would spin."""
-        log.warning("no connection can be accepted: %s", error.strerror)
+    def _back_off(self, error: OSError) -> None:
+        """Stop accepting for a moment: the backlog keeps the socket readable, so the loop would spin."""
+        log.warning(
+            "cannot accept connections, retrying in %s s: %s", RETRY_SECONDS, error.strerror
+        )
         self._limit.drop_idlest()
         self._loop.remove_reader(self._socket)
         self._loop.call_later(RETRY_SECONDS, self._listen)
 
-    def _greet(self, client: socket.socket) -> None:
+    def _connect(self, client: socket.socket) -> None:
         client.setblocking(False)  # noqa: FBT003 - as above
-        assert self._runner.server is not None  # noqa: S101 - the runner is set up
+        assert self._runner.server is not None  # noqa: S101 - `setup` has run
         connection = self._runner.server()
-        assert isinstance(connection, BoundedConnection)  # noqa: S101 - as `ClientsRunner` makes them
+        assert isinstance(connection, BoundedConnection)  # noqa: S101 - `ClientsRunner` creates them
         task = asyncio.ensure_future(
             self._loop.connect_accepted_socket(lambda: connection, client, ssl=self._ssl_context)
         )
@@ -109,12 +114,12 @@ class Listener(web.BaseSite):
     def _accepted(
         self, connection: BoundedConnection, client: socket.socket, task: asyncio.Future[Any]
     ) -> None:
-        """From here on the transport owns the socket, unless the handshake was cut short or failed."""
+        """Release a connection whose handshake was cancelled or failed; else the transport owns the socket now."""
         self._accepting.discard(task)
         if task.cancelled():
             client.close()
         elif (error := task.exception()) is None:
             return
         elif not isinstance(error, OSError):
-            log.error("a connection met a defect", exc_info=error)
+            log.error("defect while accepting a connection", exc_info=error)
         self._limit.closed(connection)

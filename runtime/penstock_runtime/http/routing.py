@@ -1,4 +1,7 @@
-"""Which protocols a pod speaks, and who may speak them. Only those are imported: each takes memory."""
+"""Routes of the protocols that a pod serves, and the middleware that authenticates callers.
+
+Only the served protocols are imported: each takes memory.
+"""
 
 from typing import Final
 
@@ -17,14 +20,14 @@ from penstock_runtime.serving.pod import Pod
 UNAUTHENTICATED_PATHS: Final = frozenset(
     {"/health", "/ping", "/version", "/v2", "/v2/health/live", "/v2/health/ready"}
 )
-"""Where nobody is asked who he is: they tell nothing that a probe may not know."""
+"""Paths that need no key: their answers hold nothing beyond what a probe may see."""
 
 
 def routes_of(pod: Pod) -> list[web.RouteDef]:
-    """Return the routes of every protocol that `pod` speaks."""
+    """Return the routes of every protocol that `pod` serves."""
     routes = OpenInference(pod).routes()
     if pod.config.model.task is Task.TEXT_GENERATION:
-        routes += _generating(pod)
+        routes += _generation_routes(pod)
     if pod.config.model.task is Task.EMBEDDING:
         from penstock_runtime.protocols.openai.embeddings import Embeddings  # noqa: PLC0415
 
@@ -32,20 +35,20 @@ def routes_of(pod: Pod) -> list[web.RouteDef]:
     return routes
 
 
-def _generating(pod: Pod) -> list[web.RouteDef]:
+def _generation_routes(pod: Pod) -> list[web.RouteDef]:
     from penstock_runtime.protocols.openai.routes import OpenAI  # noqa: PLC0415
     from penstock_runtime.protocols.triton_generate import GenerateExtension  # noqa: PLC0415
     from penstock_runtime.serving.generation.pod import GenerationPod  # noqa: PLC0415
 
-    assert isinstance(pod, GenerationPod)  # noqa: S101 - as `assembly.make_pod` makes it
+    assert isinstance(pod, GenerationPod)  # noqa: S101 - `assembly.make_pod` chooses by the task
     return OpenAI(pod).routes() + GenerateExtension(pod).routes()
 
 
 def authenticate(callers: Callers, counters: Counters) -> Middleware:
-    """Return the middleware that lets in whom `callers` know, and notes who it is; a refusal is counted."""
+    """Return the middleware that identifies callers and rejects unknown ones; rejections are counted."""
 
     @web.middleware
-    async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in UNAUTHENTICATED_PATHS:
             return await handler(request)
         try:
@@ -57,4 +60,4 @@ def authenticate(callers: Callers, counters: Counters) -> Middleware:
             return openai_refusal(refusal)
         return await handler(request)
 
-    return ask
+    return identify

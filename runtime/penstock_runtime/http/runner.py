@@ -1,15 +1,18 @@
-"""aiohttp's runner and server, with connections of our own."""
+"""aiohttp's runner and server with a protocol class of Penstock's own."""
 
 from collections.abc import Callable
 
 from aiohttp import web
+from typing_extensions import override
 
 
 class ClientsServer(web.Server):
-    """The server that aiohttp made for an application, but for the connections that it makes."""
+    """A copy of aiohttp's server for an application that creates another protocol for each connection."""
 
-    def __init__(self, made: web.Server, connection: Callable[..., web.RequestHandler]) -> None:
-        vars(self).update(vars(made))  # aiohttp has no seam between an application and its protocol
+    def __init__(self, server: web.Server, connection: Callable[..., web.RequestHandler]) -> None:
+        vars(self).update(
+            vars(server)
+        )  # aiohttp has no seam between an application and its protocol
         self._connection = connection
 
     def __call__(self) -> web.RequestHandler:
@@ -18,16 +21,17 @@ class ClientsServer(web.Server):
 
 
 class ClientsRunner(web.AppRunner):
-    """Runs an application for connections of a kind."""
+    """Runs an application with a given protocol."""
 
     __slots__ = ("_connection",)
 
     def __init__(
         self, app: web.Application, connection: Callable[..., web.RequestHandler], **more: object
     ) -> None:
-        """`connection` is called with the server, and what aiohttp gives its own protocol, for each new one."""
+        """`connection` creates the protocol of each new connection, from the server and the arguments of aiohttp's own."""
         super().__init__(app, **more)  # type: ignore[arg-type]
         self._connection = connection
 
+    @override
     async def _make_server(self) -> web.Server:
         return ClientsServer(await super()._make_server(), self._connection)

@@ -1,4 +1,4 @@
-"""The two ports: 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
+"""The HTTP servers of a pod: port 8000 for clients, 8001 for the cluster, so that exposing a pool never exposes its controls."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ from penstock_runtime.telemetry.metrics import Exposition
 log = logging.getLogger(__name__)
 
 WRITE_BUFFER_SHARE: Final = 2
-"""Of the bytes that requests may take, answers that are not read get one part in so many."""
+"""The bytes that requests may hold, divided by the bytes that unread answers may hold."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -54,7 +54,7 @@ class ClientServer:
     """The client port: protocols, connection ageing, request ids, and every error with an `error` key."""
 
     def __init__(self, pod: Pod, exposition: Exposition, tls: ssl.SSLContext | None = None) -> None:
-        """`tls`: what connections are accepted with; None: plain HTTP."""
+        """`tls` is the context of the listening socket; None for plain HTTP."""
         self._pod = pod
         self._exposition = exposition
         self._tls = tls
@@ -68,10 +68,9 @@ class ClientServer:
 
     def app(self) -> web.Application:
         """Return the application."""
-        doors = (
-            [] if self._pod.callers.open else [authenticate(self._pod.callers, self._pod.counters)]
-        )
-        app = web.Application(middlewares=[self._around, *doors])
+        pod = self._pod
+        authentication = [] if pod.callers.open else [authenticate(pod.callers, pod.counters)]
+        app = web.Application(middlewares=[self._around, *authentication])
         app.add_routes(routes_of(self._pod))
         if self._pod.config.http.client_metrics:
             app.add_routes([web.get(names.PATH_METRICS, metrics_handler(self._exposition))])
@@ -81,10 +80,10 @@ class ClientServer:
         """Listen; return the port."""
         config = self._pod.config
         settings: dict[str, Any] = {
-            "handler_cancellation": True,  # else a client that goes away leaves its request running
+            "handler_cancellation": True,  # else a request runs on after its client has left
             "keepalive_timeout": config.http.keep_alive_seconds,  # aiohttp's default is an hour
             "access_log": None,
-            "auto_decompress": False,  # aiohttp serves a gzip body that lacks its trailer: `bodies` decompresses
+            "auto_decompress": False,  # aiohttp accepts a gzip body without its trailer: `bodies` decompresses
             "shutdown_timeout": 2.0,  # drain.py has waited already
         }
         limit = ConnectionLimit(self._max_connections, self._refuse)
@@ -98,32 +97,32 @@ class ClientServer:
         return descriptors.client_connections(descriptors.limit(), depth)
 
     def _refuse(self, refusal: RequestRejected) -> bytes:
-        """Count and return the answer of a request that found no connection free."""
+        """Count the rejection of a surplus connection, and return its answer."""
         self._pod.admission.turn_away(refusal)
         wire = ResponseWriter(self._pod.config.pod.name)
         return wire.write(of_refusal(refusal), self._ids.new(), closes=True)
 
     def _connection_maker(self, limit: ConnectionLimit) -> Callable[..., BoundedConnection]:
-        """Return what makes the protocol of a new connection."""
+        """Return the factory of protocols for new connections."""
         pod, config = self._pod, self._pod.config
-        unread = WriteBufferLimits(
+        write_buffers = WriteBufferLimits(
             pod.admission.hold_unread,
             config.queue.max_held_bytes // WRITE_BUFFER_SHARE,
             config.http.body_timeout_seconds,
             asyncio.get_running_loop().call_later,
         )
         if not (config.http.fast_path and pod.has_fast_path):
-            return partial(WatchedConnection, unread=unread, limit=limit)
-        lane = FastPath(pod, self._connections, self.traffic, self._ids, self._throttle)
-        return partial(FastConnection, lane=lane, unread=unread, limit=limit)
+            return partial(WatchedConnection, write_buffers=write_buffers, limit=limit)
+        path = FastPath(pod, self._connections, self.traffic, self._ids, self._throttle)
+        return partial(FastConnection, path=path, write_buffers=write_buffers, limit=limit)
 
     def open_connections(self) -> int:
-        """Return how many clients are connected."""
+        """Return the number of connected clients."""
         server = self._runner.server if self._runner else None
         return len(server.connections) if server else 0
 
     async def stop(self) -> None:
-        """Stop listening and close what is open."""
+        """Stop listening and close open connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -144,7 +143,7 @@ class ClientServer:
         reply.headers[HEADER_REQUEST_ID] = request_id
         reply.headers[names.HEADER_POD] = self._pod.config.pod.name
         reply.headers[hdrs.SERVER] = "penstock"
-        # a stream that has begun has said what becomes of its connection: no client expects another end
+        # a stream has sent its Connection header already
         if not reply.prepared and (last or self._pod.health.closing):
             reply.force_close()
         self._throttle.record_reply(request, reply.status, self._pod.now())
@@ -166,10 +165,10 @@ class ClientServer:
 
 
 class ClusterServer:
-    """The cluster port: probes, metrics, control. It answers from the start, also while the model loads."""
+    """The cluster port: probes, metrics and control. It answers from the start, also while the model loads."""
 
     def __init__(self, pod: Pod, exposition: Exposition, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` as for the client port."""
+        """`tls` is the context of the listening socket; None for plain HTTP."""
         self._pod = pod
         self._exposition = exposition
         self._tls = tls
@@ -202,7 +201,7 @@ class ClusterServer:
             handler_cancellation=True,
             keepalive_timeout=config.http.keep_alive_seconds,
             access_log=None,
-            auto_decompress=False,  # as for clients
+            auto_decompress=False,  # as on the client port
             shutdown_timeout=1.0,
         )
         return await _listen(
@@ -214,7 +213,7 @@ class ClusterServer:
         return wire.write(of_refusal(refusal), "", closes=True)
 
     async def stop(self) -> None:
-        """Stop listening and close what is open."""
+        """Stop listening and close open connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -237,7 +236,7 @@ async def _listen(
     limit: ConnectionLimit,
     tls: ssl.SSLContext | None,
 ) -> int:
-    """Start `runner` on a port (0: any free one) and return it."""
+    """Start `runner` on a port, 0 for any free one; return the port."""
     await runner.setup()
     listener = Listener(runner, address, limit, tls)
     await listener.start()
@@ -261,7 +260,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the handler's answer, or that of the refusal or error that it raised."""
+    """Return the handler's answer, or the answer to the rejection or error that it raised."""
     try:
         return await handler(request)
     except RequestRejected as refusal:
@@ -270,20 +269,22 @@ async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _unrouted(request, error)
     except ConnectionError:
         raise
-    except Exception:  # the last line of defence: the client is told, the log has the trace
-        log.exception("a request met a defect", extra={"request_id": request.get(REQUEST_ID)})
+    except Exception:  # the last line of defence: the client gets a 500, the log the traceback
+        log.exception(
+            "defect while serving a request", extra={"request_id": request.get(REQUEST_ID)}
+        )
         request[LOGGED] = {**request.get(LOGGED, {}), "outcome": RequestOutcome.FAILED}
         return _refused(request, Defect())
 
 
 def _refused(request: web.Request, refusal: RequestRejected) -> web.Response:
-    """Return a refusal in the words of the protocol that its path belongs to."""
+    """Return a rejection in the format of the protocol that serves its path."""
     return openai_refusal(refusal) if speaks_openai(request.path) else refusal_reply(refusal)
 
 
 def _unrouted(request: web.Request, error: web.HTTPException) -> web.Response:
-    what = f"{error.status} {error.reason}: {request.method} {shown(request.path, 160)} is not served here"
-    reply = _refused(request, Unrouted(error.status, what))
+    message = f"{error.status} {error.reason}: {request.method} {shown(request.path, 160)} is not served here"
+    reply = _refused(request, Unrouted(error.status, message))
     if hdrs.ALLOW in error.headers:
         reply.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
     return reply

@@ -1,4 +1,4 @@
-"""The pod's own certificate: read at the start, and looked at again for as long as it serves."""
+"""The pod's TLS certificate: loaded at start and reloaded when its files change."""
 
 import asyncio
 import logging
@@ -11,35 +11,35 @@ from penstock_runtime.config import RuntimeConfig
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 5.0
-"""Far below the minute or so that the kubelet takes to bring a Secret's change into a pod."""
+"""The interval of checks, far below the minute or so that the kubelet takes to update a mounted Secret."""
 
 
 def certificate_of(config: RuntimeConfig) -> ServerCertificate | None:
-    """Return the certificate that both ports are to serve with, or None for plain HTTP.
+    """Return the certificate of both ports, or None for plain HTTP.
 
     Raises:
-        CertificateUnusable: there is a folder for it, and no certificate in it that can be served with.
+        CertificateUnusable: the folder is set but holds no usable certificate.
     """
     return ServerCertificate(config.http.tls_folder) if config.http.tls_folder is not None else None
 
 
 def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
-    """Return what a listening socket is given."""
+    """Return the SSL context of a listening socket, None for plain HTTP."""
     return None if certificate is None else certificate.context
 
 
 async def watch_certificate(
     certificate: ServerCertificate | None, every_seconds: float = WATCH_SECONDS
 ) -> None:
-    """Serve new connections with a renewed certificate; a broken one is logged and not taken. Runs for ever.
+    """Reload the certificate for new connections when it changes; a broken one is logged and not loaded. Never returns.
 
-    The loop itself reads the two small files of memory: in a thread, a handshake of the loop could meet the context
-    between the new certificate and its key.
+    The event loop reads the two small files itself: with a thread, a handshake could use the context after the new
+    certificate is loaded and before its key is.
     """
     while certificate is not None:
         await asyncio.sleep(every_seconds)
         try:
             if certificate.refresh():
-                log.info("a renewed certificate is in force")
+                log.info("certificate renewed: new connections use it")
         except CertificateUnusable as error:
-            log.error("the former certificate stays in force: %s", error)
+            log.error("certificate not renewed, the former one stays in use: %s", error)

@@ -1,9 +1,10 @@
-"""Answers that lie unread in the buffers of connections: counted as memory, and not kept for ever.
+"""Limits on the write buffers of connections: unread answers count as memory, and are dropped after a while.
 
-A transport says by `pause_writing` that more lies with it than the 64 KiB (512 over TLS) that every connection may have; small answers,
-which the socket takes at once, never come here. What lies counts among the bytes that requests take, so that newcomers are
-refused rather than memory exceeded; but it may have a share only, so that who does not read holds nobody out: beyond it the
-connection whose answer has lain longest is cut off. So is one that was given `read_seconds`, also if it is only being closed.
+A transport reports by `pause_writing` that it buffers more than the 64 KiB (512 over TLS) that every connection may have;
+small answers, which the socket takes at once, are not counted. Buffered bytes count towards the memory of requests, so that
+new requests are rejected before memory runs out. They get a share of that memory only, so that clients that do not read
+cannot block others: beyond the share, the connection whose answer has been buffered longest is aborted. So is a connection
+whose client has not read for `read_seconds`, even while it is being closed.
 """
 
 import asyncio
@@ -12,100 +13,106 @@ from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
+from typing_extensions import override
 
 from penstock_runtime.http.connection_limit import BoundedConnection
 
 
 class _Buffered(Struct):
-    """What lies with one connection."""
+    """The unread bytes of one connection."""
 
     transport: asyncio.Transport
     bytes: int
-    patience: asyncio.TimerHandle
+    timeout: asyncio.TimerHandle
 
 
 class WriteBufferLimits:
-    """Owns what lies unread by connection, the longest first."""
+    """The unread bytes of each connection, longest buffered first."""
 
     def __init__(
         self,
-        hold: Callable[[int], None],
+        count: Callable[[int], None],
         max_bytes: int,
         read_seconds: float,
         call_later: Callable[..., asyncio.TimerHandle],
     ) -> None:
-        """`hold` is told how many bytes more lie unread, or fewer; `max_bytes` may, or one answer that is larger."""
-        self._hold = hold
+        """`count` takes each change of the unread bytes; `max_bytes` bounds their sum, except for a single larger answer."""
+        self._count = count
         self._max_bytes = max_bytes
         self._read_seconds = read_seconds
         self._call_later = call_later
-        self._lying: dict[object, _Buffered] = {}
+        self._buffered: dict[object, _Buffered] = {}
         self._bytes = 0
 
     def add(self, connection: object, transport: asyncio.Transport) -> None:
-        """Count what lies with `connection`, which does not grow, until it is forgotten."""
+        """Count the write buffer of `connection`, which does not grow, until `remove`."""
         size = transport.get_write_buffer_size()
-        if size == 0 or connection in self._lying:
+        if size == 0 or connection in self._buffered:
             return
-        patience = self._call_later(self._read_seconds, self._cut_off, connection)
-        self._lying[connection] = _Buffered(transport, size, patience)
-        self._count(size)
-        while self._bytes > self._max_bytes and len(self._lying) > 1:
-            self._cut_off(next(iter(self._lying)))
+        timeout = self._call_later(self._read_seconds, self._abort, connection)
+        self._buffered[connection] = _Buffered(transport, size, timeout)
+        self._change(size)
+        while self._bytes > self._max_bytes and len(self._buffered) > 1:
+            self._abort(next(iter(self._buffered)))
 
-    def forget(self, connection: object) -> None:
-        """Count `connection` no longer: its client has read, or is gone."""
-        lying = self._lying.pop(connection, None)
-        if lying is not None:
-            lying.patience.cancel()
-            self._count(-lying.bytes)
+    def remove(self, connection: object) -> None:
+        """Stop counting `connection`: its client has read, or is gone."""
+        buffered = self._buffered.pop(connection, None)
+        if buffered is not None:
+            buffered.timeout.cancel()
+            self._change(-buffered.bytes)
 
-    def _cut_off(self, connection: object) -> None:
-        transport = self._lying[connection].transport
-        self.forget(connection)
+    def _abort(self, connection: object) -> None:
+        transport = self._buffered[connection].transport
+        self.remove(connection)
         transport.abort()
 
-    def _count(self, more: int) -> None:
-        self._bytes += more
-        self._hold(more)
+    def _change(self, more_bytes: int) -> None:
+        self._bytes += more_bytes
+        self._count(more_bytes)
 
 
 class WatchedConnection(BoundedConnection):
-    """aiohttp's protocol, for clients that are to read what they are answered."""
+    """aiohttp's protocol for connections whose unread answers are limited."""
 
-    __slots__ = ("_unread",)
+    __slots__ = ("_write_buffers",)
 
-    def __init__(self, manager: web.Server, *, unread: WriteBufferLimits, **more: Any) -> None:
+    def __init__(
+        self, manager: web.Server, *, write_buffers: WriteBufferLimits, **more: Any
+    ) -> None:
         super().__init__(manager, **more)
-        self._unread = unread
+        self._write_buffers = write_buffers
 
+    @override
     def pause_writing(self) -> None:
-        """As `asyncio.Protocol.pause_writing`: more lies here than the client has read."""
         super().pause_writing()
-        self._note_unread(self.transport)
+        self._count_unread(self.transport)
 
+    @override
     def resume_writing(self) -> None:
-        """As `asyncio.Protocol.resume_writing`: the client has read. One that is being closed is watched to its end."""
+        """Stop counting: the client has read. A connection that is being closed is counted to its end."""
         super().resume_writing()
         if self.transport is not None and not self.transport.is_closing():
-            self._unread.forget(self)
+            self._write_buffers.remove(self)
 
+    @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As `asyncio.Protocol.connection_lost`."""
         super().connection_lost(exc)
-        self._unread.forget(self)
+        self._write_buffers.remove(self)
 
+    @override
     def force_close(self) -> None:
-        """As aiohttp's; the transport waits until all is read."""
+        """Close; the transport waits until the client has read everything."""
         transport = self.transport
         super().force_close()
-        self._note_unread(transport)
+        self._count_unread(transport)
 
+    @override
     async def start(self) -> None:
-        """As aiohttp's, at whose end it closes a connection that is not kept."""
+        """Serve; at its end aiohttp closes a connection that is not kept alive."""
         await super().start()
-        self._note_unread(self.transport)
+        self._count_unread(self.transport)
 
-    def _note_unread(self, transport: asyncio.Transport | None) -> None:
+    def _count_unread(self, transport: asyncio.Transport | None) -> None:
         if transport is not None:
-            self._unread.add(self, transport)
+            self._write_buffers.add(self, transport)

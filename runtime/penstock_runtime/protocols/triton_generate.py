@@ -1,15 +1,16 @@
-"""Triton's generate extension of KServe v2: one text in, one text out, whole or in pieces."""
+"""Triton's generate extension of KServe v2: one text in, one text out, whole or as a stream."""
 
 from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
+from typing_extensions import override
 
 from penstock_runtime.errors import BadInput, shown
 from penstock_runtime.protocols.open_inference import bodies, metadata
 from penstock_runtime.protocols.openai.completions import CompletionAnswer, completion_answer
 from penstock_runtime.protocols.openai.handler import GenerationHandler
-from penstock_runtime.protocols.openai.response import Object
+from penstock_runtime.protocols.openai.response import AnswerFormat, Object
 from penstock_runtime.protocols.openai.sampling import Terms
 from penstock_runtime.protocols.openai.wire.generate import (
     GenerateBody,
@@ -23,7 +24,7 @@ from penstock_runtime.serving.generation.response_stream import TokenUsage
 
 
 class GenerateExtension:
-    """Answers the extension for one pod."""
+    """The routes of the extension for one pod."""
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
@@ -43,26 +44,26 @@ class GenerateExtension:
         ]
 
     async def whole(self, request: web.Request) -> web.StreamResponse:
-        """Answer the whole text."""
+        """Serve the whole text."""
         return await self._handler.serve(request, GenerateBody, self._prepare(request))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Answer the text piece by piece."""
+        """Serve the text as a stream."""
         return await self._handler.serve(request, StreamedGenerateBody, self._prepare(request))
 
     def _prepare(self, request: web.Request) -> Any:
-        asked, version = request.match_info["model"], request.match_info.get("version")
+        name, version = request.match_info["model"], request.match_info.get("version")
 
         async def prepare(body: GenerateBody, model: str, terms: Terms) -> GenerateAnswer:
-            self._pod.check_model(asked)
+            self._pod.check_model(name)
             if version not in (None, metadata.MODEL_VERSION):
                 raise BadInput(
-                    f"model {model!r} has no version {shown(version, 40)}: ask for"
-                    f" {metadata.MODEL_VERSION!r} or none",
+                    f"model {model!r} has no version {shown(version, 40)}: use"
+                    f" {metadata.MODEL_VERSION!r} or leave the version out",
                     field="version",
                 )
             plain = await _completion(body, model, terms)
-            return GenerateAnswer(_named(plain.call), body.id, model)
+            return GenerateAnswer(_with_wire_field(plain.call), body.id, model)
 
         return prepare
 
@@ -70,22 +71,22 @@ class GenerateExtension:
 async def _completion(body: GenerateBody, model: str, terms: Terms) -> CompletionAnswer:
     try:
         return await completion_answer(body.as_completion(), model, terms)
-    except BadInput as refused:
-        named = refused.field or ""
-        refused.field = "text_input" if named == "prompt" else parameter(named)
+    except BadInput as error:
+        field = error.field or ""
+        error.field = "text_input" if field == "prompt" else parameter(field)
         raise
 
 
-def _named(call: GenerationCall) -> GenerationCall:
-    """Return `call` with its shape's field as this protocol spells it."""
+def _with_wire_field(call: GenerationCall) -> GenerationCall:
+    """Return `call` with the field of its grammar as this protocol names it."""
     shape = call.shape
     return (
         call if shape is None else replace(call, shape=replace(shape, field=parameter(shape.field)))
     )
 
 
-class GenerateAnswer:
-    """`text_output` beside the model's name."""
+class GenerateAnswer(AnswerFormat):
+    """The answer `text_output` with the model's name."""
 
     ends_with_done = False
     returns_prompts = False
@@ -97,18 +98,19 @@ class GenerateAnswer:
         if name is not None:
             self._head["id"] = name
 
-    def chunks(self, pieces: list[Chunk], _cost: TokenUsage) -> list[Object]:
-        """As `AnswerFormat.chunks`."""
-        return [{**self._head, "text_output": one.text} for one in pieces if one.text]
+    @override
+    def chunks(self, pieces: list[Chunk], _usage: TokenUsage) -> list[Object]:
+        return [{**self._head, "text_output": piece.text} for piece in pieces if piece.text]
 
-    def closing(self, _cost: TokenUsage) -> list[Object]:
-        """As `AnswerFormat.closing`: nothing but the end of the stream ends it."""
+    @override
+    def closing(self, _usage: TokenUsage) -> list[Object]:
+        """Return no event: the end of the connection's chunks ends the stream."""
         return []
 
+    @override
     def take(self, pieces: list[Chunk]) -> None:
-        """As `AnswerFormat.take`."""
-        self._text += "".join(one.text for one in pieces)
+        self._text += "".join(piece.text for piece in pieces)
 
-    def whole(self, _cost: TokenUsage) -> Object:
-        """As `AnswerFormat.whole`."""
+    @override
+    def whole(self, _usage: TokenUsage) -> Object:
         return {**self._head, "text_output": self._text}

@@ -113,7 +113,7 @@ def test_a_clock_that_is_ahead_is_reported_and_the_pod_applies_its_config_map(
     with RepeatingClient(f"http://{pod.address}:{names.CLIENT_PORT}/v2/models/chat/infer") as load:
         pool.edit({"batching": {"maxQueueDepth": 72}})
         pool.await_condition("LimitsApplied", "False", "PodsUnreachable", seconds=60)
-        assert "set the node's clock right" in pool.condition("LimitsApplied")["message"]
+        assert "correct the node's clock" in pool.condition("LimitsApplied")["message"]
         wanted = pod.generation()
         pod.sync_settings()
 

@@ -1,7 +1,7 @@
-"""Refusing fast: what is told when the queue is full, or the deadline too near, is written ahead.
+"""Pre-rendered 429 responses for a full queue or an unmeetable deadline.
 
-The first of two stages (docs/design/runtime.md#overload). A refusal is one answer that was written before, so that it costs a
-tenth of serving; the request's body is not read. The second stage is rest: `http/backpressure.py`.
+The first of two stages of overload protection (docs/design/runtime.md#overload): a rejection that is rendered ahead costs a
+tenth of serving, and the request's body is not read. The second stage is the throttle of `http/backpressure.py`.
 """
 
 from typing import Final, Protocol
@@ -12,52 +12,54 @@ from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.serving.admission import Admission
 
 REFRESH_SECONDS: Final = 0.1
-"""How long a written refusal is told: its `Retry-After` is in whole seconds."""
+"""The life of a rendered rejection: its `Retry-After` is in whole seconds."""
 
 
-class Wording(Protocol):
-    """A protocol's words."""
+class RejectionFormat(Protocol):
+    """A protocol's form of rejections."""
 
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        """Return a refusal's answer."""
+        """Return the answer to a rejected request."""
 
 
 class CannedRejections:
-    """Owns the refusals as last written."""
+    """The rejections as last rendered."""
 
     def __init__(self, admission: Admission, wire: ResponseWriter) -> None:
         self._admission = admission
         self._wire = wire
         self._full: QueueFull | None = None
         self._late: dict[float, DeadlineTooNear] = {}
-        """By what the client allows for an answer, in seconds."""
-        self._parts: dict[tuple[Wording, RequestRejected], tuple[bytes, bytes]] = {}
-        """Of a refusal, before and behind the request id, in each protocol's words."""
-        self._written_at = float("-inf")
+        """Rejections by the client's timeout in seconds."""
+        self._parts: dict[tuple[RejectionFormat, RequestRejected], tuple[bytes, bytes]] = {}
+        """The bytes before and after the request id, by protocol and rejection."""
+        self._rendered_at = float("-inf")
 
     def full(self, now: float) -> QueueFull:
-        """Return the refusal of now that the queue is full."""
+        """Return the present rejection of a full queue."""
         self._refresh(now)
         if self._full is None:
             self._full = self._admission.queue_full()
         return self._full
 
-    def late(self, found: DeadlineTooNear, timeout_seconds: float, now: float) -> DeadlineTooNear:
-        """Return the refusal of now of a deadline that cannot be met, worded for the first of its patience."""
+    def late(
+        self, rejection: DeadlineTooNear, timeout_seconds: float, now: float
+    ) -> DeadlineTooNear:
+        """Return the present rejection for a timeout: the first one since the last refresh, else `rejection`."""
         self._refresh(now)
-        return self._late.setdefault(timeout_seconds, found)
+        return self._late.setdefault(timeout_seconds, rejection)
 
-    def answer(self, refusal: RequestRejected, request_id: str, wording: Wording) -> bytes:
-        """Return a refusal of now as bytes, for a connection that goes on."""
-        parts = self._parts.get((wording, refusal))
+    def answer(self, rejection: RequestRejected, request_id: str, form: RejectionFormat) -> bytes:
+        """Return a present rejection as bytes, for a connection that stays open."""
+        parts = self._parts.get((form, rejection))
         if parts is None:
-            parts = self._wire.around_id(wording.of_refusal(refusal))
-            self._parts[wording, refusal] = parts
+            parts = self._wire.around_id(form.of_refusal(rejection))
+            self._parts[form, rejection] = parts
         before, after = parts
         return b"%b%b%b" % (before, request_id.encode(), after)
 
     def _refresh(self, now: float) -> None:
-        if now - self._written_at >= REFRESH_SECONDS:
-            self._written_at, self._full = now, None
+        if now - self._rendered_at >= REFRESH_SECONDS:
+            self._rendered_at, self._full = now, None
             self._late.clear()
             self._parts.clear()

@@ -34,9 +34,9 @@ class FastConnection(WatchedConnection):
         "_rested", "_resting", "_seen", "_slow", "remote",
     )  # fmt: skip
 
-    def __init__(self, manager: web.Server, *, lane: FastPath, **more: Any) -> None:
+    def __init__(self, manager: web.Server, *, path: FastPath, **more: Any) -> None:
         super().__init__(manager, **more)
-        self._lane = lane
+        self._lane = path
         self._seen = b""
         """The last head that was understood; empty: none yet."""
         self._head: RequestHead
@@ -157,11 +157,11 @@ class FastConnection(WatchedConnection):
         last = self._age.count_request(now)
         is_open = lane.is_open()
         if not is_open and not last and lane.is_full() and not lane.may_displace(head, body):
-            lane.reject(lane.refusals.full(now), head, self, now)
+            lane.reject(lane.rejections.full(now), head, self, now)
             return
         came = now
-        if self._rested or not lane.arrival_clock.holds(now):
-            came = lane.arrival_clock.came(self.transport, now)
+        if self._rested or not lane.arrival_clock.is_current(now):
+            came = lane.arrival_clock.arrival_of(self.transport, now)
             self._rested = False
         if is_open and not last and (late := lane.too_late(head, body, came, now)) is not None:
             lane.reject(late, head, self, now)
@@ -249,8 +249,8 @@ class FastConnection(WatchedConnection):
         if self._held:
             self._loop.call_soon(self._go_on)
 
-    def rest(self, seconds: float) -> None:
-        """As `exchange.ClientConnection.rest`: what comes meanwhile waits in the socket."""
+    def throttle(self, seconds: float) -> None:
+        """As `exchange.ClientConnection.throttle`: what comes meanwhile waits in the socket."""
         if self.transport is None or self._slow or self._resting:
             return
         self._resting = True

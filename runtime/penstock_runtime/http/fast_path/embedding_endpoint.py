@@ -1,9 +1,11 @@
-"""OpenAI's `embeddings` in the fast lane."""
+"""OpenAI's `embeddings` endpoint on the fast path."""
 
 from functools import partial
 
+from typing_extensions import override
+
 from penstock_runtime.errors import RequestRejected
-from penstock_runtime.http.fast_path.endpoint import DeferredCall
+from penstock_runtime.http.fast_path.endpoint import DeferredCall, FastEndpoint
 from penstock_runtime.http.fast_path.request_head import RequestHead
 from penstock_runtime.protocols.common.replies import Reply
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
@@ -15,34 +17,35 @@ from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
 
-class EmbeddingEndpoint:
-    """A `endpoint.FastEndpoint`."""
+class EmbeddingEndpoint(FastEndpoint):
+    """`POST /v1/embeddings`."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._model = pod.config.model_name
 
+    @override
     def read(self, body: bytes, _head: RequestHead) -> DeferredCall:
-        """As `FastEndpoint.read`: token ids are rare here, and take the way of texts."""
+        """Return a deferred call: token ids are rare here, and are handled as texts are."""
         return DeferredCall(
             partial(
-                embedding_response.tokenised, embedding_response.read(body, self._pod), self._pod
+                embedding_response.tokenized, embedding_response.read(body, self._pod), self._pod
             )
         )
 
-    def to_request(self, ticket: Ticket, asked: EmbeddingInput, head: RequestHead) -> Request:
-        """As `FastEndpoint.to_request`."""
-        patience = self._pod.admission.seconds_to_start(head.timeout_seconds)
-        return embedding_response.to_request(ticket, asked, patience)
+    @override
+    def to_request(self, ticket: Ticket, call: EmbeddingInput, head: RequestHead) -> Request:
+        seconds = self._pod.admission.seconds_to_start(head.timeout_seconds)
+        return embedding_response.to_request(ticket, call, seconds)
 
-    def served(self, wanted: EmbeddingOptions, end: Completed) -> InferBody:
-        """As `FastEndpoint.served`."""
-        return InferBody(embedding_response.rendered(end, wanted, self._model), None)
+    @override
+    def served(self, options: EmbeddingOptions, end: Completed) -> InferBody:
+        return InferBody(embedding_response.rendered(end, options, self._model), None)
 
-    def reply_to(self, wanted: EmbeddingOptions, end: End, _request_id: str) -> Reply:
-        """As `FastEndpoint.reply_to`."""
-        return embedding_response.reply_to(end, wanted, self._model)
+    @override
+    def reply_to(self, options: EmbeddingOptions, end: End, _request_id: str) -> Reply:
+        return embedding_response.reply_to(end, options, self._model)
 
+    @override
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        """As `FastEndpoint.of_refusal`."""
         return of_refusal(refusal)

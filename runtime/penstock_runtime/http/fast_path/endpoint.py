@@ -1,4 +1,4 @@
-"""The contract of a fast route: how its bodies are read, and how ends and refusals are worded."""
+"""The contract of an endpoint of the fast path: how it reads bodies and renders ends and rejections."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -15,29 +15,29 @@ from penstock_runtime.serving.ticket import Ticket
 
 
 class DeferredCall(Struct, frozen=True):
-    """A call that is known later: its texts are tokenised off the loop first."""
+    """A call that is complete later: its texts are tokenized off the event loop first."""
 
     call: Callable[[Hold, float | None], Coroutine[Any, Any, Any]]
-    """Takes what to tell of its memory, and the seconds that its head allows."""
+    """Returns the call, from the function that counts its memory and the seconds that the request's head allows."""
 
 
 class FastEndpoint(Protocol):
-    """One route. A call, which has `rows`, `wanted` and (unless it comes later) `bytes`, is understood by the way alone.
+    """One route. Only the endpoint interprets a call, which has `rows`, `options` and, unless deferred, `bytes`.
 
-    Its `wanted` is what is left of it when the engine has its tensors.
+    `options` is what remains of a call once the engine has its tensors.
     """
 
     def read(self, body: bytes, head: RequestHead) -> Any:
-        """Return the call that a body spells, or `DeferredCall`; raise Refusal, as what is awaited may."""
+        """Return the call in a body, or `DeferredCall`. This, and awaiting the latter, may raise RequestRejected."""
 
     def to_request(self, ticket: Ticket, call: Any, head: RequestHead) -> Request:
-        """Return what the engine is to serve."""
+        """Return the request for the engine."""
 
-    def served(self, wanted: Any, end: Completed) -> InferBody:
-        """Return the answer of a call that was served."""
+    def served(self, options: Any, end: Completed) -> InferBody:
+        """Return the answer to a completed call."""
 
-    def reply_to(self, wanted: Any, end: End, request_id: str) -> Reply:
-        """Return the answer that tells how a call ended otherwise."""
+    def reply_to(self, options: Any, end: End, request_id: str) -> Reply:
+        """Return the answer to a call that ended in any other way."""
 
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        """Return a refusal's answer."""
+        """Return the answer to a rejected request."""

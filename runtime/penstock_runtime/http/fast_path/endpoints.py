@@ -1,9 +1,11 @@
-"""What is particular to one fast route: how its bodies are read, and how ends and refusals are worded.
+"""The endpoints of a pod's fast path, and Open Inference's `infer` among them.
 
-A way hands bodies and ends to the room whose protocol it is; aiohttp's lane calls the same functions there.
+An endpoint hands bodies and ends to the package of its protocol; aiohttp's path calls the same functions there.
 """
 
 from urllib.parse import quote
+
+from typing_extensions import override
 
 from penstock_api.limits import MAX_BATCH_SIZE
 from penstock_api.types.model import Task
@@ -22,19 +24,19 @@ from penstock_runtime.serving.pod import Pod
 from penstock_runtime.serving.ticket import Ticket
 
 
-class InferEndpoint:
+class InferEndpoint(FastEndpoint):
     """Open Inference's `infer`."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
         self._reader: QuickReader | None = None
 
+    @override
     def read(self, body: bytes, head: RequestHead) -> InferCall | DeferredCall:
-        """As `FastEndpoint.read`."""
         texts = self._pod.texts
         if texts is not None and may_be_text(body):
             call = read_call(body, head.header_length, self._pod.model, texts)
-            return call if isinstance(call, InferCall) else DeferredCall(call.tokenised)
+            return call if isinstance(call, InferCall) else DeferredCall(call.tokenized)
         reader = self._reader
         if reader is None:
             reader = self._reader = self._new_reader()
@@ -45,39 +47,39 @@ class InferEndpoint:
             raise NotServing("Loading", "the model is being loaded: try again soon")
         return QuickReader(self._pod.model, MAX_BATCH_SIZE)
 
+    @override
     def to_request(self, ticket: Ticket, call: InferCall, head: RequestHead) -> Request:
-        """As `FastEndpoint.to_request`."""
-        patience = head.timeout_seconds
-        if patience is not None:
-            patience = self._pod.admission.seconds_to_start(patience)
-        return to_request(ticket, call, patience)
+        seconds = head.timeout_seconds
+        if seconds is not None:
+            seconds = self._pod.admission.seconds_to_start(seconds)
+        return to_request(ticket, call, seconds)
 
-    def served(self, wanted: ResponseOptions, end: Completed) -> InferBody:
-        """As `FastEndpoint.served`."""
-        assert self._pod.model is not None  # noqa: S101 - no engine, no end
-        return render(wanted.id, end.outputs, wanted.outputs, self._pod.model)
+    @override
+    def served(self, options: ResponseOptions, end: Completed) -> InferBody:
+        assert self._pod.model is not None  # noqa: S101 - an end comes from an engine with a model
+        return render(options.id, end.outputs, options.outputs, self._pod.model)
 
-    def reply_to(self, wanted: ResponseOptions, end: End, request_id: str) -> Reply:
-        """As `FastEndpoint.reply_to`."""
+    @override
+    def reply_to(self, options: ResponseOptions, end: End, request_id: str) -> Reply:
         assert self._pod.model is not None  # noqa: S101 - as above
-        return reply_to(end, wanted, self._pod.model, request_id)
+        return reply_to(end, options, self._pod.model, request_id)
 
+    @override
     def of_refusal(self, refusal: RequestRejected) -> Reply:
-        """As `FastEndpoint.of_refusal`."""
         return of_refusal(refusal)
 
 
 def endpoints_of(pod: Pod) -> dict[str, FastEndpoint]:
-    """Return the fast routes of `pod` by path; a model whose name is spelled otherwise in a URL has no `infer`."""
-    found: dict[str, FastEndpoint] = {}
+    """Return the endpoints of `pod` by path. A model whose name needs quoting in a URL has no `infer` here."""
+    endpoints: dict[str, FastEndpoint] = {}
     model = pod.config.model_name
     if quote(model, safe="") == model:
         infer = InferEndpoint(pod)
         path = f"/v2/models/{model}"
-        found = {f"{path}/infer": infer, f"{path}/versions/{MODEL_VERSION}/infer": infer}
+        endpoints = {f"{path}/infer": infer, f"{path}/versions/{MODEL_VERSION}/infer": infer}
     if pod.config.model.task is Task.EMBEDDING:
         from penstock_runtime.http.fast_path.embedding_endpoint import EmbeddingEndpoint  # noqa: PLC0415
-        from penstock_runtime.protocols.openai.embeddings import PATH  # noqa: PLC0415 - as `doors`
+        from penstock_runtime.protocols.openai.embeddings import PATH  # noqa: PLC0415 - as `routing`
 
-        found[PATH] = EmbeddingEndpoint(pod)
-    return found
+        endpoints[PATH] = EmbeddingEndpoint(pod)
+    return endpoints

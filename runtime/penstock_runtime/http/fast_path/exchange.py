@@ -1,4 +1,4 @@
-"""Answers the plain requests of one pod: the same admission, reader and replies as aiohttp's lane, in fewer steps."""
+"""Answers the plain requests of one pod: the same admission, reader and replies as aiohttp's path, in fewer steps."""
 
 import asyncio
 import logging
@@ -24,24 +24,24 @@ from penstock_runtime.serving.pod import Pod
 
 log = logging.getLogger(__name__)
 
-DEFECT: Final = "a request met a defect"
+DEFECT: Final = "defect while serving a request"
 
 
 class ClientConnection(Protocol):
-    """Who waits for the answer."""
+    """The connection that a request came from."""
 
     remote: str
-    """Its address, or nothing where it has none."""
+    """The client's address; empty where it has none."""
 
     def answer(self, answer: bytes, *, closes: bool) -> None:
-        """Take the answer's bytes; `closes` says that it is the connection's last."""
+        """Write the bytes of an answer; with `closes` it is the connection's last."""
 
-    def rest(self, seconds: float) -> None:
-        """Be not heard for a while."""
+    def throttle(self, seconds: float) -> None:
+        """Pause reading."""
 
 
 class FastPath:
-    """What all fast connections of a pod share."""
+    """The state that all fast connections of a pod share."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FastPath:
         connections: AgingConnections,
         traffic: AnswersOwed,
         ids: RequestIds,
-        rests: ClientThrottle,
+        client_throttle: ClientThrottle,
     ) -> None:
         self.pod = pod
         self._health = pod.health
@@ -62,56 +62,56 @@ class FastPath:
         self.wire = ResponseWriter(pod.config.pod.name)
         self.max_bytes: Final = pod.config.http.max_body_bytes
         self.logs: Final = pod.config.log.access_log
-        self.refusals = CannedRejections(pod.admission, self.wire)
-        self.client_throttle = rests
+        self.rejections = CannedRejections(pod.admission, self.wire)
+        self.client_throttle = client_throttle
         self.arrival_clock = ArrivalClock(asyncio.get_running_loop().call_later, pod.now)
 
     def is_open(self) -> bool:
-        """Return whether the pod serves and has a place for another request."""
+        """Return whether the pod serves and its queue has room."""
         return self._health.ready and not self._admission.full()
 
     def is_full(self) -> bool:
-        """Return whether a serving pod has no place for another request."""
+        """Return whether the pod serves and its queue is full."""
         return self._health.ready and self._admission.full()
 
     def may_displace(self, head: RequestHead, body: bytes) -> bool:
-        """Return whether a request that finds the queue full seems to go before one that waits."""
+        """Return whether a request to a full queue seems to rank before a waiting one."""
         priority = hinted_class(body, head.header_length)
         return priority < LOWEST_CLASS and self._admission.may_displace(priority)
 
     def too_late(
-        self, head: RequestHead, body: bytes, came: float, now: float
+        self, head: RequestHead, body: bytes, arrived: float, now: float
     ) -> DeadlineTooNear | None:
-        """Return why a request that came so is to be refused by its head; None if its deadline may be met."""
+        """Return the rejection of a request that cannot meet the deadline in its head; None if it may meet it."""
         timeout = head.timeout_seconds
-        if timeout is None or not self._admission.is_slow(timeout, now - came):
+        if timeout is None or not self._admission.is_slow(timeout, now - arrived):
             return None
         priority = hinted_class(body, head.header_length)
-        late = self._admission.too_late(timeout, now - came, priority)
-        return None if late is None else self.refusals.late(late, timeout, now)
+        late = self._admission.too_late(timeout, now - arrived, priority)
+        return None if late is None else self.rejections.late(late, timeout, now)
 
     def reject(
-        self, refusal: RequestRejected, head: RequestHead, client: ClientConnection, now: float
+        self, rejection: RequestRejected, head: RequestHead, client: ClientConnection, now: float
     ) -> None:
-        """Refuse a request by its head, in words written ahead: nothing is made or kept for it."""
+        """Reject a request by its head, with a pre-rendered answer: nothing is allocated or kept for it."""
         request_id = head.request_id or self.ids.new()
-        self.pod.admission.turn_away(refusal)
+        self.pod.admission.turn_away(rejection)
         self.traffic.last_request_at = now
-        told = self.refusals.answer(refusal, request_id, self.endpoint_of(head))
-        client.answer(told, closes=False)
+        answer = self.rejections.answer(rejection, request_id, self.endpoint_of(head))
+        client.answer(answer, closes=False)
         self.throttle(head, client, now)
         if self.logs:
-            self.log(head, refusal.status, self.pod.now() - now, client.remote, request_id)
+            self.log(head, rejection.status, self.pod.now() - now, client.remote, request_id)
 
     def throttle(self, head: RequestHead, client: ClientConnection, now: float) -> None:
-        """Count a refusal of too much; who asks too often is not heard for a while."""
+        """Count a 429, and pause its connection where the rate of rejections is too high."""
         self.client_throttle.record_rejection(now)
-        seconds = self.client_throttle.seconds(head.timeout_seconds)
+        seconds = self.client_throttle.pause_seconds(head.timeout_seconds)
         if seconds > 0.0:
-            client.rest(seconds)
+            client.throttle(seconds)
 
     def endpoint_of(self, head: RequestHead) -> FastEndpoint:
-        """Return the way of a plain request."""
+        """Return the endpoint of a plain request."""
         return self.endpoints[head.target or ""]
 
     def log(
@@ -137,76 +137,76 @@ class FastPath:
 
 
 class Exchange:
-    """One plain request and its answer; ends with exactly one `write`, or is abandoned."""
+    """One plain request and its answer; it writes exactly one answer, or is abandoned."""
 
     __slots__ = (
-        "_began",
         "_client",
         "_endpoint",
         "_head",
-        "_lane",
         "_last",
-        "_reading",
+        "_options",
+        "_path",
         "_request_id",
+        "_task",
         "_ticket",
-        "_wanted",
     )
 
     def __init__(
         self,
-        lane: FastPath,
+        path: FastPath,
         head: RequestHead,
         client: ClientConnection,
-        came: float,
+        arrived: float,
         *,
         last: bool,
     ) -> None:
-        self._lane = lane
+        self._path = path
         self._head = head
         self._client: ClientConnection | None = client
         self._last = last
-        self._endpoint = lane.endpoint_of(head)
-        self._wanted: Any
-        """Of a call that the engine has, whose tensors it alone keeps: in another process they would be here a second time."""
-        self._reading: asyncio.Task[None] | None = None
-        self._request_id = head.request_id or lane.ids.new()
-        self._ticket = lane.pod.admission.open(came)
-        lane.traffic.last_request_at = came
-        lane.traffic.in_flight += 1
+        self._endpoint = path.endpoint_of(head)
+        self._options: Any
+        """What remains of the call once the engine has its tensors: with another process, they would be in memory twice."""
+        self._task: asyncio.Task[None] | None = None
+        """Reads a deferred call, or renders a long answer."""
+        self._request_id = head.request_id or path.ids.new()
+        self._ticket = path.pod.admission.open(arrived)
+        path.traffic.last_request_at = arrived
+        path.traffic.in_flight += 1
 
     def begin_when_full(self, body: bytes) -> None:
-        """As `begin`, of a pod that is not open: refused before its body is read, unless it goes before one that waits."""
+        """Begin on a pod that is not open: reject before the body is read, unless the request displaces a waiting one."""
         try:
             priority = hinted_class(body, self._head.header_length)
-            self._lane.pod.admission.take_place(self._ticket, priority)
-        except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
+            self._path.pod.admission.take_place(self._ticket, priority)
+        except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
             self._refuse(error)
             return
         self.begin(body)
 
     def begin(self, body: bytes) -> None:
         """Admit the request, or answer why not."""
-        lane, ticket = self._lane, self._ticket
-        admission = lane.pod.admission
+        path, ticket = self._path, self._ticket
+        admission = path.pod.admission
         try:
             admission.hold_bytes(ticket, len(body))
             call = self._endpoint.read(body, self._head)
             if type(call) is DeferredCall:
                 if not ticket.placed:
                     admission.take_place(ticket)
-                self._reading = asyncio.create_task(self._begin_later(call))
+                self._task = asyncio.create_task(self._begin_later(call))
             else:
                 if call.bytes > ticket.bytes:
                     admission.hold_bytes(ticket, call.bytes)
                 self._submit(call)
-        except Exception as error:  # noqa: BLE001  the last line of defence, as in aiohttp's lane
+        except Exception as error:  # noqa: BLE001  the last line of defence, as on aiohttp's path
             self._refuse(error)
 
-    async def _begin_later(self, later: DeferredCall) -> None:
-        """As `begin`, once the call is known, of a request that holds a place; unless its client has gone meanwhile."""
+    async def _begin_later(self, deferred: DeferredCall) -> None:
+        """Submit a deferred call, which has its place in the queue already, unless its client has left meanwhile."""
         try:
-            call = await later.call(
-                self._lane.pod.admission.holding(self._ticket), self._head.timeout_seconds
+            call = await deferred.call(
+                self._path.pod.admission.holding(self._ticket), self._head.timeout_seconds
             )
             if self._client is not None:
                 self._submit(call)
@@ -214,13 +214,13 @@ class Exchange:
             self._refuse(error)
 
     def _submit(self, call: Any) -> None:
-        admission, ticket = self._lane.pod.admission, self._ticket
-        self._wanted = call.wanted
+        admission, ticket = self._path.pod.admission, self._ticket
+        self._options = call.options
         admission.count_rows(ticket, call.rows)
         admission.submit(ticket, self._endpoint.to_request(ticket, call, self._head), self.on_end)
 
     def _refuse(self, error: Exception) -> None:
-        admission, ticket = self._lane.pod.admission, self._ticket
+        admission, ticket = self._path.pod.admission, self._ticket
         if isinstance(error, RequestRejected):
             admission.refuse(ticket, error)
             self._reject(error)
@@ -229,82 +229,84 @@ class Exchange:
         admission.fail(ticket)
         self._answer(self._endpoint.of_refusal(Defect()))
 
-    def _reject(self, refusal: RequestRejected) -> None:
-        """Tell a refusal that is counted; a client that asks too much is given rest."""
+    def _reject(self, rejection: RequestRejected) -> None:
+        """Answer a rejection that is counted already; throttle the client after too many."""
         client = self._client
-        self._answer(self._endpoint.of_refusal(refusal))
-        if refusal.status == TOO_MANY_REQUESTS and client is not None:
-            self._lane.throttle(self._head, client, self._lane.pod.now())
+        self._answer(self._endpoint.of_refusal(rejection))
+        if rejection.status == TOO_MANY_REQUESTS and client is not None:
+            self._path.throttle(self._head, client, self._path.pod.now())
 
     def abandon(self) -> None:
-        """Free the request's place: its client has gone."""
+        """Free the request's place: its client has left."""
         client, self._client = self._client, None
-        if self._reading is not None:
-            self._reading.cancel()
-        lane = self._lane
-        lane.pod.admission.cancel(self._ticket)
-        lane.pod.admission.depart(self._ticket)
-        lane.traffic.in_flight -= 1
-        if lane.logs and client is not None:
+        if self._task is not None:
+            self._task.cancel()
+        path = self._path
+        path.pod.admission.cancel(self._ticket)
+        path.pod.admission.depart(self._ticket)
+        path.traffic.in_flight -= 1
+        if path.logs and client is not None:
             self._log(client, CLIENT_GONE, outcome=RequestOutcome.CANCELLED)
 
     def on_end(self, end: End | QueueFull) -> bool:
-        """Write the answer to `end`; return whether a client was still there for it."""
+        """Answer the end of the request; return whether its client was still there."""
         if self._client is None:
             return False
         try:
             if type(end) is Completed:
                 if is_long(end):
-                    self._reading = asyncio.create_task(self._serve_later(end))
+                    self._task = asyncio.create_task(self._serve_later(end))
                 else:
-                    self._serve(self._endpoint.served(self._wanted, end), end)
+                    self._serve(self._endpoint.served(self._options, end), end)
                 return True
             if isinstance(end, QueueFull):
                 self._reject(end)
                 return True
-            reply = self._endpoint.reply_to(self._wanted, end, self._request_id)
-        except Exception:  # what cannot be written must not keep its batch mates from their answers
+            reply = self._endpoint.reply_to(self._options, end, self._request_id)
+        except (
+            Exception
+        ):  # an answer that cannot be rendered must not block those of its batch-mates
             log.exception(DEFECT, extra={"request_id": self._request_id})
             reply = self._endpoint.of_refusal(Defect())
         self._answer(reply)
         return True
 
     async def _serve_later(self, end: Completed) -> None:
-        """Answer what is too long to be written at once."""
+        """Render a long answer in a thread, and write it."""
         try:
-            answer = await asyncio.to_thread(self._endpoint.served, self._wanted, end)
+            answer = await asyncio.to_thread(self._endpoint.served, self._options, end)
             self._serve(answer, end)
         except Exception as error:
             log.error(DEFECT, exc_info=error, extra={"request_id": self._request_id})
             self._answer(self._endpoint.of_refusal(Defect()))
 
     def _serve(self, answer: InferBody, end: Completed) -> None:
-        lane = self._lane
-        closes = self._last or lane.pod.health.closing
-        told = lane.wire.write_served(answer, end.queue_seconds, self._request_id, closes=closes)
-        self._send(told, 200, closes=closes)
+        path = self._path
+        closes = self._last or path.pod.health.closing
+        data = path.wire.write_served(answer, end.queue_seconds, self._request_id, closes=closes)
+        self._send(data, 200, closes=closes)
 
     def _answer(self, reply: Reply) -> None:
-        lane = self._lane
-        closes = self._last or reply.closes or lane.pod.health.closing
+        path = self._path
+        closes = self._last or reply.closes or path.pod.health.closing
         self._send(
-            lane.wire.write(reply, self._request_id, closes=closes), reply.status, closes=closes
+            path.wire.write(reply, self._request_id, closes=closes), reply.status, closes=closes
         )
 
     def _send(self, data: bytes, status: int, *, closes: bool) -> None:
         client, self._client = self._client, None
         if client is None:
             return
-        lane = self._lane
-        lane.traffic.in_flight -= 1
+        path = self._path
+        path.traffic.in_flight -= 1
         ticket = self._ticket
         if ticket.bytes or ticket.placed:
-            lane.pod.admission.depart(ticket)
+            path.pod.admission.depart(ticket)
         client.answer(data, closes=closes)
-        if lane.logs:
+        if path.logs:
             self._log(client, status)
 
     def _log(self, client: ClientConnection, status: int, **more: object) -> None:
-        lane = self._lane
-        seconds = lane.pod.now() - self._ticket.arrived
-        lane.log(self._head, status, seconds, client.remote, self._request_id, **more)
+        path = self._path
+        seconds = path.pod.now() - self._ticket.arrived
+        path.log(self._head, status, seconds, client.remote, self._request_id, **more)

@@ -1,8 +1,6 @@
-"""What the head of a request says, if it is of the plain kind; pure, and remembered head by head.
+"""The parser of plain request heads, with a cache: a client repeats its head byte for byte, so most cost one look-up.
 
-A client repeats its head byte for byte on a connection, so understanding costs one look-up.
-
-What a body says of its priority, without reading it: enough to refuse by, not to serve by.
+`hinted_class` guesses the priority in a body without parsing it: enough to reject by, not to serve by.
 """
 
 import re
@@ -14,15 +12,15 @@ from msgspec import Struct
 from penstock_runtime.engine.queue.disciplines import LOWEST_CLASS, priority_class
 
 MAX_HEAD_BYTES: Final = 8000
-"""Bytes of a head that is looked at here; aiohttp's limits are a little higher, and its to enforce."""
+"""The longest head that is parsed here; aiohttp's limits are a little higher, and aiohttp enforces them."""
 _MAX_FIELDS: Final = 64
-_REMEMBERED: Final = 512
+_MAX_CACHED_HEADS: Final = 512
 
 _HEAD: Final = re.compile(
     rb"(?P<method>[A-Z]{1,16}) (?P<target>/[!-~]{0,2000}) HTTP/1\.1\r\n"
     rb"(?P<fields>(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n"
 )
-"""RFC 9112, without what is obsolete or rare: line folding, bytes beyond ASCII, bare line feeds."""
+"""RFC 9112 without its obsolete or rare parts: line folding, bytes beyond ASCII, bare line feeds."""
 _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
 _MILLISECONDS: Final = re.compile(rb"[1-9][0-9]{0,14}")
@@ -43,44 +41,45 @@ _ONCE: Final = frozenset(
         b"x-request-timeout-ms",
     )
 )
-"""Fields that decide something: a second one of a name is not plain."""
+"""Fields that affect the handling of a request: a head that repeats one is not plain."""
 
 
 class RequestHead(Struct, frozen=True):
-    """A head whose request ends at a known byte."""
+    """The head of a request whose last byte is known."""
 
     length: int
-    """Of the body."""
+    """The length of the body in bytes."""
     target: str | None
-    """The path, if the fast lane may answer it; None: aiohttp does."""
+    """The path; None where aiohttp answers the request."""
     header_length: str | None = None
-    """Of the body's JSON (`Inference-Header-Content-Length`)."""
+    """The length of the body's JSON (`Inference-Header-Content-Length`)."""
     request_id: str | None = None
     timeout_seconds: float | None = None
     trace_parent: str | None = None
 
 
 class HeadParser:
-    """Understands heads; owns what is remembered of them."""
+    """Parses heads and caches the results."""
 
     def __init__(self, targets: Iterable[str]) -> None:
-        self._targets = frozenset(one.encode() for one in targets)
-        self._known: dict[bytes, RequestHead | None] = {}
+        """`targets` are the paths that the fast path answers."""
+        self._targets = frozenset(target.encode() for target in targets)
+        self._parsed: dict[bytes, RequestHead | None] = {}
 
     def parse(self, head: bytes) -> RequestHead | None:
-        """Return what `head` (up to and with its empty line) says, or None where nothing is sure."""
+        """Return the parsed `head`, whose empty line is included; None where its meaning is not certain."""
         try:
-            return self._known[head]
+            return self._parsed[head]
         except KeyError:
             pass
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        found = self._known[head] = parse(head, self._targets.__contains__)
-        return found
+        if len(self._parsed) >= _MAX_CACHED_HEADS:
+            self._parsed.clear()
+        parsed = self._parsed[head] = parse(head, self._targets.__contains__)
+        return parsed
 
 
 def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None:
-    """As `HeadParser.parse`; `is_target` says which paths the fast lane answers."""
+    """Return the parsed `head`, or None; `is_target` decides which paths the fast path answers."""
     match = _HEAD.fullmatch(head) if len(head) <= MAX_HEAD_BYTES else None
     fields = _fields(match["fields"]) if match else None
     if match is None or fields is None or not _is_framed(fields):
@@ -103,8 +102,8 @@ def parse(head: bytes, is_target: Callable[[bytes], bool]) -> RequestHead | None
 
 
 def _fields(block: bytes) -> dict[bytes, bytes] | None:
-    """Return the deciding fields by lower-case name; None where one comes twice, or there are too many."""
-    found: dict[bytes, bytes] = {}
+    """Return the relevant fields by lower-case name; None where one is repeated, or there are too many."""
+    values: dict[bytes, bytes] = {}
     lines = block.split(b"\r\n")
     if len(lines) > _MAX_FIELDS:
         return None
@@ -112,14 +111,14 @@ def _fields(block: bytes) -> dict[bytes, bytes] | None:
         name, _, value = line.partition(b":")
         name = name.lower()
         if name in _ONCE:
-            if name in found:
+            if name in values:
                 return None
-            found[name] = value.strip(b" \t")
-    return found
+            values[name] = value.strip(b" \t")
+    return values
 
 
 def _is_framed(fields: dict[bytes, bytes]) -> bool:
-    """Return whether it is sure where the request ends, and that the connection then goes on as it is."""
+    """Return whether the end of the request is certain, and the connection stays open and in HTTP/1.1 after it."""
     return (
         b"host" in fields
         and not fields.keys() & {b"transfer-encoding", b"upgrade", b"expect"}
@@ -156,11 +155,11 @@ _VALUE: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*([0-9]{1,9})")
 
 
 def hinted_class(body: bytes, header_length: str | None) -> int:
-    """Return the class that a body seems to ask for; the lowest where it asks for none, or not plainly.
+    """Return the priority class that a body seems to request; the lowest where it has none that is easy to read.
 
-    `header_length` is that of the JSON before binary data.
+    `header_length` is the length of the JSON before binary data.
     """
     end = len(body) if header_length is None else int(header_length)
     at = body.find(_NAME, 0, end)
-    found = None if at < 0 else _VALUE.match(body, at + len(_NAME))
-    return LOWEST_CLASS if found is None else priority_class(int(found[1]))
+    match = None if at < 0 else _VALUE.match(body, at + len(_NAME))
+    return LOWEST_CLASS if match is None else priority_class(int(match[1]))

@@ -1,4 +1,4 @@
-"""Answers as bytes, just as aiohttp writes them: the same headers in the same order."""
+"""The writer of HTTP/1.1 responses: the same headers in the same order as aiohttp's path."""
 
 from http import HTTPStatus
 from typing import Final
@@ -10,24 +10,24 @@ from penstock_runtime.protocols.open_inference.bodies import HEADER_LENGTH
 from penstock_runtime.protocols.open_inference.completion import BINARY, HEADER_QUEUE_SECONDS
 from penstock_runtime.protocols.open_inference.infer_response import InferBody
 
-_REASONS: Final = {one.value: one.phrase for one in HTTPStatus}
+_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class ResponseWriter:
-    """Writes the heads of one pod's answers."""
+    """Renders the answers of one pod."""
 
     def __init__(self, pod_name: str) -> None:
         self._signature = f"\r\nX-Penstock-Pod: {pod_name}\r\nServer: penstock\r\nContent-Length: "
         self._date = ""
         self._served = b""
-        """A served JSON answer of this second, but for queue time, id, length and body."""
+        """The template of this second's JSON answers, to fill with queue time, id, length and body."""
         self._served_binary = b""
-        """The same with binary tensors; behind the queue time comes the length of its JSON."""
+        """The template with binary tensors: the length of the JSON follows the queue time."""
 
     def write_served(
         self, answer: InferBody, queue_seconds: float, request_id: str, *, closes: bool
     ) -> bytes:
-        """Return a served answer as bytes: `write` of its `Reply`, in one step."""
+        """Return the answer to a completed request as bytes: `write` of its `Reply`, in one step."""
         length, date = answer.header_length, rfc822_formatted_time()
         if not closes:
             if date is not self._date:
@@ -61,12 +61,12 @@ class ResponseWriter:
         ).encode("latin-1")
 
     def around_id(self, reply: Reply) -> tuple[bytes, bytes]:
-        """Return what stands before and behind the request id, for an answer that many will get."""
+        """Return the bytes before and after the request id, for an answer that many requests get."""
         before, _, after = self.write(reply, "\0", closes=False).partition(b"\0")
         return before, after
 
     def write(self, reply: Reply, request_id: str, *, closes: bool) -> bytes:
-        """Return `reply` as bytes; `closes` says that it is the connection's last."""
+        """Return `reply` as bytes; with `closes` it is the connection's last."""
         reason = _REASONS.get(reply.status, "")
         own = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
         last = "\r\nConnection: close\r\n\r\n" if closes else "\r\n\r\n"

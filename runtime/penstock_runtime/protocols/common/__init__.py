@@ -1,1 +1,1 @@
-"""What all protocols share: replies, headers, request ids, the access log."""
+"""Code that all protocols share: replies, headers, request ids, the access log."""

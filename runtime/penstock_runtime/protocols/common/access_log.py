@@ -1,30 +1,30 @@
-"""What is under way on the client port, whichever lane answers it: drain.py and the access log read it."""
+"""The access log, and the count of requests in flight on the client port that the drain waits for."""
 
 import logging
 from typing import Final
 
 CLIENT_GONE: Final = 499
-"""The status in the log of a request whose client left before its answer (nginx's)."""
+"""The logged status of a request whose client left before its answer, as nginx has it."""
 
 access_log = logging.getLogger("penstock_runtime.access")
 
 
 class AnswersOwed:
-    """Counts answers that are still owed."""
+    """Counts requests in flight, on either path."""
 
     def __init__(self) -> None:
         self.in_flight = 0
-        """Requests whose answer is not yet handed to the socket."""
+        """The number of requests whose answer is not written to the socket yet."""
         self.last_request_at = float("-inf")
-        """When a client last spoke."""
+        """The time of the last request."""
 
     def begin(self, now: float) -> None:
-        """Note a request at the door."""
+        """Count a request that arrived at `now`."""
         self.last_request_at = now
         self.in_flight += 1
 
     def end(self) -> None:
-        """Note that its answer is written, or that nobody waits for one."""
+        """Count a request's end: its answer is written, or its client has left."""
         self.in_flight -= 1
 
     def log(self, method: str, path: str, **fields: object) -> None:

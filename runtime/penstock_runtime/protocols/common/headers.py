@@ -1,4 +1,4 @@
-"""Header fields that hold a number, read alike by every protocol."""
+"""Parsing of numeric header fields, the same for every protocol."""
 
 from typing import Final
 
@@ -8,23 +8,23 @@ from penstock_runtime.errors import BadInput
 
 HEADER_TIMEOUT: Final = "X-Request-Timeout-Ms"
 MAX_MILLISECONDS: Final = 2**53 - 1
-"""A float still counts them one by one."""
+"""The largest integer up to which a float represents each one."""
 
 
-def parse_integer(text: str, most: int) -> int | None:
-    """Return the number that ASCII digits spell; None where `text` holds anything else, or more than `most`."""
+def parse_integer(text: str, maximum: int) -> int | None:
+    """Return the number in a text of ASCII digits; None for any other text, or a number above `maximum`."""
     digits = text.lstrip("0")
-    if not (text.isascii() and text.isdigit()) or len(digits) > len(str(most)):
+    if not (text.isascii() and text.isdigit()) or len(digits) > len(str(maximum)):
         return None
     number = int(digits or "0")
-    return number if number <= most else None
+    return number if number <= maximum else None
 
 
 def header_seconds(request: web.Request) -> float | None:
     """Return the time that `X-Request-Timeout-Ms` allows, in seconds; None where it is not sent.
 
     Raises:
-        BadInput: it is no whole number of milliseconds above 0.
+        BadInput: it is not an integer number of milliseconds above 0.
     """
     text = request.headers.get(HEADER_TIMEOUT)
     if text is None:
@@ -32,7 +32,7 @@ def header_seconds(request: web.Request) -> float | None:
     milliseconds = parse_integer(text, MAX_MILLISECONDS)
     if not milliseconds:
         raise BadInput(
-            f"{HEADER_TIMEOUT} {text[:40]!r} must be a whole number of milliseconds above 0",
+            f"{HEADER_TIMEOUT} must be an integer number of milliseconds above 0, got {text[:40]!r}",
             field=HEADER_TIMEOUT,
         )
     return milliseconds / 1000

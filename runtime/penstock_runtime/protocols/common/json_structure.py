@@ -1,6 +1,6 @@
-"""What decoding a large JSON text costs, counted in pieces before it is decoded: a decoder holds the GIL to its end.
+"""The cost of decoding a large JSON text, estimated piece by piece before a decoder holds the GIL to the end.
 
-Long flat lists of numbers are set apart: they are decoded in pieces (`Numbers`), and cost nothing at once.
+Long flat lists of numbers are extracted: they are decoded in pieces later (`Numbers`) and cost nothing here.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from penstock_runtime.errors import BadInput
 
-Told = ParamSpec("Told")
-Found = TypeVar("Found")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 SMALL_BYTES: Final = 2**17
-"""A text of that length is decoded in 50 ms, whatever it holds."""
+"""The longest text that is decoded within 50 ms whatever it holds."""
 BUDGET_NANOSECONDS: Final = 50_000_000
 _PIECE_BYTES: Final = 2**18
 _MIN_LIST_BYTES: Final = 64
-"""Of the numbers of a list that is set apart."""
+"""The shortest list of numbers that is extracted, in bytes."""
 _NUMBERS_BYTES: Final = 2**16
-"""Decoded at once of such a list."""
+"""The bytes of an extracted list that are decoded at once."""
 _MAX_NUMBER_BYTES: Final = 4096
 
 _OPEN, _CLOSE, _BRACE, _QUOTE, _COMMA, _COLON = range(1, 7)
@@ -33,7 +33,7 @@ _KINDS[list(b'[]{}",:')] = _OPEN, _CLOSE, _BRACE, _BRACE, _QUOTE, _COMMA, _COLON
 
 
 class Prices(NamedTuple):
-    """Nanoseconds that a decoder takes."""
+    """The cost of each part of a text for a decoder, in nanoseconds."""
 
     container: float
     name: float
@@ -43,13 +43,13 @@ class Prices(NamedTuple):
 
 
 PLAIN: Final = Prices(container=200, name=400, value=100)
-"""Of orjson."""
+"""The prices of orjson."""
 TYPED: Final = Prices(container=3000, name=800, value=100)
-"""Of pydantic, with a model for each object."""
+"""The prices of pydantic with a model for each object."""
 
 
 class NumberList(NamedTuple):
-    """The inside of a flat list of numbers."""
+    """The position of a flat list of numbers within its brackets, and its number of values."""
 
     start: int
     stop: int
@@ -57,7 +57,7 @@ class NumberList(NamedTuple):
 
 
 class Structure(Struct):
-    """What a text holds."""
+    """The counts of a JSON text's parts."""
 
     size: int
     containers: int = 0
@@ -72,26 +72,26 @@ class Structure(Struct):
         Raises:
             BadInput: it does not.
         """
-        values = self.commas + self.containers - sum(one.values for one in spans)
-        size = self.size - sum(one.stop - one.start for one in spans)
+        values = self.commas + self.containers - sum(span.values for span in spans)
+        size = self.size - sum(span.stop - span.start for span in spans)
         cost = self.containers * prices.container + self.names * prices.name + values * prices.value
         cost += size * prices.byte + self.escapes * prices.escape
         if cost > BUDGET_NANOSECONDS:
             raise BadInput(
                 f"the body's JSON of {size} bytes has {self.containers} lists and objects, {self.names} names and {values}"
-                f" values, {cost / BUDGET_NANOSECONDS:.1f} times what is decoded at once: split the request, or send"
+                f" values, {cost / BUDGET_NANOSECONDS:.1f} times the limit for one body: split the request, or send"
                 " tensors as binary data or flat lists of numbers",
                 field="body",
             )
 
 
 def structure_of(text: bytes | bytearray | memoryview, prices: Prices) -> Structure:
-    """Return what `text` holds, by its punctuation alone; belongs into a thread.
+    """Return the counts of `text`, from its punctuation alone; run it in a thread for a long text.
 
     Raises:
         BadInput: its lists and objects alone exceed the budget.
     """
-    found = Structure(len(text), spans=[])
+    structure = Structure(len(text), spans=[])
     view, at, inside = memoryview(text), 0, False
     last, commas_at_last = (-1, 0), 0
     while at < len(view):
@@ -99,32 +99,32 @@ def structure_of(text: bytes | bytearray | memoryview, prices: Prices) -> Struct
         if at + len(piece) < len(view) and (len(piece) - len(piece.rstrip(b"\\"))) % 2:
             piece = piece[:-1]  # a backslash stays with what it escapes
         if b"\\" in piece:
-            found.escapes += piece.count(b"\\")
+            structure.escapes += piece.count(b"\\")
             piece = piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         if b'"' not in piece and inside:
             at += len(piece)
             continue
         kinds = _KINDS[np.frombuffer(piece, np.uint8)]
         kinds, inside = _outside(kinds, inside) if b'"' in piece else (kinds, inside)
-        found.names += int(np.count_nonzero(kinds == _COLON))
-        so_far = np.cumsum(kinds == _COMMA, dtype=np.int64) + found.commas
+        structure.names += int(np.count_nonzero(kinds == _COLON))
+        so_far = np.cumsum(kinds == _COMMA, dtype=np.int64) + structure.commas
         events = np.flatnonzero((kinds > 0) & (kinds < _COMMA))
         if len(events):
-            found.containers += (int(np.count_nonzero(kinds[events] < _QUOTE)) + 1) // 2
-            if found.containers * prices.container > BUDGET_NANOSECONDS:
-                found.check(prices, found.spans)
+            structure.containers += (int(np.count_nonzero(kinds[events] < _QUOTE)) + 1) // 2
+            if structure.containers * prices.container > BUDGET_NANOSECONDS:
+                structure.check(prices, structure.spans)
             where = np.concatenate(([last[0]], events + at))
             what = np.concatenate(([last[1]], kinds[events]))
             count = np.concatenate(([commas_at_last], so_far[events]))
-            _take_spans(found.spans, where, what, count)
+            _take_spans(structure.spans, where, what, count)
             last, commas_at_last = (int(where[-1]), int(what[-1])), int(count[-1])
-        found.commas = int(so_far[-1])
+        structure.commas = int(so_far[-1])
         at += len(piece)
-    return found
+    return structure
 
 
 def _outside(kinds: NDArray[np.uint8], inside: bool) -> tuple[NDArray[np.uint8], bool]:  # noqa: FBT001
-    """Return `kinds` without those within texts, and whether the piece ends within one."""
+    """Return `kinds` with punctuation inside strings cleared, and whether the piece ends inside a string."""
     quotes = kinds == _QUOTE
     within = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(bool) ^ inside
     return np.where(within & ~quotes, np.uint8(0), kinds), bool(within[-1])
@@ -143,16 +143,19 @@ def _take_spans(
 
 
 async def to_thread_if_large(
-    size: int, work: Callable[Told, Found], *told: Told.args, **more: Told.kwargs
-) -> Found:
-    """Return what `work` does about `size` bytes: of many, in a thread that gives the event loop its turns."""
+    size: int,
+    work: Callable[Arguments, Result],
+    *arguments: Arguments.args,
+    **more: Arguments.kwargs,
+) -> Result:
+    """Return the result of `work` on `size` bytes, which runs in a thread if the bytes are many."""
     if size <= SMALL_BYTES:
-        return work(*told, **more)
-    return await asyncio.to_thread(work, *told, **more)
+        return work(*arguments, **more)
+    return await asyncio.to_thread(work, *arguments, **more)
 
 
 class Numbers:
-    """A flat list of numbers that is not decoded yet."""
+    """An extracted flat list of numbers, not decoded yet."""
 
     __slots__ = ("_span", "_text")
 
@@ -164,10 +167,10 @@ class Numbers:
         return self._span.values
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield it as several lists in JSON.
+        """Yield the list as several shorter lists in JSON.
 
         Raises:
-            BadInput: one of its numbers has no end.
+            BadInput: a number is too long.
         """
         at, stop, _ = self._span
         while at < stop:
@@ -176,7 +179,7 @@ class Numbers:
                 comma = bytes(self._text[end : end + _MAX_NUMBER_BYTES]).find(b",")
                 if comma < 0 and stop - end > _MAX_NUMBER_BYTES:
                     raise BadInput(
-                        f"a number in the body has more than {_MAX_NUMBER_BYTES} characters: send fewer",
+                        f"a number in the body has more than {_MAX_NUMBER_BYTES} characters: send fewer digits",
                         field="body",
                     )
                 end = stop if comma < 0 else end + comma
@@ -185,23 +188,23 @@ class Numbers:
                 return
             at = end + 1
             if at == stop:
-                yield b"[,]"  # a comma and nothing behind it
+                yield b"[,]"  # a trailing comma
 
 
 def without(text: memoryview, spans: list[NumberList]) -> tuple[bytes, dict[Any, Numbers]]:
-    """Return `text` with a string of its own for each of the lists of `spans`, and what each stands for."""
-    mark = secrets.token_hex(8)  # a client cannot send it
+    """Return `text` with a unique string in place of each list of `spans`, and the list of each string."""
+    mark = secrets.token_hex(8)  # a client cannot guess it
     parts, numbers, at = list[bytes | memoryview](), dict[Any, Numbers](), 0
-    for place, one in enumerate(spans):
-        name = f"{mark}{place}"
-        parts += (text[at : one.start - 1], b'"%b"' % name.encode())
-        numbers[name] = Numbers(text, one)
-        at = one.stop + 1
+    for index, span in enumerate(spans):
+        name = f"{mark}{index}"
+        parts += (text[at : span.start - 1], b'"%b"' % name.encode())
+        numbers[name] = Numbers(text, span)
+        at = span.stop + 1
     return b"".join((*parts, text[at:])), numbers
 
 
 def put_back(data: Any, numbers: dict[Any, Numbers]) -> Any:
-    """Return `data` with the lists of numbers where they were; those are taken out of `numbers`."""
+    """Return `data` with the extracted lists in their places; those are removed from `numbers`."""
     if type(data) is list:
-        return [put_back(one, numbers) if type(one) in (str, list) else one for one in data]
+        return [put_back(part, numbers) if type(part) in (str, list) else part for part in data]
     return numbers.pop(data, data) if type(data) is str else data

@@ -1,4 +1,4 @@
-"""Answers too long to be written in one step: written as pieces in a thread, and put together piece by piece."""
+"""Rendering of answers that are too long for one step: in a thread, and piece by piece."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -8,32 +8,33 @@ import numpy as np
 import orjson
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
+from typing_extensions import override
 
 from penstock_runtime.request import Completed, Tensor
 
 LONG_BYTES: Final = 2**18
-"""Of outputs, which are written as JSON in some 10 ms."""
+"""The size of outputs above which an answer is long; rendering them as JSON takes some 10 ms."""
 PIECE_NUMBERS: Final = 2**15
 _COPIED_BYTES: Final = 2**20
 _DEPTH: Final = 4
 _PIECE_VALUES: Final = 256
 
 Body = bytes | memoryview
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 def is_long(end: Completed) -> bool:
-    """Return whether the answer of `end` is to be written in a thread."""
-    return sum(one.nbytes for one in end.outputs.values()) > LONG_BYTES
+    """Return whether the answer to `end` is rendered in a thread."""
+    return sum(output.nbytes for output in end.outputs.values()) > LONG_BYTES
 
 
-async def to_thread_if_long(work: Callable[[], Made], *, long: bool) -> Made:
-    """Return what `work` makes; something long in a thread, which gives the event loop its turns."""
+async def to_thread_if_long(work: Callable[[], Result], *, long: bool) -> Result:
+    """Return the result of `work`, which runs in a thread if it takes long."""
     return await asyncio.to_thread(work) if long else work()
 
 
 def joined(parts: Sequence[Body]) -> Body:
-    """Return `parts` as one; many bytes are copied in steps, into memory that is not cleared before."""
+    """Return the concatenated `parts`; many bytes are copied in steps, into memory that is not cleared first."""
     total = sum(map(len, parts))
     if total <= _COPIED_BYTES:
         return b"".join(parts)
@@ -55,7 +56,7 @@ def pieces_of(array: Tensor) -> Iterator[Tensor]:
 
 
 def json_of(value: Any) -> Body:
-    """Return `value` as JSON; no step writes more than some hundred of its lists' elements."""
+    """Return `value` as JSON; no step renders more than some hundred elements of its lists."""
     parts: list[Body] = []
     _write(value, parts, _DEPTH)
     return joined(parts)
@@ -63,14 +64,14 @@ def json_of(value: Any) -> Body:
 
 def _write(value: Any, parts: list[Body], depth: int) -> None:
     if depth and type(value) is dict:
-        for place, (name, one) in enumerate(value.items()):
-            parts.append(b"%b%b:" % (b"," if place else b"{", orjson.dumps(name)))
-            _write(one, parts, depth - 1)
+        for index, (name, member) in enumerate(value.items()):
+            parts.append(b"%b%b:" % (b"," if index else b"{", orjson.dumps(name)))
+            _write(member, parts, depth - 1)
         parts.append(b"}" if value else b"{}")
     elif depth and type(value) is list and 0 < len(value) <= _PIECE_VALUES:
-        for place, one in enumerate(value):
-            parts.append(b"," if place else b"[")
-            _write(one, parts, depth - 1)
+        for index, element in enumerate(value):
+            parts.append(b"," if index else b"[")
+            _write(element, parts, depth - 1)
         parts.append(b"]")
     elif type(value) is list and value:
         for start in range(0, len(value), _PIECE_VALUES):
@@ -84,17 +85,17 @@ def _write(value: Any, parts: list[Body], depth: int) -> None:
 
 
 class LongBody(payload.Payload):
-    """A body that the transport takes as it is: what is written first, aiohttp copies behind the head."""
+    """A body that is not copied: aiohttp joins the first write with the head, so that is a single byte."""
 
     def __init__(self, value: memoryview) -> None:
         super().__init__(value)
         self._size = len(value)
 
+    @override
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """As `Payload.decode`."""
         return bytes(self._value).decode(encoding, errors)
 
+    @override
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """As `Payload.write`."""
         await writer.write(self._value[:1])
         await writer.write(self._value[1:])

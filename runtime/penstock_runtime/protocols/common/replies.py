@@ -1,4 +1,4 @@
-"""How an answer looks on the wire; a refusal and an error are one JSON object with an `error` key, and the field."""
+"""Replies and their wire form: a rejection or error is a JSON object with the keys `error` and `field`."""
 
 import math
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from penstock_runtime.protocols.common.long_answers import LongBody
 
 JSON = "application/json"
 REQUEST_ID = web.RequestKey("request_id", str)
-"""The client's `X-Request-Id`, or one of ours."""
+"""The client's `X-Request-Id`, or a generated one."""
 
 
 class Reply(Struct, frozen=True):
-    """An answer as both lanes write it, but for the headers that every answer has."""
+    """An answer of either path, without the headers that every answer has."""
 
     status: int
     body: bytes | memoryview
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
     closes: bool = False
-    """Whether the connection cannot be used again."""
+    """Whether the connection closes after it."""
 
 
 def response_of(reply: Reply) -> web.Response:
-    """Return `reply` for aiohttp to write."""
+    """Return `reply` as an aiohttp response."""
     response = web.Response(
         body=LongBody(reply.body) if isinstance(reply.body, memoryview) else reply.body,
         status=reply.status,
@@ -49,7 +49,7 @@ def error(
     closes: bool = False,
     **more: Any,
 ) -> Reply:
-    """Return an error's answer; `Retry-After` is whole seconds (RFC 9110), rounded up, at least 1."""
+    """Return the reply for an error; `Retry-After` is in integer seconds (RFC 9110), rounded up, at least 1."""
     body = {"error": message, **({"field": field} if field else {}), **more}
     headers: tuple[tuple[str, str], ...] = ()
     if retry_after_seconds is not None:
@@ -58,7 +58,7 @@ def error(
 
 
 def of_refusal(refusal: RequestRejected) -> Reply:
-    """Return a refusal's answer; the connection closes where an unread body may follow."""
+    """Return the reply for a rejection; the connection closes where an unread body may follow."""
     return error(
         refusal.status,
         refusal.message,
@@ -83,12 +83,12 @@ def error_reply(
     retry_after_seconds: float | None = None,
     **more: Any,
 ) -> web.Response:
-    """Return `error` for aiohttp to write."""
+    """Return the reply of `error` as an aiohttp response."""
     return response_of(
         error(status, message, field=field, retry_after_seconds=retry_after_seconds, **more)
     )
 
 
 def refusal_reply(refusal: RequestRejected) -> web.Response:
-    """Return `of_refusal` for aiohttp to write."""
+    """Return the reply of `of_refusal` as an aiohttp response."""
     return response_of(of_refusal(refusal))

@@ -1,4 +1,4 @@
-"""What the parts of a client's request leave on it for each other."""
+"""Keys under which the handlers of a request store values for each other, and helpers that use them."""
 
 from typing import Any, Final
 
@@ -8,19 +8,19 @@ from penstock_runtime.errors import RequestRejected
 from penstock_runtime.serving.auth.callers import Caller
 
 CALLER: Final = web.RequestKey("caller", Caller)
-"""Who calls, where this pod asks."""
+"""The caller, on a pod that authenticates."""
 LAST: Final = web.RequestKey("last", bool)
-"""Whether its answer is to be the connection's last: a stream must say so before it begins."""
+"""Whether its answer is the connection's last: a stream sends that in its head."""
 LOGGED: Final = web.RequestKey("logged", dict[str, Any])
-"""What a protocol adds to the request's line in the access log."""
+"""The fields that a protocol adds to the request's line in the access log."""
 
 
 def best_class(request: web.Request) -> int:
-    """Return the best class that `request` can have, by its caller alone; 0 where only its body may ask for one."""
+    """Return the best priority class that the caller of `request` may have; 0 where only the body decides."""
     caller = request.get(CALLER)
     return 0 if caller is None else caller.granted_priority(None)
 
 
 def record_refusal(request: web.Request, refusal: RequestRejected) -> None:
-    """Leave for the access log that `request` was refused, and why."""
+    """Store the reason of a rejection for the access log."""
     request[LOGGED] = {"outcome": "Refused", "reason": refusal.reason}

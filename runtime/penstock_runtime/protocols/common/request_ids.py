@@ -1,4 +1,4 @@
-"""What names a request in the logs: the client's own `X-Request-Id`, or one of ours, and the trace it is part of."""
+"""Request ids and trace ids for the logs: the client's own `X-Request-Id` or a generated one, and its `traceparent`."""
 
 import re
 import secrets
@@ -14,15 +14,15 @@ _TRACE: Final = re.compile(
 
 
 class RequestIds:
-    """32 hexadecimal digits: 16 drawn once a process, 16 counted. Drawing each would cost a system call."""
+    """Generates ids of 32 hexadecimal digits: 16 random per process, 16 counted. A random id each would cost a system call."""
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(2**63 + secrets.randbits(32))
-        """Their 16 digits need no zeros before them."""
+        """They start at 2**63, so that all have 16 digits without padding."""
 
     def new(self) -> str:
-        """Return an id that nobody else has."""
+        """Return a unique id."""
         return f"{self._prefix}{next(self._numbers):x}"
 
     def choose(self, given: str) -> str:
@@ -31,6 +31,6 @@ class RequestIds:
 
 
 def trace_of(parent: str | None) -> dict[str, str]:
-    """Return the ids of the trace and of the caller's span, by W3C Trace Context; nothing where there are none."""
-    found = _TRACE.fullmatch(parent) if parent else None
-    return {} if found is None else {"trace_id": found[1], "parent_span_id": found[2]}
+    """Return the ids of the trace and of the caller's span by W3C Trace Context; empty without a valid `traceparent`."""
+    match = _TRACE.fullmatch(parent) if parent else None
+    return {} if match is None else {"trace_id": match[1], "parent_span_id": match[2]}

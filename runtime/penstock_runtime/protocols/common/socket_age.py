@@ -1,4 +1,4 @@
-"""What the kernel knows of a client's connection."""
+"""The age of the bytes in a client's socket, by the kernel's TCP statistics."""
 
 import asyncio
 import socket
@@ -6,21 +6,21 @@ import struct
 from typing import Final
 
 _TCP_INFO: Final = struct.Struct("=52xI")
-"""Of Linux' `struct tcp_info`: `tcpi_last_data_recv`, milliseconds."""
+"""The member `tcpi_last_data_recv` of Linux' `struct tcp_info`, in milliseconds."""
 
 
 def seconds_in_socket(transport: asyncio.BaseTransport | None) -> float:
-    """Return how long ago the last bytes of `transport` came, read or not; 0 where that is not known.
+    """Return the time since the last bytes of `transport` arrived, read or not; 0 where it is not known.
 
-    Asked when a request is read, that is how long it has lain in its socket: a stalled process, and a
-    connection that rests, read late. Takes one system call.
+    When a request is read, that is how long it waited in its socket: a stalled process or a throttled connection
+    reads late. Costs one system call.
     """
-    own = None if transport is None else transport.get_extra_info("socket")
-    if own is None:
+    connection = None if transport is None else transport.get_extra_info("socket")
+    if connection is None:
         return 0.0
     try:
-        told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-        (milliseconds,) = _TCP_INFO.unpack(told)
-    except (OSError, struct.error):  # no TCP, or closed meanwhile
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        (milliseconds,) = _TCP_INFO.unpack(info)
+    except (OSError, struct.error):  # not TCP, or closed
         return 0.0
     return float(milliseconds) / 1000

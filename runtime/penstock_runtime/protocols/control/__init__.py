@@ -1,1 +1,1 @@
-"""The control API: live limits and state, for the operator."""
+"""The control API for the operator: live limits and state."""

@@ -1,6 +1,6 @@
-"""Who may turn this pod's valves: short-lived Ed25519 JWTs of the operator (docs/design/design.md#control-tokens).
+"""Authentication of the control API: short-lived Ed25519 JWTs of the operator (docs/design/design.md#control-tokens).
 
-PyJWT and cryptography, 9 MiB, are imported where a pod has keys: at its start, so that no call waits for it.
+PyJWT and cryptography (9 MiB) are imported where a pod has keys, at its start, so that no call waits for the import.
 """
 
 import asyncio
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 LEEWAY_SECONDS = 10
-"""How far the clocks of two nodes may differ."""
+"""The largest allowed difference between the clocks of two nodes."""
 
 
 class Unauthorized(PenstockError):
-    """The token is missing, broken, expired or of an unknown key: 401."""
+    """The token is missing, invalid, expired, or signed by an unknown key: 401."""
 
 
 class Forbidden(PenstockError):
-    """A good token for another pod or another change: 403."""
+    """A valid token for another pod or another change: 403."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
-    """What a good token allows."""
+    """The change that a valid token allows."""
 
     generation: object
-    """The generation of the limits that it goes with, in the token's own word."""
+    """The generation of the limits, as the token has it."""
     anything: bool = False
-    """Of a pod that asks for no token."""
+    """Whether every change is allowed, because the pod requires no token."""
 
     def check(self, generation: int) -> None:
-        """Check that the token is for the change that a body asks for.
+        """Check that the token is for the generation in a body.
 
         Raises:
             Forbidden: it is for another generation.
@@ -53,7 +53,7 @@ class TokenClaims:
 
 
 class TokenVerifier:
-    """Verifies tokens by the public keys in a file that is read at each call, so a new key counts at once."""
+    """Verifies tokens by the public keys in a file that is read at each call, so that a new key works at once."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class TokenVerifier:
         *,
         insecure: bool = False,
     ) -> None:
-        """`clock` gives Unix seconds; `insecure` asks for no token at all."""
+        """`clock` returns Unix seconds; `insecure` requires no token."""
         self._keys_file = keys_file
         self._pod_uid = pod_uid
         self._clock = clock
         self._insecure = insecure
         self._used: dict[str, float] = {}
-        """Ids of the tokens that were taken, and when each is forgotten: when it has expired for good."""
+        """Ids of used tokens, and when each is removed: once the token has expired by every clock."""
         if keys_file.exists() and not insecure:
-            import jwt  # noqa: F401, PLC0415 - as said above
+            import jwt  # noqa: F401, PLC0415 - at start, as the module says
 
     async def verify(self, authorization: str | None) -> TokenClaims:
-        """Take the token in the `Authorization` header of a control call, this once.
+        """Accept the token in the `Authorization` header of a control call once.
 
         Raises:
-            Unauthorized: no valid token of a known key, or one that was taken before.
+            Unauthorized: it is not a valid token of a known key, or was used before.
             Forbidden: it is addressed to another pod.
         """
         if self._insecure:
@@ -89,15 +89,15 @@ class TokenVerifier:
 
     def _take(self, token_id: str, expires: object) -> None:
         if isinstance(expires, bool) or not isinstance(expires, int | float):
-            raise Unauthorized("the token is not valid: its exp must be a number of Unix seconds")
+            raise Unauthorized("the token is invalid: its exp must be a number of Unix seconds")
         now, until = self._clock(), expires + LEEWAY_SECONDS
         if not now < until < float("inf"):
             raise Unauthorized(
-                "the token has expired by this pod's clock: sign a new one, or set the node's clock right"
+                "the token has expired by this pod's clock: sign a new one, or correct the node's clock"
             )
-        self._used = {one: last for one, last in self._used.items() if now < last}
+        self._used = {used: until for used, until in self._used.items() if now < until}
         if token_id in self._used:
-            raise Unauthorized("the token was used before: sign one for each call")
+            raise Unauthorized("the token was used before: sign a new one for each call")
         self._used[token_id] = until
 
     def _decode(
@@ -111,7 +111,9 @@ class TokenVerifier:
         try:
             key = keys.get(str(jwt.get_unverified_header(token).get("kid")))
             if key is None:
-                raise Unauthorized("the token's key id is not among this pod's control keys")
+                raise Unauthorized(
+                    "the token's key id is not among this pod's control keys: sign with a key of the keys file"
+                )
             return jwt.decode(
                 token,
                 key,
@@ -124,7 +126,7 @@ class TokenVerifier:
                 "the token is addressed to another pod: its aud must be this UID"
             ) from error
         except jwt.InvalidTokenError as error:
-            raise Unauthorized(f"the token is not valid: {error}") from error
+            raise Unauthorized(f"the token is invalid: {error}") from error
 
 
 def _read_keys(path: Path) -> "dict[str, Ed25519PublicKey]":
@@ -139,6 +141,8 @@ def _read_keys(path: Path) -> "dict[str, Ed25519PublicKey]":
             for kid, raw in listed.items()
         }
     except FileNotFoundError as error:
-        raise Unauthorized("this pod has no control keys: nobody may control it") from error
+        raise Unauthorized(
+            "this pod has no control keys, so every control call is rejected: mount the keys Secret"
+        ) from error
     except (OSError, ValueError, TypeError, AttributeError, binascii.Error) as error:
         raise Unauthorized(f"this pod's control keys cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""The control API on the cluster port: GET the state, PATCH the limits (docs/design/design.md#live-limits)."""
+"""The routes of the control API on the cluster port: GET the state, PATCH the limits (docs/design/design.md#live-limits)."""
 
 import json
 import logging
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 MAX_BODY_BYTES: Final = 8 * 2**10
 BODY_SECONDS: Final = 5.0
 ACKNOWLEDGE_SECONDS = 1.0
-"""How long an accepted PATCH waits for the engine to obey before it answers with the state as it is."""
+"""The time for which an accepted PATCH waits for the engine to apply the limits before it answers with the state."""
 
 
 class Control:
-    """Answers the operator for one pod; every answer but an error is a `State`."""
+    """The control API of one pod; every answer except an error is a `State`."""
 
     def __init__(self, pod: Pod, verifier: TokenVerifier) -> None:
         self._pod = pod
@@ -42,7 +42,7 @@ class Control:
         ]
 
     async def get_state(self, request: web.Request) -> web.Response:
-        """Answer the state."""
+        """Return the state."""
         try:
             await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
         except (Unauthorized, Forbidden) as error:
@@ -50,9 +50,10 @@ class Control:
         return self._state()
 
     async def patch_limits(self, request: web.Request) -> web.Response:
-        """Accept limits; the state in the answer says the generation that the engine obeys by then.
+        """Accept limits; the state in the answer has the generation that the engine has applied by then.
 
-        A limit that the body leaves out stays as it is. Limits outside this pod's envelope are refused, unless the pod has them already, from its settings file.
+        A limit that the body leaves out keeps its value. Limits outside the pod's envelope are rejected, unless they are
+        in force already, from the settings file.
         """
         try:
             grant = await self._verifier.verify(request.headers.get(hdrs.AUTHORIZATION))
@@ -80,7 +81,7 @@ class Control:
         if pod.model is None:
             return error_reply(
                 503,
-                "the model is being loaded: ask again soon",
+                "the model is being loaded: retry in a second",
                 retry_after_seconds=1,
                 loading=pod.meter.read().model_dump(mode="json", by_alias=True),
             )
@@ -89,34 +90,34 @@ class Control:
 
 
 class BadJson(PenstockError):
-    """The body of a PATCH is no JSON object."""
+    """The body of a PATCH is not a JSON object."""
 
 
 async def _body(request: web.Request) -> bytearray:
-    """Return the body, decompressed and bounded as a client's is; it is not counted against clients' memory."""
+    """Return the body, decompressed and limited as a client's is, but not counted as clients' memory."""
     bodies.check_head(request, MAX_BODY_BYTES)
     return await bodies.read(request, MAX_BODY_BYTES, BODY_SECONDS, lambda _bytes: None)
 
 
-def _patched(held: LimitsUpdate, body: bytearray) -> LimitsUpdate:
-    """Return the limits held, with those that `body` names in their place, under its generation.
+def _patched(present: LimitsUpdate, body: bytearray) -> LimitsUpdate:
+    """Return the present limits, updated with the limits and the generation in `body`.
 
     Raises:
-        BadJson: it is no JSON object.
+        BadJson: the body is not a JSON object.
         ValidationError: a field is unknown, of another type or out of range, or the generation is missing.
     """
     try:
-        given = from_json(bytes(body), allow_inf_nan=False)
+        changes = from_json(bytes(body), allow_inf_nan=False)
     except ValueError as error:
         raise BadJson(f"the body is not valid JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise BadJson(f"the body must be a JSON object of limits, got {shown(given)}")
-    whole = held.limits().model_dump(mode="json", by_alias=True) | given
-    return LimitsUpdate.model_validate_json(json.dumps(whole), by_alias=True, by_name=False)
+    if not isinstance(changes, dict):
+        raise BadJson(f"the body must be a JSON object of limits, got {shown(changes)}")
+    merged = present.limits().model_dump(mode="json", by_alias=True) | changes
+    return LimitsUpdate.model_validate_json(json.dumps(merged), by_alias=True, by_name=False)
 
 
 def _denied(error: Unauthorized | Forbidden) -> web.Response:
-    log.warning("a control call was refused: %s", error)
+    log.warning("control call rejected: %s", error)
     if isinstance(error, Forbidden):
         return error_reply(403, str(error), field=hdrs.AUTHORIZATION)
     reply = error_reply(401, str(error), field=hdrs.AUTHORIZATION)

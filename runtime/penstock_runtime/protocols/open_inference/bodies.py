@@ -1,4 +1,4 @@
-"""Reading a body: bounded in bytes and time, and split into JSON header and binary tensors."""
+"""Request bodies: read within bounds of bytes and time, and split into JSON header and binary tensors."""
 
 import asyncio
 import zlib
@@ -32,17 +32,17 @@ from penstock_runtime.serving.admission import Hold
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 FIRST_BYTES: Final = 64 * 2**10
-"""What a body is taken for until more of it has come, but for one that announces less."""
+"""The size that a body counts as until more of it has arrived, unless it announces less."""
 _COMPRESSED: Final = frozenset(("gzip", "deflate"))
 _CODINGS: Final = _COMPRESSED | {"", "identity"}
 
 
 def check_head(request: web.Request, max_bytes: int) -> None:
-    """Refuse by its headers alone a body that would not be read to its end.
+    """Reject by its headers a body that would not be read to its end.
 
     Raises:
-        TooLarge: `Content-Length` says so.
-        UnsupportedCoding: neither plain nor gzip nor deflate.
+        TooLarge: `Content-Length` exceeds `max_bytes`.
+        UnsupportedCoding: the body is neither plain nor gzip nor deflate.
     """
     length = request.content_length
     if length is not None and length > max_bytes:
@@ -50,36 +50,37 @@ def check_head(request: web.Request, max_bytes: int) -> None:
     coding = _coding(request)
     if coding not in _CODINGS:
         raise UnsupportedCoding(
-            f"Content-Encoding {coding!r} is not supported: send gzip, deflate or plain",
+            f"Content-Encoding {coding!r} is not supported: send gzip, deflate or identity",
             field=hdrs.CONTENT_ENCODING,
         )
 
 
 async def read(request: web.Request, max_bytes: int, seconds: float, hold: Hold) -> bytearray:
-    """Return the decompressed body; a client that asked leave to send it (`Expect`) is given it only here.
+    """Return the decompressed body; a client with `Expect: 100-continue` gets its 100 here and not before.
 
-    `hold` is told what the body takes: for a moment as announced, so that what would not fit now is refused before it
-    is sent; then what has come of it, for a length is only a promise, and cheap; and at last as it is.
+    `hold` counts the body's memory: first the announced length for a moment, so that a body that does not fit now is
+    rejected before it is sent; then the bytes that have arrived, because announcing costs a client nothing; at last the
+    final size.
 
     Raises:
-        MemoryFull: as `hold`.
-        TooLarge: more than `max_bytes` after decompression; the rest is never decompressed.
-        BodyTimeout: not complete within `seconds`.
-        BrokenBody: the compression or the chunks are broken, or end before their end.
+        MemoryFull: the memory for requests is full, as `hold` finds.
+        TooLarge: it exceeds `max_bytes` after decompression; the rest is not decompressed.
+        BodyTimeout: it is not complete within `seconds`.
+        BrokenBody: the compression or the chunks are invalid or truncated.
     """
     announced = request.content_length or FIRST_BYTES
     hold(announced)
-    hold(held := min(announced, FIRST_BYTES))
+    hold(counted := min(announced, FIRST_BYTES))
     await _continue(request)
     body = bytearray()
 
     def take(piece: bytes) -> None:
-        nonlocal held
+        nonlocal counted
         size = len(body) + len(piece)
         if size > max_bytes:
             raise _too_large(f"more than {max_bytes}", max_bytes)
-        if size > held:
-            hold(held := size)
+        if size > counted:
+            hold(counted := size)
         body.extend(piece)
 
     try:
@@ -98,7 +99,7 @@ async def read(request: web.Request, max_bytes: int, seconds: float, hold: Hold)
 
 
 async def _read_pieces(request: web.Request, take: Callable[[bytes], None]) -> None:
-    """Hand the decompressed body to `take`, piece by piece; other requests have their turn between large ones."""
+    """Pass the decompressed body to `take` piece by piece, with a turn of the event loop after each large piece."""
     coding = _coding(request)
     inflater = Inflater(coding) if coding in _COMPRESSED else None
     while chunk := await request.content.readany():
@@ -118,50 +119,50 @@ def _coding(request: web.Request) -> str:
 
 
 def split(body: bytes | bytearray, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
-    """Return the JSON object and the binary data behind it.
+    """Return the JSON object and the binary data after it.
 
     Raises:
-        BadInput: `header_length` is no length inside the body, or the JSON is broken or no object.
+        BadInput: `header_length` is not a length within the body, or the JSON is invalid or not an object.
     """
     view = memoryview(body)
     length = len(body) if header_length is None else _length(header_length, len(body))
-    found = _json(view[:length]) if length <= SMALL_BYTES else _large_json(view[:length])
-    if not isinstance(found, dict):
+    wire = _json(view[:length]) if length <= SMALL_BYTES else _large_json(view[:length])
+    if not isinstance(wire, dict):
         raise BadInput("the body must be a JSON object with `inputs`", field="body")
-    return found, view[length:]
+    return wire, view[length:]
 
 
-def _length(text: str, most: int) -> int:
-    length = parse_integer(text, most)
+def _length(text: str, maximum: int) -> int:
+    length = parse_integer(text, maximum)
     if length is None:
         raise BadInput(
-            f"{HEADER_LENGTH} {text[:40]!r} must be a number of bytes from 0 to the body's {most}",
+            f"{HEADER_LENGTH} must be a number of bytes from 0 to the body's {maximum}, got {text[:40]!r}",
             field=HEADER_LENGTH,
         )
     return length
 
 
 def _large_json(text: memoryview) -> Any:
-    """As `_json`, of which no step takes long; long lists of numbers in `data` are `Numbers`."""
+    """Return the value of a large text in bounded steps; long lists of numbers in `data` become `Numbers`."""
     structure = structure_of(text, PLAIN)
     structure.check(PLAIN, structure.spans)
     rest, numbers = without(text, structure.spans)
-    found = _json(memoryview(rest))
-    listed = found.get("inputs") if isinstance(found, dict) else None
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and "data" in one:
-            one["data"] = put_back(one["data"], numbers)
+    wire = _json(memoryview(rest))
+    inputs = wire.get("inputs") if isinstance(wire, dict) else None
+    for tensor in inputs if isinstance(inputs, list) else ():
+        if isinstance(tensor, dict) and "data" in tensor:
+            tensor["data"] = put_back(tensor["data"], numbers)
     if not numbers:
-        return found
-    structure.check(PLAIN, [])  # numbers where no tensor's data are
+        return wire
+    structure.check(PLAIN, [])  # lists of numbers outside the data of tensors
     return _json(text)
 
 
 def load_json(text: bytes) -> Any:
-    """Return the value that `text` spells, with NaN and Infinity as numbers.
+    """Return the value of a JSON text, with NaN and Infinity as numbers.
 
     Raises:
-        BadInput: it is no JSON.
+        BadInput: it is not valid JSON.
     """
     return _json(memoryview(text))
 
@@ -174,9 +175,9 @@ def _json(text: memoryview) -> Any:
 
 
 def _json_with_nan(text: bytes, error: orjson.JSONDecodeError) -> Any:
-    """Parse what only Triton's dialect allows: NaN and Infinity as numbers.
+    """Parse Triton's dialect, which allows NaN and Infinity as numbers.
 
-    Half surrogates are as wrong here as in plain JSON: no answer could repeat them.
+    Lone surrogates are as invalid as in plain JSON: no answer could repeat them.
     """
     if b"NaN" in text or b"Infinity" in text:
         with suppress(ValueError):
@@ -187,15 +188,15 @@ def _json_with_nan(text: bytes, error: orjson.JSONDecodeError) -> Any:
 async def _continue(request: web.Request) -> None:
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # as aiohttp's own handler: the answer has not begun
+        request.writer.output_size = 0  # as in aiohttp's own handler: the answer has not begun
 
 
 async def postpone_continue(_request: web.Request) -> None:
-    """Say nothing yet: a refusal must reach the client before it sends its body (`web.Route`'s hook)."""
+    """Send no 100 yet: a rejection must reach the client before it sends its body (`web.Route`'s hook)."""
 
 
 def _too_large(size: str, max_bytes: int) -> TooLarge:
     return TooLarge(
-        f"a body of {size} bytes exceeds the {max_bytes} that this pod accepts: send fewer rows a request",
+        f"a body of {size} bytes exceeds the {max_bytes} bytes that this pod accepts: send fewer rows a request",
         field="Content-Length",
     )

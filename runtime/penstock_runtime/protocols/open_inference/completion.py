@@ -1,4 +1,4 @@
-"""From a call to a request, and from the request's end to its answer: the same in both lanes."""
+"""Conversion of an `infer` call to a request, and of the request's end to its answer, for both paths."""
 
 import logging
 from typing import Final, assert_never
@@ -17,7 +17,7 @@ HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
 def to_request(ticket: Ticket, call: InferCall, header_seconds: float | None) -> Request:
-    """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
+    """Return the request for the engine, with the nearer of the call's and the header's deadlines."""
     seconds = call.timeout_seconds
     if header_seconds is not None and (seconds is None or header_seconds < seconds):
         seconds = header_seconds
@@ -32,13 +32,13 @@ def to_request(ticket: Ticket, call: InferCall, header_seconds: float | None) ->
     )
 
 
-def reply_to(end: End, wanted: ResponseOptions, model: ModelInfo, request_id: str) -> Reply:
-    """Return the answer that tells a client how its request ended."""
+def reply_to(end: End, options: ResponseOptions, model: ModelInfo, request_id: str) -> Reply:
+    """Return the answer to a request that has ended."""
     match end:
         case Completed():
-            return _served(end, wanted, model)
+            return _served(end, options, model)
         case Failed():
-            log.warning("a request failed: %s", end.reason, extra={"request_id": request_id})
+            log.warning("request failed: %s", end.reason, extra={"request_id": request_id})
             status = 500 if end.retry_after_seconds is None else 503
             return error(status, end.reason, retry_after_seconds=end.retry_after_seconds)
         case Expired():
@@ -53,8 +53,8 @@ def reply_to(end: End, wanted: ResponseOptions, model: ModelInfo, request_id: st
             assert_never(end)
 
 
-def _served(end: Completed, wanted: ResponseOptions, model: ModelInfo) -> Reply:
-    answer = infer_response.render(wanted.id, end.outputs, wanted.outputs, model)
+def _served(end: Completed, options: ResponseOptions, model: ModelInfo) -> Reply:
+    answer = infer_response.render(options.id, end.outputs, options.outputs, model)
     waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
     if answer.header_length is None:
         return Reply(200, answer.body, JSON, (waited,))

@@ -1,13 +1,13 @@
-"""Decompression of a body in bounded pieces; a body without its end is refused."""
+"""Decompression of a body in bounded pieces; a truncated body is rejected."""
 
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 PIECE_BYTES: Final = 2**18
-"""What one step gives at most, so that a small body that unfolds to a large one never holds the loop for long."""
+"""The largest output of one step, so that a small body with a large content does not block the event loop."""
 _SLICE_BYTES: Final = 2**12
-"""What one step takes: a new member of gzip copies what is left of it."""
+"""The input of one step: each new gzip member copies the rest of it."""
 _GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 
 
@@ -16,27 +16,27 @@ class Truncated(zlib.error):
 
 
 class Inflater:
-    """Decompresses `gzip` of any number of members, and `deflate` in zlib's format or, as some clients send it, raw."""
+    """Decompresses `gzip` of any number of members, and `deflate` in zlib's format or raw, as some clients send it."""
 
     def __init__(self, coding: str) -> None:
         self._gzip = coding == "gzip"
         self._member: Any = None
-        """The decompressor of a member that has begun and not ended."""
+        """The decompressor of the present member; None between members."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what `data` holds, in pieces.
+        """Yield the decompressed `data` in pieces.
 
         Raises:
-            zlib.error: it is broken.
+            zlib.error: it is invalid.
         """
         for at in range(0, len(data), _SLICE_BYTES):
             yield from self._slice(data[at : at + _SLICE_BYTES])
 
     def finish(self) -> None:
-        """Check that the body has ended with its last member.
+        """Check that the last member is complete.
 
         Raises:
-            Truncated: it has not.
+            Truncated: it is not.
         """
         if self._member is not None:
             raise Truncated("it ends before its trailer")

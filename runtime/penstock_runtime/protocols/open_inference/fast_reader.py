@@ -1,10 +1,10 @@
-"""The plain `infer` body, read in few steps: one typed decoder per model, no check that the decoder makes anyway.
+"""Fast reader of plain `infer` bodies: one typed decoder per model, and no check that the decoder makes already.
 
-What is not plain, and whatever is wrong, is None here and left to `bodies.split` and `infer_request.parse`: they
-alone judge and word a fault. So this reader may accept less than they do, never more, and never otherwise
-(a test feeds both). A plain body has flat `data` for every input, or is binary throughout.
+A plain body has flat `data` for every input, or is binary throughout. Any other body, and any fault, goes to the careful
+reader (`bodies.split` and `infer_request.parse`), which alone reports faults. This reader may therefore accept fewer bodies
+than the careful one, never more, and never with another result (a test feeds both).
 
-The JSON of binary bodies, which repeats from body to body, is judged once.
+The JSON of binary bodies, which repeats from body to body, is parsed once.
 """
 
 import struct
@@ -27,43 +27,43 @@ from penstock_runtime.protocols.open_inference.outputs import requested_outputs
 from penstock_runtime.request import Group, Tensor
 
 _CODES: Final = {"FP32": "f", "FP64": "d", "INT32": "i", "INT64": "q"}
-"""Datatypes read here, as `struct` packs them; it refuses what is out of range."""
+"""The datatypes that are read here, by their `struct` codes; `struct` rejects values out of range."""
 _Parameters = dict[Literal["priority", "timeout", "binary_data_output"], Any]
 _Output = dict[Literal["name", "parameters"], str | dict[Literal["binary_data"], bool]]
-"""Both without what the careful reader ignores, but for its JSON: of that the two decoders may think otherwise."""
-_REMEMBERED: Final = 256
-"""JSON heads of binary bodies whose meaning is kept."""
+"""Both without fields that the careful reader ignores, for the two decoders may disagree on the JSON of their values."""
+_MAX_CACHED: Final = 256
+"""The largest number of cached JSON heads of binary bodies, and of cached forms."""
 _MAX_HEAD_BYTES: Final = 4096
 _COPIED_SIZE: Final = 2**16
-"""Bytes of data up to which a copy, which begins aligned, costs less than looking whether it would be needed."""
+"""Bytes of data up to which a copy, which is aligned, costs less than the check whether one is needed."""
 
 
-class _Known(Struct, frozen=True):
-    """What the JSON of a binary body means."""
+class _ParsedHead(Struct, frozen=True):
+    """The parsed JSON of a binary body."""
 
     call: InferCall
-    """The call of the body that it came with; its inputs lend name, dtype and shape, and hold no data."""
+    """The call of the first body with this JSON; its inputs have names, dtypes and shapes, but no data."""
     size: int
-    """Of the data, in bytes."""
+    """The size of the data in bytes."""
 
 
-class _Repeated(Struct, frozen=True):
-    """The JSON of the last plain binary body, which the next one most often repeats."""
+class _LastHead(Struct, frozen=True):
+    """The JSON of the last plain binary body, which the next one usually repeats."""
 
     length: str
-    """As the head announced it."""
+    """The length as the request's head has it."""
     text: bytes
-    known: _Known
+    parsed: _ParsedHead
 
 
 class _Form(Struct, frozen=True):
-    """How an array of one input and shape is made of numbers."""
+    """The conversion of numbers to an array, for one input and shape."""
 
     size: int
     pack: Callable[..., bytes]
     dtype: np.dtype[np.generic]
     group: Group
-    """Of a request whose only input this is."""
+    """The group of a request that has no other input."""
 
 
 class QuickReader:
@@ -73,21 +73,21 @@ class QuickReader:
         self._model = model
         self._has_content_checks = has_content_checks(model)
         self._only = model.inputs[0].name
-        """The model's input, where it has one."""
+        """The first input; the only one where the model has one."""
         self._max_rows = max_rows
         self._specs = {spec.name: spec for spec in model.inputs}
         self._decode = _decoder(model)
         self._forms: dict[tuple[str, tuple[int, ...]], _Form] = {}
-        self._heads: dict[bytes, _Known] = {}
-        self._last: _Repeated | None = None
-        """Of a model with one input."""
+        self._heads: dict[bytes, _ParsedHead] = {}
+        self._last: _LastHead | None = None
+        """The last head, for a model with one input."""
         self._every_output = ResponseOptions(None, requested_outputs({}, {}, model))
 
     def read(self, body: bytes, header_length: str | None) -> InferCall:
-        """Return the call that `body` spells.
+        """Return the call in `body`.
 
         Raises:
-            BadInput: as `infer_request.parse`.
+            BadInput: the careful reader found a fault.
         """
         call = self._read(body, header_length)
         if self._has_content_checks and fault_of(self._model, call.inputs) is not None:
@@ -95,17 +95,17 @@ class QuickReader:
         return call
 
     def _read(self, body: bytes, header_length: str | None) -> InferCall:
-        """As `read`, but what the tensors hold may be a fault still."""
+        """Return the call in `body`; the contents of its tensors are not checked yet."""
         if header_length is not None:
             return self._read_binary(body, header_length)
         call = self._read_json(body)
         return call if call is not None else self._read_carefully(body, None)
 
     def _with_numbers(self, like: InferCall, data: bytes) -> InferCall:
-        """As `_with_data`, of a model with one input: its bytes are all there is, and begin aligned."""
+        """Return a call like `like` of a model with one input, over `data`, which is aligned."""
         name = self._only
-        one = like.inputs[name]
-        return replace(like, inputs={name: np.ndarray(one.shape, one.dtype, data)})
+        tensor = like.inputs[name]
+        return replace(like, inputs={name: np.ndarray(tensor.shape, tensor.dtype, data)})
 
     def _read_carefully(self, body: bytes, header_length: str | None) -> InferCall:
         wire, binary = bodies.split(body, header_length)
@@ -127,80 +127,81 @@ class QuickReader:
             else:
                 inputs = self._all(wire.inputs, array)
                 rows, group = array.shape[0], group_of(self._model, inputs)
-                size = sum(one.nbytes for one in inputs.values())
+                size = sum(tensor.nbytes for tensor in inputs.values())
         except _NOT_PLAIN:
             return None
         if wire.parameters or wire.outputs or wire.id is not None:
             return self._with_more(wire, inputs, rows, group, size)
         return InferCall(inputs, rows, group, 0, None, self._every_output, size)
 
-    def _form(self, one: Any) -> "_Form":
-        """Return what a tensor of this name and shape is made with, the same for all of them."""
-        spec, shape = self._specs[one.name], one.shape
+    def _form(self, tensor: Any) -> "_Form":
+        """Return the form of tensors of this name and shape, and cache it."""
+        spec, shape = self._specs[tensor.name], tensor.shape
         if not _fits(shape, spec) or shape[0] > self._max_rows:
             raise _NotPlainError
         size, dtype = prod(shape), numpy_dtype(spec.datatype)
-        if len(one.data) != size:  # nothing is allocated for a shape alone
+        if len(tensor.data) != size:  # a shape without data must not allocate memory
             raise _NotPlainError
         pack = struct.Struct(f"<{size}{_CODES[spec.datatype]}").pack
         alone = len(self._specs) == 1
         group = group_of(self._model, {spec.name: np.empty(shape, dtype)}) if alone else ()
-        if len(self._forms) >= _REMEMBERED:
+        if len(self._forms) >= _MAX_CACHED:
             self._forms.clear()
-        form = self._forms[one.name, shape] = _Form(size, pack, dtype, group)
+        form = self._forms[tensor.name, shape] = _Form(size, pack, dtype, group)
         return form
 
     def _all(self, listed: list[Any], first: Tensor) -> dict[str, Tensor]:
         """Return every input in the model's order; all have the rows of the first."""
-        found = {listed[0].name: first}
-        for one in listed[1:]:
-            form = self._forms.get((one.name, one.shape)) or self._form(one)
-            if len(one.data) != form.size or one.shape[0] != first.shape[0]:
+        arrays = {listed[0].name: first}
+        for tensor in listed[1:]:
+            form = self._forms.get((tensor.name, tensor.shape)) or self._form(tensor)
+            if len(tensor.data) != form.size or tensor.shape[0] != first.shape[0]:
                 raise _NotPlainError
-            found[one.name] = np.frombuffer(form.pack(*one.data), form.dtype).reshape(one.shape)
-        if not len(listed) == len(found) == len(self._specs):
+            array = np.frombuffer(form.pack(*tensor.data), form.dtype)
+            arrays[tensor.name] = array.reshape(tensor.shape)
+        if not len(listed) == len(arrays) == len(self._specs):
             raise _NotPlainError
-        return {name: found[name] for name in self._specs}
+        return {name: arrays[name] for name in self._specs}
 
     def _with_more(
         self, wire: Any, inputs: dict[str, Tensor], rows: int, group: Group, size: int
     ) -> InferCall | None:
         if wire.id is not None and not wire.id.isascii():
-            return None  # the careful reader has its own mind on half surrogates
+            return None  # the two decoders differ on lone surrogates
         try:
             priority, timeout_seconds = infer_request.priority_and_timeout(wire.parameters)
             outputs = requested_outputs({"outputs": wire.outputs}, wire.parameters, self._model)
         except BadInput:
             return None
-        wanted = ResponseOptions(wire.id, outputs)
-        return InferCall(inputs, rows, group, priority, timeout_seconds, wanted, size)
+        options = ResponseOptions(wire.id, outputs)
+        return InferCall(inputs, rows, group, priority, timeout_seconds, options, size)
 
     def _read_binary(self, body: bytes, header_length: str) -> InferCall:
         last = self._last
         if last is not None and header_length == last.length and body.startswith(last.text):
             data = body[len(last.text) :]
-            if len(data) == last.known.size:
-                return self._with_numbers(last.known.call, data)
+            if len(data) == last.parsed.size:
+                return self._with_numbers(last.parsed.call, data)
         return self._read_any_binary(body, header_length)
 
     def _read_any_binary(self, body: bytes, header_length: str) -> InferCall:
         text = body[: int(header_length)] if header_length.isdigit() else b""
-        known = self._heads.get(text)
-        if known is not None and len(body) - len(text) == known.size:
-            if len(self._specs) == 1 and known.size <= _COPIED_SIZE:
-                self._last = _Repeated(header_length, text, known)
-            return _with_data(known.call, body, len(text))
+        parsed = self._heads.get(text)
+        if parsed is not None and len(body) - len(text) == parsed.size:
+            if len(self._specs) == 1 and parsed.size <= _COPIED_SIZE:
+                self._last = _LastHead(header_length, text, parsed)
+            return _with_data(parsed.call, body, len(text))
         wire, binary = bodies.split(body, header_length)
         call = infer_request.parse(wire, binary, self._model, self._max_rows)
-        if call.wanted.id is not None or len(text) > _MAX_HEAD_BYTES or _has_booleans(self._model):
+        if call.options.id is not None or len(text) > _MAX_HEAD_BYTES or _has_booleans(self._model):
             return call
         if call.bytes == len(body) - len(text) and _in_order(wire, list(call.inputs)):
-            _remember(self._heads, text, _Known(_without_data(call), call.bytes))
+            _cache(self._heads, text, _ParsedHead(_without_data(call), call.bytes))
         return call
 
 
 class _NotPlainError(Exception):
-    """Leave it to the careful reader."""
+    """The body needs the careful reader."""
 
 
 _NOT_PLAIN: Final = (
@@ -212,39 +213,39 @@ _NOT_PLAIN: Final = (
     ValueError,
     RecursionError,
 )
-"""What the decoder and `struct` raise on a bad body; msgspec lets UnicodeDecodeError and RecursionError out as they are."""
+"""The errors of the decoder and of `struct` on a bad body; msgspec does not wrap UnicodeDecodeError and RecursionError."""
 
 
-def _remember(known: dict[bytes, _Known], text: bytes, meaning: _Known) -> None:
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[text] = meaning
+def _cache(heads: dict[bytes, _ParsedHead], text: bytes, parsed: _ParsedHead) -> None:
+    if len(heads) >= _MAX_CACHED:
+        heads.clear()
+    heads[text] = parsed
 
 
 def _without_data(call: InferCall) -> InferCall:
-    """Return `call` with tensors of its shapes that take no memory: what is remembered of a body must not keep it."""
+    """Return `call` with tensors of its shapes that take no memory, so that the cache does not keep the body."""
     return replace(
         call,
         inputs={
-            name: np.ndarray(one.shape, one.dtype, bytes(one.itemsize), strides=(0,) * one.ndim)
-            for name, one in call.inputs.items()
+            name: np.ndarray(old.shape, old.dtype, bytes(old.itemsize), strides=(0,) * old.ndim)
+            for name, old in call.inputs.items()
         },
     )
 
 
 def _with_data(like: InferCall, body: bytes, at: int) -> InferCall:
-    """Return a call as `like`, its tensors over the bytes of `body` from `at` on."""
+    """Return a call like `like`, with tensors over the bytes of `body` from `at` on."""
     inputs: dict[str, Tensor] = {}
-    for name, one in like.inputs.items():
-        tensor: Tensor = np.ndarray(one.shape, one.dtype, body, at)
+    for name, old in like.inputs.items():
+        tensor: Tensor = np.ndarray(old.shape, old.dtype, body, at)
         inputs[name] = tensor if at == 0 or tensor.flags.aligned else tensor.copy()
-        at += one.nbytes
+        at += old.nbytes
     return replace(like, inputs=inputs)
 
 
 def _in_order(wire: dict[str, Any], names: list[str]) -> bool:
-    """Return whether the inputs stand in the JSON in the model's own order, as their bytes then do."""
-    return [one["name"] for one in wire["inputs"]] == names
+    """Return whether the JSON, and so the binary data, has the inputs in the model's order."""
+    return [tensor["name"] for tensor in wire["inputs"]] == names
 
 
 def _has_booleans(model: ModelInfo) -> bool:
@@ -261,18 +262,18 @@ def _fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
 
 
 def _decoder(model: ModelInfo) -> Any:
-    """Return what decodes a plain body of `model`, or None for a model whose bodies are never plain."""
+    """Return the decoder of plain JSON bodies of `model`, or None for a model with an unsupported datatype."""
     if any(spec.datatype not in _CODES for spec in model.inputs):
         return None
     alone = len(model.inputs) == 1
-    tensors = [_tensor_type(spec, alone=alone) for spec in model.inputs]
-    one = tensors[0]
-    for another in tensors[1:]:
-        one = one | another
+    types = [_tensor_type(spec, alone=alone) for spec in model.inputs]
+    tensor = types[0]
+    for another in types[1:]:
+        tensor = tensor | another
     whole = msgspec.defstruct(
         "PlainBody",
         [
-            ("inputs", list[one]),  # type: ignore[valid-type]
+            ("inputs", list[tensor]),  # type: ignore[valid-type]
             ("id", str | None, None),
             ("parameters", _Parameters, msgspec.field(default_factory=dict)),
             ("outputs", list[_Output], msgspec.field(default_factory=list)),

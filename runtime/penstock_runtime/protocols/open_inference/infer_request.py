@@ -1,4 +1,4 @@
-"""One `infer` body, judged against the model: every fault names its field, its value and the remedy."""
+"""Parsing of an `infer` body against the model: every fault names its field, its value and the remedy."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,38 +17,38 @@ _SHARED_MEMORY = "shared_memory_region"
 
 
 class ResponseOptions(Struct, frozen=True, gc=False):
-    """What the answer to a call is made of beside the outputs: all that is kept of it once the engine has its tensors."""
+    """The part of a call that shapes its answer, and all that remains once the engine has its tensors."""
 
     id: str | None
     outputs: tuple[RequestedOutput, ...]
 
 
 class InferCall(Struct, frozen=True, gc=False):
-    """A valid call. Inputs are in the model's own order, `rows` is their common first axis."""
+    """A valid call: inputs in the model's order, with `rows` as the length of their common first axis."""
 
     inputs: dict[str, Tensor]
     rows: int
     group: Group
     priority: int
     timeout_seconds: float | None
-    """Of `parameters.timeout`, from arrival to the start of its batch; None: none was set."""
-    wanted: ResponseOptions
+    """`parameters.timeout`, from arrival to the start of its batch; None if unset."""
+    options: ResponseOptions
     bytes: int
-    """Of all inputs together."""
+    """The size of all inputs in bytes."""
 
 
 def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, max_rows: int) -> InferCall:
-    """Return the call that `wire` and the binary data behind it spell.
+    """Return the call in the JSON object `wire` and the binary data after it.
 
     Raises:
-        BadInput: with the field.
+        BadInput: a field is invalid.
     """
     parameters = require_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
     if name is not None and not isinstance(name, str):
         raise BadInput(f"`id` must be a string, got {shown(name)}", field="id")
     inputs = _inputs(wire, binary, model)
-    index_of = {one["name"]: index for index, one in enumerate(wire["inputs"])}
+    index_of = {tensor["name"]: index for index, tensor in enumerate(wire["inputs"])}
     rows = _rows(inputs, index_of, max_rows)
     _check_contents(inputs, index_of, model)
     priority, timeout_seconds = priority_and_timeout(parameters)
@@ -58,19 +58,19 @@ def parse(wire: dict[str, Any], binary: memoryview, model: ModelInfo, max_rows: 
         group=group_of(model, inputs),
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=ResponseOptions(name, requested_outputs(wire, parameters, model)),
-        bytes=sum(one.nbytes for one in inputs.values()),
+        options=ResponseOptions(name, requested_outputs(wire, parameters, model)),
+        bytes=sum(tensor.nbytes for tensor in inputs.values()),
     )
 
 
 def priority_and_timeout(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
-    """Return `priority` and `timeout` (seconds, None for none) of a call's parameters.
+    """Return `priority` and `timeout` (seconds, None if unset) of a call's parameters.
 
     Raises:
-        BadInput: one of them is no whole number, or negative.
+        BadInput: one of them is not an integer, or is negative.
     """
-    priority = _whole(parameters, "priority", "0 (unset) or 1 (highest) and up")
-    microseconds = _whole(parameters, "timeout", "microseconds, 0 for none")
+    priority = _integer(parameters, "priority", "0 (unset) or 1 (highest) and up")
+    microseconds = _integer(parameters, "timeout", "microseconds, 0 for none")
     return priority, microseconds * MICROSECONDS or None
 
 
@@ -81,11 +81,11 @@ def require_object(value: Any, field: str) -> dict[str, Any]:
     return value
 
 
-def _whole(parameters: Mapping[str, Any], name: str, meaning: str) -> int:
+def _integer(parameters: Mapping[str, Any], name: str, meaning: str) -> int:
     value = parameters.get(name, 0)
     if type(value) is not int or not 0 <= value < 2**63:
         raise BadInput(
-            f"`{name}` must be a whole number ({meaning}), got {shown(value)}",
+            f"`{name}` must be an integer ({meaning}), got {shown(value)}",
             field=f"parameters.{name}",
         )
     return value
@@ -94,36 +94,36 @@ def _whole(parameters: Mapping[str, Any], name: str, meaning: str) -> int:
 def _inputs(wire: dict[str, Any], binary: memoryview, model: ModelInfo) -> dict[str, Tensor]:
     listed = wire.get("inputs")
     if not isinstance(listed, list) or not listed:
-        raise BadInput("`inputs` must be a list of tensors and hold at least one", field="inputs")
+        raise BadInput("`inputs` must be a list of at least one tensor", field="inputs")
     specs = {spec.name: spec for spec in model.inputs}
-    found: dict[str, Tensor] = {}
+    inputs: dict[str, Tensor] = {}
     at = 0
-    for index, one in enumerate(listed):
+    for index, entry in enumerate(listed):
         field = f"inputs[{index}]"
-        tensor = require_object(one, field)
-        spec = _spec(tensor, specs, found, field)
+        tensor = require_object(entry, field)
+        spec = _spec(tensor, specs, inputs, field)
         size = _binary_size(tensor, field)
-        found[spec.name] = _tensor(tensor, spec, binary[at : at + (size or 0)], size, field)
+        inputs[spec.name] = _tensor(tensor, spec, binary[at : at + (size or 0)], size, field)
         at += size or 0
-    _check_all_named(found, specs)
+    _check_all_named(inputs, specs)
     if at != len(binary):
         raise BadInput(
-            f"{len(binary)} bytes follow the JSON, but the inputs' binary_data_size add up to {at}",
+            f"{len(binary)} bytes follow the JSON, but the inputs' binary_data_size add up to {at}: send as many",
             field="inputs",
         )
-    return {name: found[name] for name in specs}
+    return {name: inputs[name] for name in specs}
 
 
 def _spec(
-    tensor: dict[str, Any], specs: Mapping[str, TensorSpec], found: Mapping[str, Tensor], field: str
+    tensor: dict[str, Any], specs: Mapping[str, TensorSpec], given: Mapping[str, Tensor], field: str
 ) -> TensorSpec:
     name = tensor.get("name")
     if not isinstance(name, str) or name not in specs:
         known = ", ".join(specs)
         raise BadInput(
-            f"the model has no input {shown(name)}: it takes {known}", field=f"{field}.name"
+            f"the model has no input {shown(name)}: its inputs are {known}", field=f"{field}.name"
         )
-    if name in found:
+    if name in given:
         raise BadInput(f"input {name!r} is given twice: send it once", field=f"{field}.name")
     if tensor.get("datatype") != specs[name].datatype:
         raise BadInput(
@@ -133,8 +133,8 @@ def _spec(
     return specs[name]
 
 
-def _check_all_named(found: Mapping[str, Tensor], specs: Mapping[str, TensorSpec]) -> None:
-    missing = [name for name in specs if name not in found]
+def _check_all_named(given: Mapping[str, Tensor], specs: Mapping[str, TensorSpec]) -> None:
+    missing = [name for name in specs if name not in given]
     if missing:
         raise BadInput(f"input {missing[0]!r} is missing: send every input", field="inputs")
 
@@ -175,20 +175,23 @@ def _tensor(
         )
     if len(binary) != size:
         raise BadInput(
-            f"`binary_data_size` {size} exceeds the {len(binary)} bytes that follow", field=where
+            f"`binary_data_size` {size} exceeds the {len(binary)} bytes that follow: send as many",
+            field=where,
         )
     return from_bytes(binary, spec.datatype, shape, where)
 
 
 def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
     if not isinstance(shape, list) or any(type(size) is not int for size in shape):
-        raise BadInput(f"`shape` must be a list of whole numbers, got {shown(shape)}", field=field)
-    wanted = list(spec.shape)
-    fits = len(shape) == len(wanted) and all(
-        want in (-1, size) for size, want in zip(shape, wanted, strict=True)
+        raise BadInput(f"`shape` must be a list of integers, got {shown(shape)}", field=field)
+    expected = list(spec.shape)
+    fits = len(shape) == len(expected) and all(
+        dimension in (-1, size) for size, dimension in zip(shape, expected, strict=True)
     )
     if not fits:
-        raise BadInput(f"input {spec.name!r} has shape {shown(shape)}: send {wanted}", field=field)
+        raise BadInput(
+            f"input {spec.name!r} has shape {shown(shape)}: send {expected}", field=field
+        )
     if min(shape) < 1:
         raise BadInput(
             f"shape {shown(shape)} has no rows or elements: send at least one", field=field
@@ -201,15 +204,15 @@ def _shape(shape: Any, spec: TensorSpec, field: str) -> tuple[int, ...]:
 def _rows(inputs: Mapping[str, Tensor], index_of: Mapping[str, int], max_rows: int) -> int:
     first = next(iter(inputs))
     rows = int(inputs[first].shape[0])
-    for name, one in inputs.items():
-        if one.shape[0] != rows:
+    for name, tensor in inputs.items():
+        if tensor.shape[0] != rows:
             raise BadInput(
-                f"input {name!r} has {one.shape[0]} rows, but {first!r} has {rows}: send as many in each",
+                f"input {name!r} has {tensor.shape[0]} rows, but {first!r} has {rows}: send as many in each",
                 field=f"inputs[{index_of[name]}].shape",
             )
     if rows > max_rows:
         raise BadInput(
-            f"{rows} rows exceed the {max_rows} that this pod holds at once: split the request",
+            f"{rows} rows exceed the {max_rows} that one request may have: split the request",
             field=f"inputs[{index_of[first]}].shape",
         )
     return rows

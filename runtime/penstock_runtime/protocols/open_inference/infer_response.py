@@ -1,4 +1,4 @@
-"""Outputs -> the bytes of an answer, JSON or JSON with binary tensors behind it."""
+"""Rendering of outputs as the body of an answer: JSON, or JSON followed by binary tensors."""
 
 import gzip
 import json
@@ -27,41 +27,43 @@ from penstock_runtime.request import Tensor
 
 
 class InferBody(Struct, frozen=True, gc=False):
-    """A body; `header_length` is that of its JSON part, None where JSON is all of it."""
+    """A body; `header_length` is the length of its JSON part, None where all of it is JSON."""
 
     body: bytes | memoryview
     header_length: int | None
 
 
 def render(
-    id: str | None, outputs: dict[str, Tensor], wanted: Sequence[RequestedOutput], model: ModelInfo
+    id: str | None,
+    outputs: dict[str, Tensor],
+    requested: Sequence[RequestedOutput],
+    model: ModelInfo,
 ) -> InferBody:
-    """Return the answer to a call.
+    """Return the body of the answer to a call.
 
-    A NaN or infinite number in JSON is written as `NaN`, `Infinity`, `-Infinity`, and is read so too: it
-    is what Triton does (server#3870), and a null would not be a number. Clients with a strict parser ask
-    for binary data.
+    A NaN or infinite number is `NaN`, `Infinity` or `-Infinity` in JSON, and such bodies are accepted too: that is what
+    Triton does (server#3870), and a null would not be a number. Clients with a strict parser request binary data.
     """
-    if id is None and len(wanted) == 1:
-        name = wanted[0].name
+    if id is None and len(requested) == 1:
+        name = requested[0].name
         array = outputs[name]
-        if wanted[0].binary:
+        if requested[0].binary:
             text = _whole_text(model.name, name, array.dtype.char, array.shape)
             return InferBody(joined((text, _little_endian(array))), len(text))
         start = _whole_start(model.name, name, array.dtype.char, array.shape)
         return InferBody(joined((start, *_numbers(array), b"}]}")), None)
     binary: list[Body] = []
     head: list[Body] = [_opening(model.name, id)]
-    for place, one in enumerate(wanted):
-        head += (b"," if place else b"", *_output(one, outputs[one.name], binary))
+    for index, output in enumerate(requested):
+        head += (b"," if index else b"", *_output(output, outputs[output.name], binary))
     head.append(b"]}")
-    if not any(one.binary for one in wanted):
+    if not any(output.binary for output in requested):
         return InferBody(joined(head), None)
     return InferBody(joined((*head, *binary)), sum(map(len, head)))
 
 
 def compress(body: Body, coding: str) -> bytes:
-    """Return `body` in `coding`, `gzip` or `deflate` (zlib's format, as RFC 9110 has it)."""
+    """Return `body` compressed with `gzip` or `deflate` (zlib's format, as in RFC 9110)."""
     return (
         gzip.compress(body, compresslevel=1) if coding == "gzip" else zlib.compress(body, level=1)
     )
@@ -80,9 +82,9 @@ def _opening_without_id(model: str) -> bytes:
     return orjson.dumps(head)[:-1] + b',"outputs":['
 
 
-def _output(wanted: RequestedOutput, array: Tensor, binary: list[Body]) -> Sequence[Body]:
-    described = _described(wanted.name, array.dtype, array.shape)
-    if wanted.binary:
+def _output(output: RequestedOutput, array: Tensor, binary: list[Body]) -> Sequence[Body]:
+    described = _described(output.name, array.dtype, array.shape)
+    if output.binary:
         data = _little_endian(array)
         binary.append(data)
         return (b'%b,"parameters":{"binary_data_size":%d}}' % (described, len(data)),)
@@ -91,13 +93,13 @@ def _output(wanted: RequestedOutput, array: Tensor, binary: list[Body]) -> Seque
 
 @lru_cache(maxsize=1024)
 def _whole_start(model: str, name: str, char: str, shape: tuple[int, ...]) -> bytes:
-    """Return all of an answer of one JSON output up to its data; `char` is the dtype's."""
+    """Return an answer with one JSON output up to its data; `char` is that of the dtype."""
     return b'%b%b,"data":' % (_opening_without_id(model), _described(name, np.dtype(char), shape))
 
 
 @lru_cache(maxsize=1024)
 def _whole_text(model: str, name: str, char: str, shape: tuple[int, ...]) -> bytes:
-    """Return the JSON of an answer of one binary output."""
+    """Return the JSON of an answer with one binary output."""
     size = np.dtype(char).itemsize * prod(shape)
     described = _described(name, np.dtype(char), shape)
     sized = b'%b,"parameters":{"binary_data_size":%d}}]}' % (described, size)
@@ -105,7 +107,7 @@ def _whole_text(model: str, name: str, char: str, shape: tuple[int, ...]) -> byt
 
 
 def _little_endian(array: Tensor) -> Body:
-    """Return the elements, row-major, as they lie behind the JSON."""
+    """Return the elements in row-major order, as they follow the JSON."""
     if array.dtype.isnative and sys.byteorder == "little":
         if array.nbytes > LONG_BYTES and array.flags.c_contiguous:
             return array.reshape(-1).view(np.uint8).data
@@ -115,13 +117,13 @@ def _little_endian(array: Tensor) -> Body:
 
 @lru_cache(maxsize=1024)
 def _described(name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
-    """Return an output's JSON but for its data: the same for every answer of one shape."""
+    """Return an output's JSON without its data, the same for every answer of one shape."""
     head = {"name": name, "datatype": datatype_of(dtype), "shape": shape}
     return orjson.dumps(head)[:-1]
 
 
 def _numbers(array: Tensor) -> Sequence[bytes]:
-    """Return the elements, row-major, as one JSON list, in parts."""
+    """Return the elements in row-major order as the parts of one JSON list."""
     if array.size <= PIECE_NUMBERS:
         return (_list(array),)
     parts = [b"["]
@@ -134,14 +136,14 @@ def _numbers(array: Tensor) -> Sequence[bytes]:
 def _list(array: Tensor) -> bytes:
     shape = array.shape
     try:
-        if len(shape) == 2 and shape[0] == 1:  # a lone row: as it is, but for a bracket
+        if len(shape) == 2 and shape[0] == 1:  # a single row: without the outer brackets
             text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
         else:
             text = orjson.dumps(array.reshape(-1), option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:
         if array.flags.c_contiguous:
             raise
-        return _list(np.ascontiguousarray(array))  # orjson takes no view of every other column
-    if b"null" in text:  # how orjson writes what JSON lacks
+        return _list(np.ascontiguousarray(array))  # orjson accepts no strided view
+    if b"null" in text:  # orjson's form of NaN and infinities
         return json.dumps(array.reshape(-1).tolist()).encode()
     return text

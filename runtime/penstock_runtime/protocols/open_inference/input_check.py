@@ -1,4 +1,4 @@
-"""What inputs must be beyond each one's own shape: judged before they meet a batch, which they would spoil for others."""
+"""Checks of input contents and of shapes across inputs, before a bad row joins a batch with those of other clients."""
 
 from typing import NamedTuple
 
@@ -9,22 +9,22 @@ from penstock_runtime.request import Tensor
 
 
 class InputFault(NamedTuple):
-    """What no batch may hold."""
+    """A fault that keeps inputs out of a batch."""
 
     input: str
     place: str
     """`shape` or `data`."""
     words: str
-    """What it is, and the remedy."""
+    """The fault and its remedy."""
 
 
 def has_content_checks(info: ModelInfo) -> bool:
-    """Return whether `fault_of` could find anything."""
+    """Return whether `fault_of` checks anything for this model."""
     return any(spec.ragged or spec.values is not None or spec.marks for spec in info.inputs)
 
 
 def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> InputFault | None:
-    """Return the first fault of `inputs`, whose shapes each fit their specs and have as many rows; None: none."""
+    """Return the first fault of `inputs`, whose shapes fit their specs and have equal rows; None without a fault."""
     return _unequal(info, inputs) or next(
         (
             InputFault(spec.name, "data", words)
@@ -38,10 +38,10 @@ def fault_of(info: ModelInfo, inputs: dict[str, Tensor]) -> InputFault | None:
 def _unequal(info: ModelInfo, inputs: dict[str, Tensor]) -> InputFault | None:
     lengths = [(spec.name, inputs[spec.name].shape[1]) for spec in info.inputs if spec.ragged]
     for name, length in lengths[1:]:
-        first, wanted = lengths[0]
-        if length != wanted:
+        first, expected = lengths[0]
+        if length != expected:
             words = (
-                f"has rows of {length}, but those of {first!r} have {wanted}: send as many in each"
+                f"has rows of {length}, but those of {first!r} have {expected}: send equal lengths"
             )
             return InputFault(name, "shape", words)
     return None
@@ -53,5 +53,5 @@ def _wrong(spec: TensorSpec, tensor: Tensor) -> str | None:
             if value not in spec.values:
                 return f"holds {value}: send {spec.values.start} to {spec.values.stop - 1}"
     if spec.marks and not (marked := tensor.any(axis=1)).all():
-        return f"marks nothing in row {int(np.argmin(marked))}: mark what counts of each row with 1"
+        return f"marks nothing in row {int(np.argmin(marked))}: mark the tokens of each row with 1"
     return None

@@ -1,4 +1,4 @@
-"""What a client may ask about the server and its one model."""
+"""Metadata of the server and its model, as KServe v2 and Triton have it."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -8,10 +8,10 @@ from penstock_api.types.model import Task
 from penstock_runtime.engine.model import ModelInfo, TensorSpec
 
 MODEL_VERSION: Final = "1"
-"""A pool serves one version: another model is another pool, or a rollout."""
+"""The only version: another model is another pool, or a rollout."""
 
 TEXT: Final = "text"
-"""The input of a text encoder that holds texts; its other inputs are tokens."""
+"""The input of a text encoder for texts; its other inputs are tokens."""
 
 EXTENSIONS: Final = (
     "binary_tensor_data",
@@ -27,28 +27,28 @@ def server() -> dict[str, Any]:
 
 
 def model(info: ModelInfo) -> dict[str, Any]:
-    """Return the answer to `GET /v2/models/{model}`; a text encoder takes `text`, or else its tokens."""
+    """Return the answer to `GET /v2/models/{model}`; a text encoder takes `text` or its tokens."""
     text = [] if info.task is Task.TENSOR else [{"name": TEXT, "datatype": "BYTES", "shape": [-1]}]
     labels = {"parameters": {"labels": list(info.labels)}} if info.labels else {}
     return {
         "name": info.name,
         "versions": [MODEL_VERSION],
         "platform": info.platform,
-        "inputs": [*text, *(_tensor(one) for one in info.inputs)],
-        "outputs": [_tensor(one) for one in info.outputs],
+        "inputs": [*text, *map(_tensor, info.inputs)],
+        "outputs": [_tensor(spec) for spec in info.outputs],
         **labels,
     }
 
 
 def configuration(info: ModelInfo, max_rows: int) -> dict[str, Any]:
-    """Return the answer to `GET /v2/models/{model}/config`, in Triton's words."""
+    """Return the answer to `GET /v2/models/{model}/config`, as Triton has it."""
     return {
         "name": info.name,
         "platform": info.platform,
         "backend": info.backend,
         "max_batch_size": max_rows,
-        "input": [_configured(one) for one in info.inputs],
-        "output": [_configured(one) for one in info.outputs],
+        "input": [_configured(spec) for spec in info.inputs],
+        "output": [_configured(spec) for spec in info.outputs],
     }
 
 

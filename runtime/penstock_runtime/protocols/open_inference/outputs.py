@@ -1,4 +1,4 @@
-"""Which outputs a call wants, and in which form."""
+"""The outputs that a call requests, and their form."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _UNSUPPORTED = ("classification", "shared_memory_region")
 
 
 class RequestedOutput(Struct, frozen=True):
-    """One output; `binary` puts it behind the JSON instead of inside."""
+    """One output; with `binary` its data follow the JSON instead of being part of it."""
 
     name: str
     binary: bool
@@ -20,10 +20,10 @@ class RequestedOutput(Struct, frozen=True):
 def requested_outputs(
     wire: dict[str, Any], parameters: dict[str, Any], model: ModelInfo
 ) -> tuple[RequestedOutput, ...]:
-    """Return what `outputs` selects, or every output of the model where it selects none.
+    """Return the outputs that `outputs` selects, or all of the model's where it selects none.
 
     Raises:
-        BadInput: an output that the model lacks, given twice, or wanted in an unsupported form.
+        BadInput: an output is unknown, repeated, or requested in an unsupported form.
     """
     binary = _flag(parameters, "binary_data_output", "parameters", default=False)
     listed = wire.get("outputs")
@@ -32,28 +32,28 @@ def requested_outputs(
     if not listed:
         return tuple(RequestedOutput(spec.name, binary) for spec in model.outputs)
     known = [spec.name for spec in model.outputs]
-    found: dict[str, RequestedOutput] = {}
-    for index, one in enumerate(listed):
-        wanted = _wanted(one, known, f"outputs[{index}]", default=binary)
-        if wanted.name in found:
+    requested: dict[str, RequestedOutput] = {}
+    for index, entry in enumerate(listed):
+        output = _output(entry, known, f"outputs[{index}]", default=binary)
+        if output.name in requested:
             raise BadInput(
-                f"output {wanted.name!r} is asked for twice: ask once",
+                f"output {output.name!r} is requested twice: request it once",
                 field=f"outputs[{index}].name",
             )
-        found[wanted.name] = wanted
-    return tuple(found.values())
+        requested[output.name] = output
+    return tuple(requested.values())
 
 
-def _wanted(one: Any, known: list[str], field: str, *, default: bool) -> RequestedOutput:
-    if not isinstance(one, dict):
-        raise BadInput(f"`{field}` must be an object, got {shown(one)}", field=field)
-    name = one.get("name")
+def _output(entry: Any, known: list[str], field: str, *, default: bool) -> RequestedOutput:
+    if not isinstance(entry, dict):
+        raise BadInput(f"`{field}` must be an object, got {shown(entry)}", field=field)
+    name = entry.get("name")
     if name not in known:
         raise BadInput(
-            f"the model has no output {shown(name)}: it gives {', '.join(known)}",
+            f"the model has no output {shown(name)}: its outputs are {', '.join(known)}",
             field=f"{field}.name",
         )
-    parameters = one.get("parameters", {})
+    parameters = entry.get("parameters", {})
     if not isinstance(parameters, dict):
         raise BadInput(
             f"`parameters` must be an object, got {shown(parameters)}", field=f"{field}.parameters"

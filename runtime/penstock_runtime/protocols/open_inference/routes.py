@@ -31,13 +31,13 @@ COMPRESS_IN_THREAD_BYTES = 2**20
 
 
 class OpenInference:
-    """Answers the protocol for one pod."""
+    """The routes of the protocol for one pod."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
 
     def routes(self) -> list[web.RouteDef]:
-        """Return every route; `infer` refuses before it lets a client send its body."""
+        """Return every route; `infer` can reject a request before its client sends the body."""
         both = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
         of_model = [
             route
@@ -65,7 +65,7 @@ class OpenInference:
         return json_reply(metadata.server())
 
     async def live(self, _request: web.Request) -> web.Response:
-        """Answer whether the engine lives."""
+        """Answer whether the engine is alive."""
         live = not self._pod.health.death
         return json_reply({"live": live}, 200 if live else 500)
 
@@ -86,19 +86,19 @@ class OpenInference:
         return json_reply(metadata.model(self._model(request)))
 
     async def model_config(self, request: web.Request) -> web.Response:
-        """Answer in Triton's words, for its tools."""
+        """Answer the configuration as Triton has it, for Triton's tools."""
         return json_reply(
             metadata.configuration(self._model(request), self._pod.live.effective_cap)
         )
 
     async def repository_index(self, _request: web.Request) -> web.Response:
-        """Answer the one model."""
+        """Answer the list of the pod's model."""
         model = self._pod.model
-        found = metadata.repository_index(model, ready=self._pod.health.ready) if model else []
-        return json_reply(found)
+        index = metadata.repository_index(model, ready=self._pod.health.ready) if model else []
+        return json_reply(index)
 
     async def refuse_control(self, _request: web.Request) -> web.Response:
-        """Refuse, with Triton's status and words for model-control mode `none`: clients control nothing."""
+        """Reject with Triton's status and message for model-control mode `none`: clients cannot load models."""
         config = self._pod.config
         return error_reply(
             503,
@@ -107,7 +107,7 @@ class OpenInference:
         )
 
     async def infer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one inference: every way out of here is counted by `Admission.receive`."""
+        """Serve one inference; `Admission.receive` counts it however it ends."""
         pod = self._pod
         with pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             self._check_model(request)
@@ -116,16 +116,16 @@ class OpenInference:
             model = self._model(request)
             call = await self._read(request, model, ticket)
             pod.admission.count_rows(ticket, call.rows)
-            wanted, ending = call.wanted, self._submit(request, ticket, call)
-            del call  # the engine alone keeps its tensors: in another process they would be here a second time
+            options, ending = call.options, self._submit(request, ticket, call)
+            del call  # only the engine keeps the tensors: with another process, they would be in memory twice
             end = await ending
         long = isinstance(end, Completed) and is_long(end)
-        work = partial(completion.reply_to, end, wanted, model, request[REQUEST_ID])
+        work = partial(completion.reply_to, end, options, model, request[REQUEST_ID])
         reply = await to_thread_if_long(work, long=long)
-        return response_of(await _in_wanted_coding(request, reply))
+        return response_of(await _compress_if_requested(request, reply))
 
     async def _read(self, request: web.Request, model: ModelInfo, ticket: Ticket) -> InferCall:
-        """Return the call of a request; of its body nothing is kept but what the call is made of."""
+        """Return the call of a request; the body is released unless the call's tensors view it."""
         config, admission = self._pod.config, self._pod.admission
         hold = admission.holding(ticket)
         body = await bodies.read(
@@ -138,27 +138,28 @@ class OpenInference:
             hold(max(len(body), call.bytes))
             return call
         del body
-        return await call.tokenised(hold, header_seconds(request))
+        return await call.tokenized(hold, header_seconds(request))
 
     def _submit(self, request: web.Request, ticket: Ticket, call: InferCall) -> asyncio.Future[End]:
-        """Hand the engine what a call asks, by the nearer of its deadlines; raise as `Admission.serve`."""
+        """Submit a call with the nearer of its deadlines; raises as `Admission.serve`."""
         admission = self._pod.admission
-        asked = completion.to_request(
+        engine_request = completion.to_request(
             ticket, call, admission.seconds_to_start(header_seconds(request))
         )
-        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(asked))
+        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(engine_request))
 
     def _check_model(self, request: web.Request) -> None:
-        held = self._pod.config.model_name
-        asked, version = request.match_info["model"], request.match_info.get("version")
-        if asked != held:
+        served = self._pod.config.model_name
+        name, version = request.match_info["model"], request.match_info.get("version")
+        if name != served:
             raise UnknownModel(
-                f"model {shown(asked, 140)} is not served here: this pod serves {held!r}",
+                f"model {shown(name, 140)} is not served here: this pod serves {served!r}",
                 field="model",
             )
         if version not in (None, metadata.MODEL_VERSION):
             raise UnknownModel(
-                f"model {held!r} has no version {shown(version, 40)}: ask for {metadata.MODEL_VERSION!r} or none",
+                f"model {served!r} has no version {shown(version, 40)}: use {metadata.MODEL_VERSION!r} or leave"
+                " the version out",
                 field="version",
             )
 
@@ -169,11 +170,11 @@ class OpenInference:
         return self._pod.model
 
 
-async def _in_wanted_coding(request: web.Request, reply: Reply) -> Reply:
-    """Compress a served answer where one coding alone is named.
+async def _compress_if_requested(request: web.Request, reply: Reply) -> Reply:
+    """Compress a served answer where `Accept-Encoding` names a single coding.
 
-    One alone is a wish (tritonclient's response_compression_algorithm); the lists that every client sends
-    unasked are only a permission, and compressing costs more than it saves in a cluster.
+    A single coding is a request (tritonclient's response_compression_algorithm); the list that every HTTP client sends
+    by default is only a permission, and compression costs more than it saves within a cluster.
     """
     coding = request.headers.get(hdrs.ACCEPT_ENCODING, "").strip().lower()
     if reply.status != 200 or coding not in ("gzip", "deflate"):

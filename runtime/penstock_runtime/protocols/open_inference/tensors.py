@@ -1,4 +1,4 @@
-"""Tensor data, JSON or binary, into arrays that share no Python list with what follows."""
+"""Conversion of tensor data, JSON or binary, to arrays."""
 
 from itertools import chain
 from math import prod
@@ -14,10 +14,10 @@ from penstock_runtime.request import Tensor
 
 
 def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
-    """Return the array of `shape` that `data` spells, row-major: flat, or nested as `shape` is.
+    """Return the array of `shape` from JSON `data` in row-major order, flat or nested as `shape` is.
 
     Raises:
-        BadInput: not a list, ragged, of another shape or length, or an element of another type or range.
+        BadInput: `data` is not a list, is ragged, has another shape or length, or an element of another type or range.
     """
     if type(data) is Numbers:
         flat: list[Any] = [data]
@@ -30,12 +30,12 @@ def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> T
     size = sum(map(len, flat)) if pieced else len(flat)
     if len(nesting) > 1 and nesting != shape:
         raise BadInput(
-            f"`data` is nested as {list(nesting)}, but `shape` says {list(shape)}: send one or the other",
+            f"`data` is nested as {list(nesting)}, but `shape` is {list(shape)}: make them equal, or send flat data",
             field=field,
         )
     if size != prod(shape):
         raise BadInput(
-            f"`data` holds {size} elements, but shape {list(shape)} takes {prod(shape)}",
+            f"`data` holds {size} elements, but shape {list(shape)} takes {prod(shape)}: send as many",
             field=field,
         )
     if pieced:
@@ -47,27 +47,27 @@ def from_json(data: Any, datatype: str, shape: tuple[int, ...], field: str) -> T
 def _from_pieces(
     rows: list[list[Any] | Numbers], datatype: str, shape: tuple[int, ...], field: str
 ) -> Tensor:
-    found = np.empty(prod(shape), numpy_dtype(datatype))
+    array = np.empty(prod(shape), numpy_dtype(datatype))
     at = 0
     for row in rows:
         pieces = map(load_json, row.pieces()) if isinstance(row, Numbers) else [row]
         for flat in pieces:
             _check_types(flat, datatype, field, at)
-            found[at : at + len(flat)] = _array(flat, datatype, field)
+            array[at : at + len(flat)] = _array(flat, datatype, field)
             at += len(flat)
-    return found.reshape(shape)
+    return array.reshape(shape)
 
 
 def from_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], field: str) -> Tensor:
-    """Return the array of `shape` over little-endian `data`, without a copy where it lies aligned.
+    """Return the array of `shape` over little-endian `data`, without a copy where the data are aligned.
 
     Raises:
-        BadInput: the size is not the shape's, or a BOOL is neither 0 nor 1.
+        BadInput: the size does not match the shape, or a BOOL is neither 0 nor 1.
     """
-    wanted = prod(shape) * numpy_dtype(datatype).itemsize
-    if len(data) != wanted:
+    expected = prod(shape) * numpy_dtype(datatype).itemsize
+    if len(data) != expected:
         raise BadInput(
-            f"`binary_data_size` is {len(data)}, but shape {list(shape)} of {datatype} takes {wanted} bytes",
+            f"`binary_data_size` is {len(data)}, but shape {list(shape)} of {datatype} takes {expected} bytes",
             field=field,
         )
     if datatype == "BOOL" and bool((np.frombuffer(data, np.uint8) > 1).any()):
@@ -79,11 +79,11 @@ def from_bytes(data: memoryview, datatype: str, shape: tuple[int, ...], field: s
 def _flatten(data: list[Any], field: str) -> tuple[list[Any], tuple[int, ...]]:
     level, nesting = data, [len(data)]
     while level and type(level[0]) in (list, Numbers):
-        lengths = {len(one) if type(one) in (list, Numbers) else -1 for one in level}
+        lengths = {len(row) if type(row) in (list, Numbers) else -1 for row in level}
         if len(lengths) != 1 or -1 in lengths:
-            raise BadInput("`data` is ragged: every row must have as many elements", field=field)
+            raise BadInput("`data` is ragged: send as many elements in each row", field=field)
         nesting.append(lengths.pop())
-        if any(type(one) is Numbers for one in level):
+        if any(type(row) is Numbers for row in level):
             break
         level = list(chain.from_iterable(level))
     return level, tuple(nesting)
@@ -92,9 +92,9 @@ def _flatten(data: list[Any], field: str) -> tuple[list[Any], tuple[int, ...]]:
 def _check_types(flat: list[Any], datatype: str, field: str, before: int = 0) -> None:
     wrong = set(map(type, flat)) - _json_types(datatype)
     if wrong:
-        at, value = next((i, one) for i, one in enumerate(flat) if type(one) in wrong)
+        at, value = next((i, value) for i, value in enumerate(flat) if type(value) in wrong)
         raise BadInput(
-            f"element {before + at} of `data` is {_kind(value)}, which is no {datatype}: send numbers of that type",
+            f"element {before + at} of `data` is {_kind(value)}, not {datatype}: send numbers of that type",
             field=field,
         )
 
@@ -130,5 +130,6 @@ def _kind(value: Any) -> str:
         list: "a list",
     }
     return names.get(
-        type(value), f"the number {shown(value)}" if isinstance(value, int | float) else "no tensor"
+        type(value),
+        f"the number {shown(value)}" if isinstance(value, int | float) else "not a number",
     )

@@ -1,7 +1,7 @@
-"""Calls of a text encoder that bring texts: one input `text` of datatype BYTES, tokenised here.
+"""Parsing and tokenization of `infer` calls with texts: one input `text` of datatype BYTES, for a text encoder.
 
-As Triton has it, an element is a string in JSON, or in binary data its length (4 bytes, little-endian) and its
-UTF-8 bytes. `parameters.truncate: true` cuts what the model cannot take; else that is a fault of the call.
+As in Triton, an element is a string in JSON, or in binary data its length (4 bytes, little-endian) followed by its UTF-8
+bytes. `parameters.truncate: true` cuts a text that is too long for the model; without it, such a text is rejected.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ _FIELD: Final = "inputs[0]"
 
 
 def may_be_text(body: bytes) -> bool:
-    """Return whether the inputs of an unread body may be texts: it holds their name, or an escape that may spell it."""
+    """Return whether the inputs of an unparsed body may be texts: it contains their name, or an escape that may spell it."""
     return b'"text"' in body or b"\\" in body
 
 
-def asked(wire: Mapping[str, Any]) -> bool:
-    """Return whether a body's inputs are texts."""
+def is_text(wire: Mapping[str, Any]) -> bool:
+    """Return whether the inputs of a parsed body are texts."""
     listed = wire.get("inputs")
     return (
         isinstance(listed, list)
@@ -46,27 +46,27 @@ def asked(wire: Mapping[str, Any]) -> bool:
 
 
 class TextCall(Struct, frozen=True):
-    """A valid call whose texts are no tokens yet; nothing of the body is kept but them."""
+    """A valid call before tokenization; only the texts of its body are kept."""
 
     texts: list[str]
     cut: bool
     priority: int
     timeout_seconds: float | None
-    wanted: ResponseOptions
+    options: ResponseOptions
     model: ModelInfo
-    tokenizing: TokenizerPool
+    tokenizer_pool: TokenizerPool
 
-    async def tokenised(self, hold: Hold, header_seconds: float | None) -> InferCall:
-        """Return the call with rows of tokens; `hold` is told what the texts take, then what the rows do.
+    async def tokenized(self, hold: Hold, header_seconds: float | None) -> InferCall:
+        """Return the call with rows of tokens; `hold` counts the memory of the texts, then of the rows.
 
         Raises:
-            BadInput: with the field.
-            MemoryFull: as `hold`.
+            BadInput: a text is invalid for the model.
+            MemoryFull: the memory for requests is full, as `hold` finds.
             TooLate: the nearer of the call's and the header's deadlines passed meanwhile.
         """
         hold(texts_bytes(self.texts))
         within = nearest(self.timeout_seconds, header_seconds)
-        ids = await self.tokenizing.encode(
+        ids = await self.tokenizer_pool.encode(
             self.texts, f"{_FIELD}.data", cut=self.cut, within_seconds=within
         )
         size = rows_bytes(ids)
@@ -78,7 +78,7 @@ class TextCall(Struct, frozen=True):
             group=group_of(self.model, inputs),
             priority=self.priority,
             timeout_seconds=self.timeout_seconds,
-            wanted=self.wanted,
+            options=self.options,
             bytes=size,
         )
 
@@ -87,19 +87,19 @@ def read_call(
     body: bytes | bytearray,
     header_length: str | None,
     model: ModelInfo | None,
-    tokenizing: TokenizerPool | None,
+    tokenizer_pool: TokenizerPool | None,
 ) -> InferCall | TextCall:
-    """Return the call that a body spells, whether it brings texts or tensors.
+    """Return the call in a body, with texts or tensors.
 
     Raises:
-        BadInput: with the field.
-        NotServing: there is no model yet.
+        BadInput: a field is invalid.
+        NotServing: the model is being loaded.
     """
     if model is None:
         raise NotServing("Loading", "the model is being loaded: try again soon")
     wire, binary = bodies.split(body, header_length)
-    if tokenizing is not None and asked(wire):
-        return parse(wire, binary, model, tokenizing, MAX_BATCH_SIZE)
+    if tokenizer_pool is not None and is_text(wire):
+        return parse(wire, binary, model, tokenizer_pool, MAX_BATCH_SIZE)
     return infer_request.parse(wire, binary, model, MAX_BATCH_SIZE)
 
 
@@ -107,13 +107,13 @@ def parse(
     wire: dict[str, Any],
     binary: memoryview,
     model: ModelInfo,
-    tokenizing: TokenizerPool,
+    tokenizer_pool: TokenizerPool,
     max_rows: int,
 ) -> TextCall:
-    """Return the call that `wire` and the binary data behind it spell.
+    """Return the call in the JSON object `wire` and the binary data after it.
 
     Raises:
-        BadInput: with the field.
+        BadInput: a field is invalid.
     """
     parameters = infer_request.require_object(wire.get("parameters", {}), "parameters")
     name = wire.get("id")
@@ -130,9 +130,9 @@ def parse(
         cut=cut,
         priority=priority,
         timeout_seconds=timeout_seconds,
-        wanted=ResponseOptions(name, requested_outputs(wire, parameters, model)),
+        options=ResponseOptions(name, requested_outputs(wire, parameters, model)),
         model=model,
-        tokenizing=tokenizing,
+        tokenizer_pool=tokenizer_pool,
     )
 
 
@@ -143,27 +143,27 @@ def _texts(tensor: dict[str, Any], binary: memoryview, max_rows: int) -> list[st
             field=f"{_FIELD}.datatype",
         )
     parameters = infer_request.require_object(tensor.get("parameters", {}), f"{_FIELD}.parameters")
-    found = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
+    texts = _from_json(tensor) if "data" in tensor else _from_binary(parameters, binary)
     shape = tensor.get("shape")
-    whole = isinstance(shape, list) and all(type(size) is int for size in shape)
-    if not whole or shape not in ([len(found)], [len(found), 1]):
+    integers = isinstance(shape, list) and all(type(size) is int for size in shape)
+    if not integers or shape not in ([len(texts)], [len(texts), 1]):
         raise BadInput(
-            f"input {TEXT!r} has shape {shown(shape)} and {len(found)} texts: send [{len(found)}]",
+            f"input {TEXT!r} has shape {shown(shape)} and {len(texts)} texts: send [{len(texts)}]",
             field=f"{_FIELD}.shape",
         )
     if not 1 <= prod(shape) <= max_rows:
         raise BadInput(
-            f"{len(found)} texts: send 1 to {max_rows} in one request", field=f"{_FIELD}.shape"
+            f"{len(texts)} texts: send 1 to {max_rows} in one request", field=f"{_FIELD}.shape"
         )
-    return found
+    return texts
 
 
 def _from_json(tensor: dict[str, Any]) -> list[str]:
     data = tensor["data"]
     if not isinstance(data, list):
         raise BadInput(f"`data` must be a list, got {shown(data)}", field=f"{_FIELD}.data")
-    flat = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in data]
-    wrong = next((at for at, one in enumerate(flat) if not isinstance(one, str)), None)
+    flat = [row[0] if isinstance(row, list) and len(row) == 1 else row for row in data]
+    wrong = next((at for at, text in enumerate(flat) if not isinstance(text, str)), None)
     if wrong is not None:
         raise BadInput(
             f"element {wrong} of `data` is {shown(flat[wrong])}: send strings",
@@ -178,19 +178,22 @@ def _from_binary(parameters: Mapping[str, Any], binary: memoryview) -> list[str]
     if type(size) is not int or size != len(binary):
         raise BadInput(
             f"`binary_data_size` is {shown(parameters.get('binary_data_size'), 40)}, but {len(binary)} bytes"
-            " follow the JSON",
+            " follow the JSON: send as many",
             field=field,
         )
-    found: list[str] = []
+    texts: list[str] = []
     at = 0
     while at < len(binary):
         size = int.from_bytes(binary[at : at + 4], "little")
         text = bytes(binary[at + 4 : at + 4 + size])
         if len(text) != size:
-            raise BadInput(f"text {len(found)} ends before its {size} bytes", field=field)
+            raise BadInput(
+                f"text {len(texts)} ends before its {size} bytes: send as many as its length says",
+                field=field,
+            )
         try:
-            found.append(text.decode())
+            texts.append(text.decode())
         except UnicodeDecodeError as error:
-            raise BadInput(f"text {len(found)} is no UTF-8: {error}", field=field) from error
+            raise BadInput(f"text {len(texts)} is not valid UTF-8: {error}", field=field) from error
         at += 4 + size
-    return found
+    return texts

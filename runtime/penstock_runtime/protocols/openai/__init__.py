@@ -1,1 +1,1 @@
-"""The OpenAI API, with vLLM's additions: what a client library and a load generator of that world expect."""
+"""The OpenAI API with vLLM's additions, as client libraries and load generators expect it."""

@@ -1,4 +1,4 @@
-"""What one choice of a chat says, told apart: thoughts, content, calls of tools."""
+"""Deltas of one chat choice: splits the generated text into reasoning, content and tool calls."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,33 +18,33 @@ Delta = dict[str, Any]
 
 @dataclass(slots=True)
 class ChatDeltaBuilder:
-    """The state of one choice."""
+    """Builds the deltas of one choice from its text."""
 
     toolbox: Toolbox
     splitter: ReasoningSplitter | None
     parser: ToolCallParser | None = field(init=False)
     calls: int = 0
     surplus: bool = False
-    """Whether the call that began last is one more than its client takes."""
+    """Whether the last tool call exceeds the one that the client allows."""
 
     def __post_init__(self) -> None:
-        """Look for calls where the request allows them."""
+        """Set up the parser where the request allows tool calls."""
         spelling = self.toolbox.spelling
         self.parser = ToolCallParser(spelling) if spelling is not None else None
 
     def push(self, text: str, *, last: bool) -> list[Delta]:
-        """Return the deltas that `text` adds; `last`: nothing follows it."""
+        """Return the deltas that `text` adds; `last` marks the end of the choice."""
         if self.splitter is None:
             return self._content(text, last=last)
         thought = self.splitter.add(text) if text else None
         rest = self.splitter.finish() if last else None
         reasoning = (thought.reasoning if thought else "") + (rest.reasoning if rest else "")
         content = (thought.content if thought else "") + (rest.content if rest else "")
-        told: list[Delta] = [{"reasoning_content": reasoning}] if reasoning else []
-        return told + self._content(content, last=last)
+        deltas: list[Delta] = [{"reasoning_content": reasoning}] if reasoning else []
+        return deltas + self._content(content, last=last)
 
     def finish_reason(self, reason: str) -> str:
-        """Return OpenAI's word for how the choice ended."""
+        """Return OpenAI's finish reason of the choice."""
         called = self.calls and self.toolbox.named is None
         return "tool_calls" if called and reason == "stop" else reason
 
@@ -53,23 +53,23 @@ class ChatDeltaBuilder:
             return self._named(text)
         if self.parser is None:
             return [{"content": text}] if text else []
-        said = self.parser.add(text) + (self.parser.finish() if last else [])
-        return [self._delta(one) for one in said if self._wanted(one)]
+        parts = self.parser.add(text) + (self.parser.finish() if last else [])
+        return [self._delta(part) for part in parts if self._is_allowed(part)]
 
-    def _wanted(self, said: ToolCallEvent) -> bool:
-        if isinstance(said, CallBegun):
+    def _is_allowed(self, part: ToolCallEvent) -> bool:
+        if isinstance(part, CallBegun):
             self.surplus = self.toolbox.single and self.calls > 0
-        return isinstance(said, Content) or not self.surplus
+        return isinstance(part, Content) or not self.surplus
 
     def _named(self, text: str) -> list[Delta]:
-        """Return the whole answer as the arguments of the one function."""
+        """Return text of an answer that consists of the arguments of one function."""
         if not text:
             return []
         begun = [] if self.calls else [self._delta(CallBegun(self.toolbox.named or ""))]
         return [*begun, self._delta(Arguments(text))]
 
-    def _delta(self, said: ToolCallEvent) -> Delta:
-        match said:
+    def _delta(self, part: ToolCallEvent) -> Delta:
+        match part:
             case Content(text=text):
                 return {"content": text}
             case CallBegun(name=name):
@@ -88,14 +88,14 @@ class ChatDeltaBuilder:
 
 @dataclass(slots=True)
 class AssembledMessage:
-    """The deltas of one choice put together again."""
+    """A whole message, assembled from the deltas of one choice."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, delta: Delta) -> None:
-        """Take in one delta."""
+        """Append one delta."""
         self.content += delta.get("content", "")
         self.reasoning += delta.get("reasoning_content", "")
         for part in delta.get("tool_calls", ()):

@@ -1,15 +1,23 @@
-"""Plain completions: from a body to a call, and from its pieces to OpenAI's objects."""
+"""Completions: conversion of a body to a call, and of the generated chunks to OpenAI's objects."""
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from typing_extensions import override
+
 from penstock_runtime.engine.continuous.messages import FinishReason
 from penstock_runtime.engine.continuous.prompt_scores import PromptLogprob, PromptScores
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.openai.logprobs import completion_logprobs, prompt_logprobs
-from penstock_runtime.protocols.openai.response import Object, ResponseHead, usage, usage_so_far
+from penstock_runtime.protocols.openai.response import (
+    AnswerFormat,
+    Object,
+    ResponseHead,
+    usage,
+    usage_so_far,
+)
 from penstock_runtime.protocols.openai.response_format import grammar_of
 from penstock_runtime.protocols.openai.sampling import (
     SamplingRequest,
@@ -27,7 +35,7 @@ from penstock_runtime.text.detokenizer import detokenize
 from penstock_runtime.text.vocabulary import Vocabulary
 
 DEFAULT_TOKENS = 16
-"""OpenAI's own for completions."""
+"""OpenAI's default of `max_tokens` for completions."""
 
 
 @dataclass(slots=True)
@@ -35,14 +43,14 @@ class _CompletionChoice:
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     pieces: list[Chunk] = field(default_factory=list)
-    """Those with log-probabilities."""
+    """The chunks with log-probabilities."""
     opened: bool = False
     offset: int = 0
-    """Where the text of the next token begins."""
+    """The offset of the next token's text."""
     ended: Chunk | None = None
 
 
-class CompletionAnswer:
+class CompletionAnswer(AnswerFormat):
     """`text_completion`, whole or in chunks."""
 
     ends_with_done = True
@@ -55,28 +63,28 @@ class CompletionAnswer:
         self._vocabulary = vocabulary
         self._choices = [_CompletionChoice() for _ in range(call.choices)]
         self._scored: dict[int, PromptScores] = {}
-        """By prompt."""
+        """Log-probabilities of each prompt."""
         self._silent = body.max_tokens == 0
-        """Nothing but the prompt comes back; the one token that the engine drew after it is nobody's."""
+        """Whether the answer is the prompt alone, without the token that the engine had to sample after it."""
         self._head = ResponseHead("cmpl", "text_completion", model)
         self.returns_prompts = body.echo or body.return_token_ids
 
+    @override
     def chunks(self, pieces: list[Chunk], cost: TokenUsage) -> list[Object]:
-        """As `AnswerFormat.chunks`."""
         so_far = usage_so_far(self._body, self._cost(cost))
-        wanted = self._body.usage_in_stream
-        made = [self._chunk(piece) for piece in self._heard(pieces) if self._tells(piece)]
-        return [self._head.chunk([one], so_far, with_usage=wanted) for one in made]
+        with_usage = self._body.usage_in_stream
+        choices = [self._chunk(piece) for piece in self._visible(pieces) if self._has_event(piece)]
+        return [self._head.chunk([choice], so_far, with_usage=with_usage) for choice in choices]
 
+    @override
     def closing(self, cost: TokenUsage) -> list[Object]:
-        """As `AnswerFormat.closing`."""
-        wanted = self._body.usage_in_stream
-        told = usage(self._cost(cost))
-        return [self._head.chunk([], told, with_usage=True)] if wanted else []
+        if not self._body.usage_in_stream:
+            return []
+        return [self._head.chunk([], usage(self._cost(cost)), with_usage=True)]
 
+    @override
     def take(self, pieces: list[Chunk]) -> None:
-        """As `AnswerFormat.take`."""
-        for piece in self._heard(pieces):
+        for piece in self._visible(pieces):
             choice = self._choices[piece.index]
             choice.text += piece.text
             choice.tokens += piece.tokens
@@ -85,27 +93,27 @@ class CompletionAnswer:
             if piece.finish is not None:
                 choice.ended = piece
 
+    @override
     def whole(self, cost: TokenUsage) -> Object:
-        """As `AnswerFormat.whole`."""
-        choices = [self._whole_choice(*one) for one in enumerate(self._choices)]
+        choices = [self._whole_choice(*entry) for entry in enumerate(self._choices)]
         return self._head.whole(choices, usage(self._cost(cost)))
 
-    def _heard(self, pieces: list[Chunk]) -> list[Chunk]:
-        """Keep what `pieces` say of prompts; return what they say of answers."""
+    def _visible(self, pieces: list[Chunk]) -> list[Chunk]:
+        """Store the log-probabilities of prompts; return the chunks that belong into the answer."""
         for piece in pieces:
             if piece.scored:
                 self._scored[piece.index // self.call.n] = piece.scored
         if not self._silent:
             return pieces
         length = FinishReason.LENGTH
-        return [Chunk(one.index, finish=length) for one in pieces if one.finish is not None]
+        return [Chunk(piece.index, finish=length) for piece in pieces if piece.finish is not None]
 
     def _cost(self, cost: TokenUsage) -> TokenUsage:
         return replace(cost, completion_tokens=0) if self._silent else cost
 
-    def _tells(self, piece: Chunk) -> bool:
-        wanted = self._body.return_token_ids or self._body.logprobs is not None
-        return bool(piece.text or piece.finish is not None or (wanted and piece.tokens))
+    def _has_event(self, piece: Chunk) -> bool:
+        with_tokens = self._body.return_token_ids or self._body.logprobs is not None
+        return bool(piece.text or piece.finish is not None or (with_tokens and piece.tokens))
 
     def _chunk(self, piece: Chunk) -> Object:
         choice = self._choices[piece.index]
@@ -113,7 +121,7 @@ class CompletionAnswer:
         first, choice.opened = not choice.opened, True
         if first and self._body.echo:
             text = self._prompt_text(piece.index) + text
-        made: Object = {
+        chunk: Object = {
             "index": piece.index,
             "text": text,
             "logprobs": self._logprobs(piece.index, [piece], echo=first and self._body.echo),
@@ -121,12 +129,12 @@ class CompletionAnswer:
             "stop_reason": piece.stop,
         }
         if self._body.return_token_ids:
-            made["token_ids"] = list(piece.tokens)
-            made["prompt_token_ids"] = self._prompt_ids(piece.index) if first else None
-        return made
+            chunk["token_ids"] = list(piece.tokens)
+            chunk["prompt_token_ids"] = self._prompt_ids(piece.index) if first else None
+        return chunk
 
     def _whole_choice(self, index: int, choice: _CompletionChoice) -> Object:
-        made: Object = {
+        whole: Object = {
             "index": index,
             "text": (self._prompt_text(index) if self._body.echo else "") + choice.text,
             "logprobs": self._logprobs(index, choice.pieces, echo=self._body.echo),
@@ -134,26 +142,26 @@ class CompletionAnswer:
             "stop_reason": choice.ended.stop if choice.ended else None,
         }
         if self._body.return_token_ids:
-            made["token_ids"] = choice.tokens
-            made["prompt_token_ids"] = self._prompt_ids(index)
-        most = self._body.prompt_logprobs
-        if most is not None:
+            whole["token_ids"] = choice.tokens
+            whole["prompt_token_ids"] = self._prompt_ids(index)
+        top = self._body.prompt_logprobs
+        if top is not None:
             ids, scored = self._prompt_ids(index), self._prompt_scores(index)
-            made["prompt_logprobs"] = prompt_logprobs(ids, scored, self._vocabulary, most)
-        return made
+            whole["prompt_logprobs"] = prompt_logprobs(ids, scored, self._vocabulary, top)
+        return whole
 
     def _logprobs(self, index: int, pieces: list[Chunk], *, echo: bool) -> Object | None:
-        most = self._body.logprobs
-        if most is None:
+        top = self._body.logprobs
+        if top is None:
             return None
-        choice, held = self._choices[index], [piece for piece in pieces if piece.logprobs]
+        choice, scored = self._choices[index], [piece for piece in pieces if piece.logprobs]
         tokens = self._prompt_ids(index) if echo else []
         echoed = chain((None,), self._prompt_scores(index)) if echo else ()
-        tokens += [token for piece in held for token in piece.tokens]
-        logprobs = chain(echoed, (one for piece in held for one in piece.logprobs))
-        made = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset, most)
-        choice.offset += sum(len(one) for one in made["tokens"])
-        return made
+        tokens += [token for piece in scored for token in piece.tokens]
+        logprobs = chain(echoed, (logprob for piece in scored for logprob in piece.logprobs))
+        lists = completion_logprobs(tokens, logprobs, self._vocabulary, choice.offset, top)
+        choice.offset += sum(len(text) for text in lists["tokens"])
+        return lists
 
     def _prompt_scores(self, index: int) -> Iterable[PromptLogprob]:
         return self._scored.get(index // self.call.n, ())
@@ -166,38 +174,38 @@ class CompletionAnswer:
 
 
 async def completion_answer(body: CompletionBody, model: str, terms: Terms) -> CompletionAnswer:
-    """Return what `body` asks for, judged.
+    """Return the call in `body`, checked, with the format of its answer.
 
     Raises:
-        BadInput: with the field.
+        BadInput: a field is invalid.
     """
     if body.max_tokens == 0 and not body.echo:
         raise BadInput(
             "`max_tokens` must be at least 1, or 0 with `echo`, got 0", field="max_tokens"
         )
-    asked = SamplingRequest(
+    requested = SamplingRequest(
         None if body.max_tokens is None else max(1, body.max_tokens),
         default_tokens=DEFAULT_TOKENS,
         logprobs=body.logprobs,
         prompt_logprobs=body.max_prompt_logprobs,
     )
-    serving, params = terms.serving, sampling(body, terms, asked)
+    serving, params = terms.serving, sampling(body, terms, requested)
     vocabulary = serving.tokenizer.vocabulary
     prompts = []
-    for one in body.prompts:
+    for given in body.prompts:
         await asyncio.sleep(0)  # each takes milliseconds, and there may be 128
-        if isinstance(one, str):
-            ids = await serving.encoder.encode(one, "prompt", add_special=body.add_special_tokens)
-            text = one
+        if isinstance(given, str):
+            ids = await serving.encoder.encode(given, "prompt", add_special=body.add_special_tokens)
+            text = given
         else:
-            serving.encoder.check_ids(len(one), "prompt")
-            ids = one
-            text = detokenize(vocabulary, one) if body.echo else ""
-        prompts.append(make_prompt(ids, text, params, terms, asked))
+            serving.encoder.check_ids(len(given), "prompt")
+            ids = given
+            text = detokenize(vocabulary, given) if body.echo else ""
+        prompts.append(make_prompt(ids, text, params, terms, requested))
     call = make_call(body, tuple(prompts), terms)
-    tokens = call.n * sum(len(one.ids) for one in prompts)
+    tokens = call.n * sum(len(prompt.ids) for prompt in prompts)
     check_returned(tokens, *body.values_per_token)
     grammar = grammar_of(body)
     if grammar is not None:
-        call = replace(call, shape=await serving.compile(*grammar, terms.held))
+        call = replace(call, shape=await serving.compile(*grammar, terms.resources))
     return CompletionAnswer(body, call, model, vocabulary)

@@ -1,7 +1,7 @@
-"""One body of `POST /v1/embeddings` (OpenAI API reference, "Create embeddings"), judged.
+"""Parsing of the body of `POST /v1/embeddings` (OpenAI API reference, "Create embeddings").
 
-`input` is a text, a list of texts, a list of token ids, or a list of those. Beside OpenAI's own fields there
-are `truncate_prompt_tokens` (as vLLM: -1 cuts at what the model takes), `priority` and `timeout` (seconds).
+`input` is a text, a list of texts, a list of token ids, or a list of such lists. In addition to OpenAI's fields there are
+`truncate_prompt_tokens` (as in vLLM: -1 cuts at the model's limit), `priority` and `timeout` (seconds).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from penstock_runtime.errors import BadInput, UnknownModel, shown
 from penstock_runtime.serving.tokenizer_pool import Ids
 
 MAX_INPUTS = 2048
-"""As OpenAI's own bound."""
+"""OpenAI's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingCall:
-    """A valid call; either texts or token ids."""
+    """A valid call with texts or token ids."""
 
     texts: Sequence[str]
     ids: Sequence[Ids]
@@ -30,22 +30,22 @@ class EmbeddingCall:
 
 
 def parse(wire: Any, model: str, width: int) -> EmbeddingCall:
-    """Return the call that `wire` spells, for the model called `model` with embeddings of `width`.
+    """Return the call in the JSON value `wire`, for the model called `model` with embeddings of `width`.
 
     Raises:
-        BadInput: with the field.
-        UnknownModel: it asks for another model.
+        BadInput: a field is invalid.
+        UnknownModel: it names another model.
     """
     if not isinstance(wire, dict):
         raise BadInput("the body must be a JSON object with `input`", field="body")
-    asked = wire.get("model")
-    if asked is not None and not isinstance(asked, str):
+    name = wire.get("model")
+    if name is not None and not isinstance(name, str):
         raise BadInput(
-            f"`model` must be a text, got {shown(asked)}", field="model", code="invalid_type"
+            f"`model` must be a string, got {shown(name)}", field="model", code="invalid_type"
         )
-    if asked not in (None, model):
+    if name not in (None, model):
         raise UnknownModel(
-            f"model {shown(asked, 140)} is not served here: this pod serves {model!r}",
+            f"model {shown(name, 140)} is not served here: this pod serves {model!r}",
             field="model",
         )
     _check_dimensions(wire, width)
@@ -66,34 +66,34 @@ def _input(given: Any) -> tuple[Sequence[str], Sequence[Ids]]:
         raise BadInput(
             "`input` must be a text, a list of texts, or token ids, and not empty", field="input"
         )
-    if all(type(one) is int for one in listed):
+    if all(type(entry) is int for entry in listed):
         return (), [_ids(listed, "input")]
     if len(listed) > MAX_INPUTS:
         raise BadInput(
             f"`input` has {len(listed)} entries: send at most {MAX_INPUTS}", field="input"
         )
-    if all(type(one) is str for one in listed):
-        empty = next((at for at, one in enumerate(listed) if not one), None)
+    if all(type(entry) is str for entry in listed):
+        empty = next((at for at, text in enumerate(listed) if not text), None)
         if empty is not None:
             where = f"input[{empty}]"
             raise BadInput(f"`{where}` is an empty text: leave it out", field=where)
         return listed, ()
-    if all(type(one) is list for one in listed):
-        return (), [_ids(one, f"input[{at}]") for at, one in enumerate(listed)]
-    raise BadInput("`input` mixes kinds: send texts, or lists of token ids", field="input")
+    if all(type(entry) is list for entry in listed):
+        return (), [_ids(ids, f"input[{at}]") for at, ids in enumerate(listed)]
+    raise BadInput("`input` mixes types: send texts, or lists of token ids", field="input")
 
 
 def _ids(listed: list[Any], field: str) -> Ids:
-    if not listed or any(type(one) is not int or not 0 <= one < 2**31 for one in listed):
-        raise BadInput(f"`{field}` must hold token ids, whole numbers from 0", field=field)
+    if not listed or any(type(entry) is not int or not 0 <= entry < 2**31 for entry in listed):
+        raise BadInput(f"`{field}` must be a list of token ids, integers from 0", field=field)
     return np.array(listed, np.int64)
 
 
 def _one_of(wire: Mapping[str, Any], field: str, known: Sequence[Any], default: Any) -> Any:
     value = wire.get(field, default)
-    if not any(type(value) is type(one) and value == one for one in known):
-        words = ", ".join(str(one) for one in known if one is not None)
-        raise BadInput(f"`{field}` must be {words}, got {shown(value)}", field=field)
+    if not any(type(value) is type(option) and value == option for option in known):
+        options = " or ".join(str(option) for option in known if option is not None)
+        raise BadInput(f"`{field}` must be {options}, got {shown(value)}", field=field)
     return value
 
 
@@ -101,7 +101,7 @@ def _check_dimensions(wire: Mapping[str, Any], width: int) -> None:
     value = wire.get("dimensions")
     if value is not None and (type(value) is not int or value != width):
         raise BadInput(
-            f"`dimensions` {shown(value, 40)} is not what this model gives: leave it out, or send {width}",
+            f"`dimensions` must be {width} or left out for this model, got {shown(value, 40)}",
             field="dimensions",
         )
 
@@ -110,7 +110,7 @@ def _priority(wire: Mapping[str, Any]) -> int:
     value = wire.get("priority", 0)
     if type(value) is not int or not 0 <= value < 2**63:
         raise BadInput(
-            f"`priority` must be a whole number, 0 (unset) or 1 (highest) and up, got {shown(value)}",
+            f"`priority` must be an integer, 0 (unset) or 1 (highest) and up, got {shown(value)}",
             field="priority",
         )
     return value

@@ -1,4 +1,4 @@
-"""From an embedding call to a request, and from the request's end to its answer: the same in both lanes."""
+"""Conversion of an embedding call to a request, and of the request's end to its answer, for both paths."""
 
 import base64
 from collections.abc import Sequence
@@ -41,31 +41,31 @@ from penstock_runtime.serving.tokenizer_pool import (
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """What an answer tells beside the vectors, and how: all that is kept of a call once the engine has its tokens."""
+    """The part of a call that shapes its answer, and all that remains once the engine has its tokens."""
 
     tokens: int
-    """Of all rows."""
+    """The number of tokens of all rows."""
     base64: bool
 
 
 class EmbeddingInput(Struct, frozen=True):
-    """A call with its tokens; nothing is kept of its texts."""
+    """A call with its tokens, and without its texts."""
 
     inputs: dict[str, Tensor]
     rows: int
     group: Group
-    wanted: EmbeddingOptions
+    options: EmbeddingOptions
     priority: int
     timeout_seconds: float | None
 
 
 def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
-    """Return what `body` asks for.
+    """Return the call in `body`.
 
     Raises:
-        BadInput: with the field.
-        UnknownModel: it asks for another model.
-        NotServing: there is no model yet.
+        BadInput: a field is invalid.
+        UnknownModel: it names another model.
+        NotServing: the model is being loaded.
     """
     model, _ = _serving(pod)
     if len(body) > SMALL_BYTES:
@@ -73,17 +73,17 @@ def read(body: bytes | bytearray, pod: Pod) -> EmbeddingCall:
     return parse(_json(body), pod.config.model_name, model.outputs[0].shape[1])
 
 
-async def tokenised(
+async def tokenized(
     call: EmbeddingCall, pod: Pod, hold: Hold, header_seconds: float | None
 ) -> EmbeddingInput:
-    """Return `call` with its tokens; texts are tokenised off the event loop.
+    """Return `call` with its tokens; texts are tokenized off the event loop.
 
-    `hold` is told what the texts take, then what the rows do.
+    `hold` counts the memory of the texts, then of the rows.
 
     Raises:
-        BadInput: with the field.
-        NotServing: there is no model yet.
-        MemoryFull: as `hold`.
+        BadInput: the input does not fit the model.
+        NotServing: the model is being loaded.
+        MemoryFull: the memory for requests is full, as `hold` finds.
         TooLate: the nearer of the call's and the header's deadlines passed meanwhile.
     """
     model, texts = _serving(pod)
@@ -117,31 +117,31 @@ async def _ids(
         hold(texts_bytes(call.texts))
         within = nearest(call.timeout_seconds, header_seconds)
         return await texts.encode(call.texts, "input", cut=call.cut, within_seconds=within)
-    ids = [one[: texts.max_tokens] for one in call.ids] if call.cut else call.ids
+    ids = [row[: texts.max_tokens] for row in call.ids] if call.cut else call.ids
     texts.check(ids, "input")
     return ids
 
 
-def to_request(ticket: Ticket, asked: EmbeddingInput, header_seconds: float | None) -> Request:
-    """Return what the engine is to serve; the nearer of the call's and the header's deadlines holds."""
-    seconds = nearest(asked.timeout_seconds, header_seconds)
+def to_request(ticket: Ticket, call: EmbeddingInput, header_seconds: float | None) -> Request:
+    """Return the request for the engine, with the nearer of the call's and the header's deadlines."""
+    seconds = nearest(call.timeout_seconds, header_seconds)
     return Request(
         id=ticket.id,
-        inputs=asked.inputs,
-        rows=asked.rows,
-        group=asked.group,
+        inputs=call.inputs,
+        rows=call.rows,
+        group=call.group,
         arrived=ticket.arrived,
         deadline=ticket.deadline(seconds),
-        priority=asked.priority,
+        priority=call.priority,
     )
 
 
-def reply_to(end: End, wanted: EmbeddingOptions, model: str) -> Reply:
-    """Return the answer that tells a client how its call of `model` ended."""
+def reply_to(end: End, options: EmbeddingOptions, model: str) -> Reply:
+    """Return the answer to a call of `model` that has ended."""
     match end:
         case Completed():
             waited = (HEADER_QUEUE_SECONDS, f"{end.queue_seconds:.6f}")
-            return Reply(200, rendered(end, wanted, model), headers=(waited,))
+            return Reply(200, rendered(end, options, model), headers=(waited,))
         case Failed():
             status = 500 if end.retry_after_seconds is None else 503
             return error_reply(
@@ -160,24 +160,24 @@ def reply_to(end: End, wanted: EmbeddingOptions, model: str) -> Reply:
             assert_never(end)
 
 
-def rendered(end: Completed, wanted: EmbeddingOptions, model: str) -> Body:
-    """Return the answer's body; base64 is of little-endian float32, as OpenAI's client reads it."""
+def rendered(end: Completed, options: EmbeddingOptions, model: str) -> Body:
+    """Return the body of an answer; base64 contains little-endian float32, as OpenAI's client expects."""
     (vectors,) = end.outputs.values()
     rows = np.ascontiguousarray(vectors, np.dtype("<f4"))
-    usage = {"prompt_tokens": wanted.tokens, "total_tokens": wanted.tokens}
-    end_of_it = orjson.dumps({"model": model, "usage": usage})
+    usage = {"prompt_tokens": options.tokens, "total_tokens": options.tokens}
+    tail = orjson.dumps({"model": model, "usage": usage})
     parts = [b'{"object":"list","data":[']
     step = max(1, PIECE_NUMBERS // rows.shape[1])
     for start in range(0, len(rows), step):
-        parts += (_embeddings(rows[start : start + step], start, wanted), b",")
-    parts[-1] = b"]," + end_of_it[1:]
+        parts += (_embeddings(rows[start : start + step], start, options), b",")
+    parts[-1] = b"]," + tail[1:]
     return joined(parts)
 
 
-def _embeddings(rows: Tensor, start: int, wanted: EmbeddingOptions) -> bytes:
-    """Return some rows of an answer, the first of them at `start`, without the brackets of a list."""
+def _embeddings(rows: Tensor, start: int, options: EmbeddingOptions) -> bytes:
+    """Return some rows of an answer, from index `start` on, without the brackets of their list."""
     listed: list[Any] = list(rows)
-    if wanted.base64:
+    if options.base64:
         listed = [base64.b64encode(row.tobytes()).decode() for row in listed]
     data = [
         {"object": "embedding", "index": start + index, "embedding": row}

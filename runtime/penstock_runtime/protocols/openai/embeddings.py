@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings` on the client port of a pool whose task is Embedding, as aiohttp serves it."""
+"""The routes of a pool whose task is Embedding: `POST /v1/embeddings` on aiohttp's path, and `/v1/models`."""
 
 import asyncio
 from functools import partial
@@ -17,7 +17,7 @@ from penstock_runtime.protocols.openai.embedding_response import (
     read,
     reply_to,
     to_request,
-    tokenised,
+    tokenized,
 )
 from penstock_runtime.protocols.openai.models import Models
 from penstock_runtime.request import Completed, End
@@ -29,18 +29,18 @@ PATH = "/v1/embeddings"
 
 
 class Embeddings:
-    """Answers the routes for one pod; what it refuses and counts is what Open Inference does."""
+    """The routes for one pod; rejections and counters are those of Open Inference."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes; a refusal reaches a client before it sends its body."""
+        """Return the routes; a rejection can reach a client before it sends its body."""
         create = web.post(PATH, self.create, expect_handler=bodies.postpone_continue)
         return [create, *Models(self._pod).routes()]
 
     async def create(self, request: web.Request) -> web.Response:
-        """Answer one call."""
+        """Serve one call."""
         with self._pod.admission.receive(seconds_in_socket(request.transport)) as ticket:
             return response_of(await self._serve(request, ticket))
 
@@ -48,22 +48,23 @@ class Embeddings:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.check_door(best_class(request))
-        asked = await self._read(request, ticket)
-        pod.admission.count_rows(ticket, asked.rows)
-        wanted, ending = asked.wanted, self._submit(request, ticket, asked)
-        del asked  # as in Open Inference: the engine alone keeps its tokens
+        call = await self._read(request, ticket)
+        pod.admission.count_rows(ticket, call.rows)
+        options, ending = call.options, self._submit(request, ticket, call)
+        del call  # as in Open Inference: only the engine keeps the tokens
         end = await ending
         long = isinstance(end, Completed) and is_long(end)
         return await to_thread_if_long(
-            partial(reply_to, end, wanted, pod.config.model_name), long=long
+            partial(reply_to, end, options, pod.config.model_name), long=long
         )
 
     def _submit(
-        self, request: web.Request, ticket: Ticket, asked: EmbeddingInput
+        self, request: web.Request, ticket: Ticket, call: EmbeddingInput
     ) -> asyncio.Future[End]:
         admission = self._pod.admission
-        made = to_request(ticket, asked, admission.seconds_to_start(header_seconds(request)))
-        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(made))
+        seconds = admission.seconds_to_start(header_seconds(request))
+        engine_request = to_request(ticket, call, seconds)
+        return admission.serve(ticket, request.get(CALLER, ANYBODY).grant(engine_request))
 
     async def _read(self, request: web.Request, ticket: Ticket) -> EmbeddingInput:
         config, admission = self._pod.config, self._pod.admission
@@ -74,4 +75,4 @@ class Embeddings:
         admission.take_place(ticket, best_class(request))
         call = await to_thread_if_large(len(body), read, body, self._pod)
         del body
-        return await tokenised(call, self._pod, hold, header_seconds(request))
+        return await tokenized(call, self._pod, hold, header_seconds(request))

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them: an object under `error` that names the field in `param`."""
+"""Errors in OpenAI's format: an object under `error` that names the field in `param`."""
 
 import math
 from typing import Any, Final
@@ -15,12 +15,12 @@ _BELOW: Final = ("/v1/", "/tokenize", "/detokenize")
 
 
 def speaks_openai(path: str) -> bool:
-    """Return whether what is asked for at `path` is answered in OpenAI's words, whatever goes wrong."""
+    """Return whether errors of `path` have OpenAI's format."""
     return path == "/v1" or path.startswith(_BELOW)
 
 
 def kind_of(status: int) -> str:
-    """Return OpenAI's word for what kind of error a status is."""
+    """Return OpenAI's `type` of an error with this status."""
     if status >= 500:
         return "server_error"
     return _KINDS.get(status, "invalid_request_error")
@@ -34,9 +34,9 @@ def error_body(
     code: str | None = None,
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """Return the body of an error: OpenAI's object, then `field` as this pod's other protocols have it, and `reason`.
+    """Return the body of an error: OpenAI's object, and `field` as in the pod's other protocols, and `reason`.
 
-    `code` is one of OpenAI's; `reason` is the label by which this pod counts refusals and ends.
+    `code` is one of OpenAI's; `reason` is the label in the metrics of rejections and ends.
     """
     error = {"message": message, "type": kind_of(status), "param": param, "code": code}
     more = {"field": param, "reason": reason}
@@ -46,7 +46,7 @@ def error_body(
 def error_reply(
     status: int, message: str, *, retry_after_seconds: float | None = None, **more: str | None
 ) -> Reply:
-    """Return an error's answer, for either lane to write; `more` is as for `error_body`."""
+    """Return the reply for an error; `more` is passed to `error_body`."""
     headers: tuple[tuple[str, str], ...] = ()
     if retry_after_seconds is not None:
         headers = ((hdrs.RETRY_AFTER, str(max(1, math.ceil(retry_after_seconds)))),)
@@ -55,7 +55,7 @@ def error_reply(
 
 
 def of_refusal(refusal: RequestRejected) -> Reply:
-    """Return a refusal's answer; the connection closes where an unread body may follow."""
+    """Return the reply for a rejection; the connection closes where an unread body may follow."""
     reply = error_reply(
         refusal.status,
         refusal.message,
@@ -68,5 +68,5 @@ def of_refusal(refusal: RequestRejected) -> Reply:
 
 
 def openai_refusal(refusal: RequestRejected) -> web.Response:
-    """Return `of_refusal` for aiohttp to write."""
+    """Return the reply of `of_refusal` as an aiohttp response."""
     return response_of(of_refusal(refusal))

@@ -1,4 +1,4 @@
-"""The way of every generation through this pod: door, body, judgement, engine, answer."""
+"""The handler of every generation request: admission, body, checks, engine, answer."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -21,29 +21,29 @@ from penstock_runtime.serving.generation.pod import GenerationPod
 from penstock_runtime.serving.generation.response_stream import ResponseStream
 from penstock_runtime.serving.ticket import Ticket
 
-Asks = TypeVar("Asks", bound=GenerationBody)
-Prepare = Callable[[Asks, str, Terms], Awaitable[AnswerFormat]]
+Body = TypeVar("Body", bound=GenerationBody)
+Prepare = Callable[[Body, str, Terms], Awaitable[AnswerFormat]]
 
 
 class GenerationHandler:
-    """Serves one generation of any body that asks for one; every way out is counted by `Admission.receive`."""
+    """Serves generation requests with any type of body; `Admission.receive` counts each, however it ends."""
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
         self._unknown = UnknownFields()
 
     async def serve(
-        self, request: web.Request, kind: type[Asks], prepare: Prepare[Asks]
+        self, request: web.Request, kind: type[Body], prepare: Prepare[Body]
     ) -> web.StreamResponse:
-        """Answer one generation."""
+        """Serve one generation."""
         try:
-            with self._pod.admission.receive() as ticket, ExitStack() as held:
+            with self._pod.admission.receive() as ticket, ExitStack() as resources:
                 body = await self._body(request, ticket, kind)
                 serving = self._pod.serving_or_refuse()
                 seconds = timeout_seconds(request, body.requested_seconds)
                 config = self._pod.config
                 caller = request.get(CALLER, ANYBODY)
-                terms = Terms(serving, caller, seconds, config.generation.max_run_seconds, held)
+                terms = Terms(serving, caller, seconds, config.generation.max_run_seconds, resources)
                 answer = await prepare(body, config.model_name, terms)
                 return await self.answer(request, ticket, answer, stream=body.streams)
         except RequestRejected as refusal:
@@ -53,10 +53,10 @@ class GenerationHandler:
     async def answer(
         self, request: web.Request, ticket: Ticket, answer: AnswerFormat, *, stream: bool
     ) -> web.StreamResponse:
-        """Submit a call that was judged, and answer it."""
+        """Submit a checked call, and answer it."""
         pod, call = self._pod, answer.call
         serving = pod.serving_or_refuse()
-        pod.tokens.prompt_tokens_received += sum(len(one.ids) for one in call.prompts)
+        pod.tokens.prompt_tokens_received += sum(len(prompt.ids) for prompt in call.prompts)
         with pod.admission.receive_prompts(ticket, len(call.prompts)) as tickets:
             vocabulary = serving.tokenizer.vocabulary
             answering = ResponseStream(call, tickets, pod.admission, vocabulary, serving.own_ends)
@@ -68,7 +68,7 @@ class GenerationHandler:
             finally:
                 record_end(request, answering)
 
-    async def _body(self, request: web.Request, ticket: Ticket, kind: type[Asks]) -> Asks:
+    async def _body(self, request: web.Request, ticket: Ticket, kind: type[Body]) -> Body:
         pod = self._pod
         bodies.check_head(request, pod.config.http.max_body_bytes)
         pod.admission.check_door()

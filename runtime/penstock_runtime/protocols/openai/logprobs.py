@@ -1,7 +1,7 @@
-"""Log-probabilities in OpenAI's two shapes.
+"""Log-probabilities in the two formats of OpenAI, and in vLLM's for prompts.
 
-What is returned of one token is written as JSON at once: an object for each of a million alternatives takes half a second
-to collect and to free.
+The entry of each token is rendered as JSON at once: with a million alternatives, an object each takes half a second to
+collect and to free.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,46 +17,46 @@ from penstock_runtime.text.vocabulary import Vocabulary
 def chat_logprobs(
     tokens: Sequence[int], logprobs: Sequence[Logprob], vocabulary: Vocabulary
 ) -> list[orjson.Fragment]:
-    """Return one object a token, as chat completions have them."""
+    """Return one object per token, as in chat completions."""
     return [
-        _written(
+        _rendered(
             {
-                **_entry(token, one.chosen, vocabulary),
-                "top_logprobs": [_entry(other, value, vocabulary) for other, value in one.top],
+                **_entry(token, logprob.chosen, vocabulary),
+                "top_logprobs": [_entry(other, value, vocabulary) for other, value in logprob.top],
             }
         )
-        for token, one in zip(tokens, logprobs, strict=True)
+        for token, logprob in zip(tokens, logprobs, strict=True)
     ]
 
 
 def _entry(token: int, value: float, vocabulary: Vocabulary) -> dict[str, Any]:
-    spelt = vocabulary.bytes_of(token)
-    return {"token": _text(spelt), "logprob": _finite(value), "bytes": list(spelt)}
+    raw = vocabulary.bytes_of(token)
+    return {"token": _text(raw), "logprob": _finite(value), "bytes": list(raw)}
 
 
 def prompt_logprobs(
-    tokens: Sequence[int], scored: Iterable[PromptLogprob], vocabulary: Vocabulary, most: int
+    tokens: Sequence[int], scored: Iterable[PromptLogprob], vocabulary: Vocabulary, top: int
 ) -> list[orjson.Fragment | None]:
-    """Return what vLLM tells of a prompt: of its first token nothing, of each other the likeliest and its own."""
+    """Return a prompt's log-probabilities in vLLM's format: None for the first token, and for each other the top tokens and itself."""
     return [None] + [
-        _written(
+        _rendered(
             {
                 str(other): {
                     "logprob": _finite(value),
                     "rank": rank,
                     "decoded_token": _text(vocabulary.bytes_of(other)),
                 }
-                for rank, other, value in _ranked(token, one, most)
+                for rank, other, value in _ranked(token, logprob, top)
             }
         )
-        for token, one in zip(tokens[1:], scored, strict=True)
+        for token, logprob in zip(tokens[1:], scored, strict=True)
     ]
 
 
-def _ranked(token: int, one: PromptLogprob, most: int) -> list[tuple[int, int, float]]:
-    best = [(rank, other, value) for rank, (other, value) in enumerate(one.top[:most], start=1)]
-    told = any(other == token for _, other, _ in best)
-    return best if told else [(one.rank, token, one.chosen), *best]
+def _ranked(token: int, logprob: PromptLogprob, top: int) -> list[tuple[int, int, float]]:
+    best = [(rank, other, value) for rank, (other, value) in enumerate(logprob.top[:top], start=1)]
+    included = any(other == token for _, other, _ in best)
+    return best if included else [(logprob.rank, token, logprob.chosen), *best]
 
 
 def completion_logprobs(
@@ -64,13 +64,12 @@ def completion_logprobs(
     logprobs: Iterable[Logprob | PromptLogprob | None],
     vocabulary: Vocabulary,
     offset: int,
-    most: int,
+    top: int,
 ) -> dict[str, Any]:
-    """Return lists that run in parallel, as completions have them; `offset` is where the text begins.
+    """Return parallel lists, as in completions; `offset` is where the text begins.
 
-    Each token stands among the `most` most probable in its place, as one more where it is none of them.
-
-    Nothing foretells the first token of a prompt: its log-probability is None.
+    `top_logprobs` has the `top` most probable tokens of each position, and the actual token if it is not one of them. The
+    first token of a prompt has no prediction: its log-probability is None.
     """
     texts = [_text(vocabulary.bytes_of(token)) for token in tokens]
     offsets = []
@@ -78,37 +77,35 @@ def completion_logprobs(
         offsets.append(offset)
         offset += len(text)
     chosen: list[float | None] = []
-    top: list[orjson.Fragment | None] = []
-    for token, one in zip(tokens, logprobs, strict=True):
-        chosen.append(None if one is None else _finite(one.chosen))
-        best = None if one is None else _top(token, one, most, vocabulary)
-        top.append(None if best is None else _written(best))
+    top_logprobs: list[orjson.Fragment | None] = []
+    for token, logprob in zip(tokens, logprobs, strict=True):
+        chosen.append(None if logprob is None else _finite(logprob.chosen))
+        best = None if logprob is None else _top(token, logprob, top, vocabulary)
+        top_logprobs.append(None if best is None else _rendered(best))
     return {
         "tokens": texts,
         "token_logprobs": chosen,
-        "top_logprobs": top,
+        "top_logprobs": top_logprobs,
         "text_offset": offsets,
     }
 
 
 def _top(
-    token: int, one: Logprob | PromptLogprob, most: int, vocabulary: Vocabulary
+    token: int, logprob: Logprob | PromptLogprob, top: int, vocabulary: Vocabulary
 ) -> dict[str, float]:
-    told = (
-        *one.top[:most],
-        (token, one.chosen),
-    )  # last: of two that are spelt alike it is the one told
-    return {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in told}
+    # the actual token comes last, so that it wins over another token with the same text
+    entries = (*logprob.top[:top], (token, logprob.chosen))
+    return {_text(vocabulary.bytes_of(at)): _finite(value) for at, value in entries}
 
 
-def _written(value: dict[str, Any]) -> orjson.Fragment:
+def _rendered(value: dict[str, Any]) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(value))
 
 
-def _text(spelt: bytes) -> str:
-    return spelt.decode("utf-8", "replace")
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _finite(value: float) -> float:
-    """Return a number that JSON has: a token that was forbidden is as unlikely as -9999 (vLLM's word)."""
+    """Return a number that JSON can represent: the log-probability of a forbidden token is -9999, as in vLLM."""
     return max(value, -9999.0)

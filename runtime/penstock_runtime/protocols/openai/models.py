@@ -1,4 +1,4 @@
-"""`GET /v1/models` of pods that generate text and of pods that embed it."""
+"""The routes of `GET /v1/models`, for pods that generate text and pods that embed it."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from penstock_runtime.serving.pod import Pod
 
 
 class Models:
-    """Answers with the one model of a pod."""
+    """The routes for the model of a pod."""
 
     def __init__(self, pod: Pod) -> None:
         self._pod = pod
@@ -23,7 +23,7 @@ class Models:
         ]
 
     async def listed(self, _request: web.Request) -> web.Response:
-        """Answer the list of one."""
+        """Answer the list of the pod's model."""
         return json_reply({"object": "list", "data": [self._card()]})
 
     async def by_name(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""From messages or text to token ids: the template and the tokenizer run off the event loop."""
+"""Rendering of messages by the chat template, and their token ids; both run off the event loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,10 +20,11 @@ async def render(
     add_generation_prompt: bool = True,
     more: dict[str, Any] | None = None,
 ) -> tuple[str, list[int]]:
-    """Return a conversation as the model's template writes it, and its ids.
+    """Return a conversation as the model's template renders it, and its token ids.
 
     Raises:
-        BadInput: the model has no template, it refuses the messages, or they hold more than text, or more than fits.
+        BadInput: the model has no template, or the template rejects the messages, or they have content other than text,
+            or they are too long.
         MemoryFull: encoding the prompt would take more memory than is free.
     """
     template = serving.tokenizer.template(tools=bool(tools))
@@ -34,9 +35,9 @@ async def render(
         )
 
     def work() -> str:
-        plain = [plain_message(one, place) for place, one in enumerate(messages)]
-        said = sum(len(one["content"].encode()) for one in plain)
-        serving.encoder.check_bytes(said, "messages")
+        plain = [plain_message(message, index) for index, message in enumerate(messages)]
+        size = sum(len(message["content"].encode()) for message in plain)
+        serving.encoder.check_bytes(size, "messages")
         return template.render(
             plain, tools=tools, add_generation_prompt=add_generation_prompt, more=more
         )
@@ -49,10 +50,10 @@ async def render(
 
 
 def plain_message(message: Message, place: int) -> dict[str, Any]:
-    """Return a message as templates read it: text instead of parts, arguments as objects.
+    """Return a message in the form that templates expect: text instead of parts, arguments as objects.
 
     Raises:
-        BadInput: a part is no text, or the arguments of a call are no JSON.
+        BadInput: a part is not text, or the arguments of a call are not JSON.
     """
     plain = message.model_dump(exclude_none=True, exclude={"content", "tool_calls"})
     plain["content"] = _text(message.content, f"messages.{place}.content")
@@ -79,7 +80,7 @@ def _text(content: str | list[ContentPart] | None, field: str) -> str:
     for at, part in enumerate(content):
         if part.type not in ("text", "input_text", "output_text") or part.text is None:
             raise BadInput(
-                f"`{field}.{at}` has type {shown(part.type, 40)}, but this model reads text only",
+                f"`{field}.{at}` has type {shown(part.type, 40)}, but this model accepts text only",
                 field=f"{field}.{at}.type",
             )
     return "\n".join(part.text or "" for part in content)
@@ -89,9 +90,10 @@ def _arguments(given: str | dict[str, Any] | None, field: str) -> dict[str, Any]
     if isinstance(given, dict):
         return given
     try:
-        found = from_json(given or "{}")
+        arguments = from_json(given or "{}")
     except ValueError as error:
         raise BadInput(
-            f"`{field}.function.arguments` is no JSON: {error}", field=f"{field}.function.arguments"
+            f"`{field}.function.arguments` is not valid JSON: {error}",
+            field=f"{field}.function.arguments",
         ) from error
-    return found if isinstance(found, dict) else {"value": found}
+    return arguments if isinstance(arguments, dict) else {"value": arguments}

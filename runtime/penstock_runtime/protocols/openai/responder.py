@@ -1,4 +1,4 @@
-"""Answers one call, whole or as a stream. Every way out of here ends the answer visibly."""
+"""Writes the answer to one call, whole or as a stream, with a visible end in every case."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ from penstock_runtime.serving.pod import Pod
 log = logging.getLogger(__name__)
 
 PING_SECONDS: Final = 10.0
-"""A stream that is silent for so long says that it lives: its generation may be preempted."""
+"""The silence after which a stream sends a comment, for example while its generation is preempted."""
 LONG_TOKENS: Final = 512
-"""With 21 log-probabilities of each an answer takes 10 ms to write."""
+"""The length above which an answer is rendered in a thread: with 21 log-probabilities per token, it takes 10 ms."""
 HEADER_QUEUE_SECONDS: Final = "X-Penstock-Queue-Seconds"
 
 
 async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.StreamResponse:
-    """Return the whole answer once it is there."""
+    """Return the whole answer once it is complete."""
     try:
         while not answering.done:
             answer.take(await answering.next(PING_SECONDS))
@@ -55,17 +55,17 @@ async def reply_whole(answer: AnswerFormat, answering: ResponseStream) -> web.St
 async def reply_stream(
     request: web.Request, answer: AnswerFormat, answering: ResponseStream, pod: Pod
 ) -> web.StreamResponse:
-    """Stream the answer; what fails before the first token is still answered by a status.
+    """Stream the answer; a failure before the first token is still answered by a status.
 
     Raises:
-        CancelledError: the client is gone, whoever noticed it first: aiohttp or a write.
+        CancelledError: the client has left, as aiohttp or a write noticed.
     """
     closes = request.get(LAST, False) or pod.health.closing
     stream = EventStream(request, pod.config.pod.name, closes=closes)
     try:
         return await _reply(answer, answering, stream)
-    except ConnectionError as gone:
-        raise asyncio.CancelledError(str(gone)) from gone
+    except ConnectionError as error:
+        raise asyncio.CancelledError(str(error)) from error
 
 
 async def _reply(
@@ -102,7 +102,7 @@ def _error(bad: GenerationError) -> Reply:
 
 
 def error_terms(bad: GenerationError) -> tuple[int, str, float | None]:
-    """Return status, message and when to come again for an answer that ended badly."""
+    """Return the status, message and retry delay in seconds for an answer that ended without success."""
     match bad.end:
         case GrammarUnenforceable(reason=reason):
             return 400, f"`{bad.field}` cannot be enforced: {reason}", None
@@ -117,19 +117,19 @@ def error_terms(bad: GenerationError) -> tuple[int, str, float | None]:
 
 
 def record_end(request: web.Request, answering: ResponseStream) -> None:
-    """Leave for the access log what is known of an answer at its end, and nothing that is not."""
+    """Store the known facts of an ended answer for the access log."""
     cost, first, outcome = answering.cost, answering.first_seconds, answering.outcome
-    noted: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "prompt_tokens": cost.prompt_tokens,
         "completion_tokens": cost.completion_tokens,
     }
     if first is not None:
-        noted["first_token_seconds"] = round(first, 6)
+        fields["first_token_seconds"] = round(first, 6)
     if outcome is not None:
-        noted["outcome"] = outcome
-    if outcome is RequestOutcome.COMPLETED:  # the engine tells these at the end alone
-        noted["queue_seconds"] = round(cost.queue_seconds, 6)
-        noted["cached_tokens"] = cost.cached_tokens
-    request[LOGGED] = noted
+        fields["outcome"] = outcome
+    if outcome is RequestOutcome.COMPLETED:  # the engine reports these at the end
+        fields["queue_seconds"] = round(cost.queue_seconds, 6)
+        fields["cached_tokens"] = cost.cached_tokens
+    request[LOGGED] = fields
     if outcome is RequestOutcome.FAILED:
-        log.warning("an answer failed", extra={"request_id": request.get(REQUEST_ID)})
+        log.warning("answer failed", extra={"request_id": request.get(REQUEST_ID)})

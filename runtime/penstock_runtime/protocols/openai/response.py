@@ -1,4 +1,4 @@
-"""What every answer's wire form has in common."""
+"""The contract of answer formats, and the fields that all of OpenAI's answers share."""
 
 import secrets
 import time
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class AnswerFormat(Protocol):
-    """One call, and how what is said of it looks on the wire."""
+    """A call, and the conversion of its chunks to the wire."""
 
     call: GenerationCall
     ends_with_done: bool
@@ -22,20 +22,20 @@ class AnswerFormat(Protocol):
     """Whether its stream begins with the prompts, which may be long."""
 
     def chunks(self, pieces: list[Chunk], cost: TokenUsage, /) -> list[Object]:
-        """Return the events of a stream that `pieces` make."""
+        """Return the stream events for `pieces`."""
 
     def closing(self, cost: TokenUsage, /) -> list[Object]:
-        """Return the events that follow the last piece."""
+        """Return the stream events after the last piece."""
 
     def take(self, pieces: list[Chunk]) -> None:
-        """Keep `pieces` for the whole answer."""
+        """Add `pieces` to the whole answer."""
 
     def whole(self, cost: TokenUsage, /) -> Object:
-        """Return the answer of a request that is not streamed."""
+        """Return the whole answer of a request that is not streamed."""
 
 
 class ResponseHead:
-    """The fields that begin every object of one answer."""
+    """The first fields of every object of one answer."""
 
     def __init__(self, prefix: str, kind: str, model: str) -> None:
         self._fields = {
@@ -46,7 +46,7 @@ class ResponseHead:
         }
 
     def chunk(self, choices: list[Object], usage: Object | None, *, with_usage: bool) -> Object:
-        """Return one event of a stream."""
+        """Return one stream event."""
         tail = {"usage": usage} if with_usage else {}
         return {**self._fields, "choices": choices, **tail}
 
@@ -56,7 +56,7 @@ class ResponseHead:
 
 
 def usage(cost: TokenUsage) -> Object:
-    """Return what a call cost, in OpenAI's words."""
+    """Return OpenAI's `usage` object of a call."""
     return {
         "prompt_tokens": cost.prompt_tokens,
         "completion_tokens": cost.completion_tokens,
@@ -66,6 +66,6 @@ def usage(cost: TokenUsage) -> Object:
 
 
 def usage_so_far(body: GenerationOptions, cost: TokenUsage) -> Object | None:
-    """Return the usage that an event in the middle of a stream carries: none, unless asked for."""
+    """Return the `usage` of an event before the end of a stream: None, unless the body requests it."""
     options = body.stream_options
     return usage(cost) if options is not None and options.continuous_usage_stats else None

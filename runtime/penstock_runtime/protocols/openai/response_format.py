@@ -1,4 +1,4 @@
-"""What shape an answer must have: OpenAI's `response_format`, vLLM's `structured_outputs`, as one grammar."""
+"""Conversion of OpenAI's `response_format` and vLLM's `structured_outputs` to one grammar."""
 
 import json
 from typing import Any, Literal
@@ -15,12 +15,12 @@ ANY_OBJECT = {"type": "object"}
 
 
 def grammar_of(body: GenerationOptions) -> tuple[GrammarSpec, str] | None:
-    """Return the grammar that `body` asks for and the field that asks, or None.
+    """Return the grammar that `body` requests and the field that requests it, or None.
 
     Raises:
-        BadInput: several fields ask, or one that asks lacks its member.
+        BadInput: several fields request a format, or a field lacks its member.
     """
-    asked = [
+    grammars = [
         (spec, field)
         for spec, field in (
             (_of_format(body.response_format), "response_format"),
@@ -32,12 +32,12 @@ def grammar_of(body: GenerationOptions) -> tuple[GrammarSpec, str] | None:
         )
         if spec is not None
     ]
-    if len(asked) > 1:
+    if len(grammars) > 1:
         raise BadInput(
-            f"`{asked[0][1]}` and `{asked[1][1]}` both ask for a shape: give one of them",
-            field=asked[1][1],
+            f"`{grammars[0][1]}` and `{grammars[1][1]}` both set the format of the answer: send one of them",
+            field=grammars[1][1],
         )
-    return asked[0] if asked else None
+    return grammars[0] if grammars else None
 
 
 def _of_format(given: ResponseFormat | None) -> GrammarSpec | None:
@@ -59,28 +59,28 @@ def _of_format(given: ResponseFormat | None) -> GrammarSpec | None:
 def _of_structured(given: StructuredOutputs | None) -> GrammarSpec | None:
     if given is None:
         return None
-    found = [
-        one
-        for one in (
+    grammars = [
+        grammar
+        for grammar in (
             _json(given.json_),
             _regex(given.regex),
             _choice(given.choice),
             _lark(given.grammar),
             _json(ANY_OBJECT if given.json_object else None),
         )
-        if one is not None
+        if grammar is not None
     ]
-    if len(found) != 1:
+    if len(grammars) != 1:
         raise BadInput(
-            f"`structured_outputs` has {len(found)} members that ask for a shape: give one of json,"
+            f"`structured_outputs` has {len(grammars)} members that set a format: send one of json,"
             " regex, choice, grammar, json_object",
             field="structured_outputs",
         )
-    return found[0]
+    return grammars[0]
 
 
 def schema_grammar(schema: dict[str, Any] | Literal[True, False]) -> GrammarSpec:
-    """Return the grammar of a JSON schema; equal schemas make equal grammars, so that one compiles once."""
+    """Return the grammar of a JSON schema; equal schemas give equal grammars, which compile once."""
     return GrammarSpec(GrammarKind.JSON_SCHEMA, json.dumps(schema, ensure_ascii=False))
 
 
@@ -101,7 +101,7 @@ def _regex(given: str | None) -> GrammarSpec | None:
 def _choice(given: list[str] | None) -> GrammarSpec | None:
     if given is None:
         return None
-    arms = " | ".join(json.dumps(one, ensure_ascii=False) for one in given)
+    arms = " | ".join(json.dumps(option, ensure_ascii=False) for option in given)
     return GrammarSpec(GrammarKind.LARK, f"start: {arms}")
 
 

@@ -1,4 +1,4 @@
-"""The routes of the OpenAI API on the client port of a pod that generates."""
+"""The routes of the OpenAI API on the client port of a pod that generates text."""
 
 import asyncio
 from typing import Any, TypeVar
@@ -30,14 +30,14 @@ Plain = TypeVar("Plain", bound=WireBody)
 
 
 class OpenAI:
-    """Answers the protocol for one pod."""
+    """The routes of the protocol for one pod."""
 
     def __init__(self, pod: GenerationPod) -> None:
         self._pod = pod
         self._handler = GenerationHandler(pod)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return every route; a refusal reaches a client before it sends its body."""
+        """Return every route; a rejection can reach a client before it sends its body."""
         hold = {"expect_handler": bodies.postpone_continue}
         return [
             *Models(self._pod).routes(),
@@ -59,11 +59,11 @@ class OpenAI:
         return json_reply({"version": metadata.server()["version"]})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """Answer a chat completion."""
+        """Serve a chat completion."""
         return await self._handler.serve(request, ChatBody, chat_answer)
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
-        """Answer a completion."""
+        """Serve a completion."""
         return await self._handler.serve(request, CompletionBody, completion_answer)
 
     async def tokenize(self, request: web.Request) -> web.Response:
@@ -72,14 +72,14 @@ class OpenAI:
             body = await self._plain_body(request, TokenizeBody, hold)
             serving = self._pod.serving_or_refuse()
             ids = await _ids(body, serving)
-        told: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "count": len(ids),
             "max_model_len": serving.info.max_model_len,
             "tokens": ids,
         }
         if body.return_token_strs:
-            told["token_strs"] = await asyncio.to_thread(serving.tokenizer.token_strings, ids)
-        return json_reply(told)
+            answer["token_strs"] = await asyncio.to_thread(serving.tokenizer.token_strings, ids)
+        return json_reply(answer)
 
     async def detokenize(self, request: web.Request) -> web.Response:
         """Answer the text of tokens."""
@@ -105,7 +105,7 @@ class OpenAI:
 
 async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
     if body.messages is not None:
-        tools = [one.model_dump(exclude_none=True) for one in body.tools or ()]
+        tools = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
         _, ids = await render(
             serving,
             body.messages,
@@ -115,6 +115,6 @@ async def _ids(body: TokenizeBody, serving: Serving) -> list[int]:
         )
         return ids
     if body.prompt is None:
-        raise BadInput("`prompt` or `messages` is missing: give one of them", field="prompt")
+        raise BadInput("`prompt` or `messages` is missing: send one of them", field="prompt")
     special = body.add_special_tokens is not False
     return await serving.encoder.encode(body.prompt, "prompt", add_special=special)

@@ -1,4 +1,4 @@
-"""From a body's options to sampling parameters, judged against the model and the caller's key."""
+"""Conversion of a body's options to sampling parameters, checked against the model and the caller's key."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -18,60 +18,60 @@ from penstock_runtime.serving.generation.request import GenerationCall, Prompt
 from penstock_runtime.serving.generation.response_stream import draw_seed
 
 MAX_RETURNED: Final = 2**20
-"""Tokens and log-probabilities of prompts in one answer: up to 80 bytes of JSON each, and written in a second."""
+"""The largest number of prompt tokens and log-probabilities in one answer: up to 80 bytes of JSON each, rendered in 1 s."""
 _SEEDS: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """By what a body is judged."""
+    """The conditions that a body is checked against."""
 
     serving: Serving
     caller: Caller
     timeout_seconds: float | None = None
     max_run_seconds: float | None = None
-    """The pod's bound of one answer."""
-    held: ExitStack = field(default_factory=ExitStack)
-    """Closed when the request is answered: what it holds until then."""
+    """The pod's time limit of one answer."""
+    resources: ExitStack = field(default_factory=ExitStack)
+    """Resources of the request, released when it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """What a body asks for in words of its own protocol."""
+    """The options of a body whose names or defaults differ between protocols."""
 
     max_tokens: int | None
     max_tokens_field: str = "max_tokens"
     default_tokens: int | None = None
-    """Where the body does not say; None: all that fits."""
+    """The default of `max_tokens`; None for as many as fit."""
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     prompt_field: str = "prompt"
 
 
-def sampling(body: GenerationOptions, terms: Terms, asked: SamplingRequest) -> SamplingParams:
-    """Return the parameters, but for what each prompt has its own: `max_tokens` is what was asked for, or 1, `seed` the client's.
+def sampling(body: GenerationOptions, terms: Terms, requested: SamplingRequest) -> SamplingParams:
+    """Return the parameters that all prompts share; `max_tokens` is the requested number or 1, and `seed` is the client's.
 
     Raises:
-        BadInput: a token id is not in the vocabulary, the key grants fewer tokens, or two fields contradict.
+        BadInput: a token id is not in the vocabulary, the key grants fewer tokens, or two fields contradict each other.
     """
     serving, caller = terms.serving, terms.caller
     size = serving.info.vocabulary
     _check_ids(body.stop_token_ids or (), size, "stop_token_ids")
     _check_ids((body.logit_bias or {}), size, "logit_bias")
-    if caller.max_tokens is not None and (asked.max_tokens or 0) > caller.max_tokens:
+    if caller.max_tokens is not None and (requested.max_tokens or 0) > caller.max_tokens:
         raise BadInput(
-            f"`{asked.max_tokens_field}` must be at most {caller.max_tokens} with this API key,"
-            f" got {asked.max_tokens}",
-            field=asked.max_tokens_field,
+            f"`{requested.max_tokens_field}` must be at most {caller.max_tokens} with this API key,"
+            f" got {requested.max_tokens}",
+            field=requested.max_tokens_field,
         )
     if body.prompt_logprobs is not None and body.stream:
         raise BadInput(
-            "`prompt_logprobs` are told in a whole answer: leave `stream` out",
+            "`prompt_logprobs` is not supported in a stream: leave `stream` out",
             field="prompt_logprobs",
         )
     own_ends = frozenset[int]() if body.ignore_eos else serving.own_ends
     return SamplingParams(
-        max_tokens=asked.max_tokens or 1,
+        max_tokens=requested.max_tokens or 1,
         min_tokens=body.min_tokens or 0,
         temperature=_or(body.temperature, 1.0),
         top_p=_or(body.top_p, 1.0),
@@ -84,37 +84,38 @@ def sampling(body: GenerationOptions, terms: Terms, asked: SamplingRequest) -> S
         seed=None if body.seed is None else body.seed % _SEEDS,
         max_run_seconds=terms.max_run_seconds,
         stop_ids=own_ends | frozenset(body.stop_token_ids or ()),
-        logprobs=asked.logprobs,
-        prompt_logprobs=asked.prompt_logprobs,
+        logprobs=requested.logprobs,
+        prompt_logprobs=requested.prompt_logprobs,
     )
 
 
 def make_prompt(
-    ids: list[int], text: str, params: SamplingParams, terms: Terms, asked: SamplingRequest
+    ids: list[int], text: str, params: SamplingParams, terms: Terms, requested: SamplingRequest
 ) -> Prompt:
-    """Return a prompt with as many tokens granted as were asked for and fit, and a seed, its own if the client gave none.
+    """Return a prompt with the requested `max_tokens` as far as they fit, and a random seed unless the client sent one.
 
     Raises:
-        BadInput: it does not fit, or holds an id that is not in the vocabulary.
+        BadInput: it is too long, or has an id that is not in the vocabulary.
     """
     serving, caller = terms.serving, terms.caller
-    _check_ids(ids, serving.info.vocabulary, asked.prompt_field)
+    _check_ids(ids, serving.info.vocabulary, requested.prompt_field)
     try:
-        room = grant(serving.info, len(ids), asked.max_tokens)
-    except BadInput as refused:
-        named = {"prompt": asked.prompt_field, "max_tokens": asked.max_tokens_field}
-        refused.field = named.get(refused.field or "", refused.field)
+        max_tokens = grant(serving.info, len(ids), requested.max_tokens)
+    except BadInput as error:
+        names = {"prompt": requested.prompt_field, "max_tokens": requested.max_tokens_field}
+        error.field = names.get(error.field or "", error.field)
         raise
-    if asked.max_tokens is None:
-        room = min(room, asked.default_tokens or room, caller.max_tokens or room)
-    if params.min_tokens > room:
+    if requested.max_tokens is None:
+        defaults = requested.default_tokens or max_tokens, caller.max_tokens or max_tokens
+        max_tokens = min(max_tokens, *defaults)
+    if params.min_tokens > max_tokens:
         raise BadInput(
-            f"`min_tokens` must be at most the {room} tokens that may be generated,"
+            f"`min_tokens` must be at most the {max_tokens} tokens that may be generated,"
             f" got {params.min_tokens}",
             field="min_tokens",
         )
     seed = draw_seed() if params.seed is None else params.seed
-    return Prompt(tuple(ids), replace(params, max_tokens=room, seed=seed), text)
+    return Prompt(tuple(ids), replace(params, max_tokens=max_tokens, seed=seed), text)
 
 
 def make_call(body: GenerationOptions, prompts: tuple[Prompt, ...], terms: Terms) -> GenerationCall:
@@ -136,39 +137,39 @@ def make_call(body: GenerationOptions, prompts: tuple[Prompt, ...], terms: Terms
 
 
 def check_returned(tokens: int, values: int, field: str) -> None:
-    """Check that the answer returns no more values of prompts than are written while others are served.
+    """Check that rendering the values of prompts in the answer leaves time for other requests.
 
     Raises:
-        BadInput: it would.
+        BadInput: the values exceed MAX_RETURNED.
     """
     if tokens * values <= MAX_RETURNED:
         return
     raise BadInput(
-        f"`{field}` means {values} values of each of {tokens} tokens of prompts (for each of `n` choices):"
-        f" {tokens * values} in all, but at most {MAX_RETURNED} are returned: send fewer prompts, or want fewer"
+        f"`{field}` returns {values} values for each of {tokens} prompt tokens (counted for each of `n` choices):"
+        f" {tokens * values} in all, but at most {MAX_RETURNED} are returned: send fewer prompts, or request fewer"
         " alternatives or choices",
         field=field,
     )
 
 
 def timeout_seconds(request: web.Request, body_seconds: float | None) -> float | None:
-    """Return the shorter of the header's time and the body's.
+    """Return the shorter of the header's timeout and the body's.
 
     Raises:
-        BadInput: the header is no whole number of milliseconds.
+        BadInput: the header is not an integer number of milliseconds.
     """
     allowed = (header_seconds(request), body_seconds)
-    return min((one for one in allowed if one is not None), default=None)
+    return min((seconds for seconds in allowed if seconds is not None), default=None)
 
 
 def _check_ids(ids: Iterable[int], size: int, field: str) -> None:
     listed = list(ids)
     if not listed or (min(listed) >= 0 and max(listed) < size):
         return
-    odd = next((one for one in listed if not 0 <= one < size), None)
-    if odd is not None:
+    outside = next((token for token in listed if not 0 <= token < size), None)
+    if outside is not None:
         raise BadInput(
-            f"`{field}` holds token {odd}, but this model's ids go from 0 to {size - 1}",
+            f"`{field}` has token {outside}, but this model's ids are 0 to {size - 1}: send ids of its tokenizer",
             field=field,
         )
 

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, 9.2): a stream that ends visibly, whatever happens."""
+"""Server-sent events (WHATWG HTML, 9.2): a stream with a visible end in every case."""
 
 import asyncio
 from typing import Any, Final
@@ -10,17 +10,17 @@ from penstock_api import names
 from penstock_runtime.protocols.common.replies import REQUEST_ID
 
 WRITE_SECONDS: Final = 60.0
-"""A client whose socket takes nothing for so long is gone, whatever TCP says."""
+"""The time after which a client whose socket accepts nothing counts as gone, whatever TCP reports."""
 DONE: Final = b"data: [DONE]\n\n"
 
 
 def written(objects: list[dict[str, Any]]) -> bytes:
-    """Return one event each."""
-    return b"".join(b"data: %b\n\n" % orjson.dumps(one) for one in objects)
+    """Return the objects as events."""
+    return b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in objects)
 
 
 class EventStream:
-    """One answer on its way; nothing is sent before there is something to say, so that a refusal can still be one."""
+    """The stream of one answer; nothing is sent before the first event, so that an error can still be a status."""
 
     def __init__(self, request: web.Request, pod_name: str, *, closes: bool) -> None:
         self._request = request
@@ -39,20 +39,20 @@ class EventStream:
 
     @property
     def begun(self) -> bool:
-        """Whether the status line is sent: from now on only events can tell anything."""
+        """Whether the status line is sent, so that errors can only be events."""
         return self.response.prepared
 
     async def send(self, events: bytes) -> None:
-        """Send events, in one write; nothing, if there are none.
+        """Send events in one write, if there are any.
 
         Raises:
-            ConnectionError: the client is gone, or takes nothing.
+            ConnectionError: the client has left, or does not read.
         """
         if events:
             await self._write(events)
 
     async def ping(self) -> None:
-        """Send a comment: the answer goes on, only slowly."""
+        """Send a comment, which keeps the connection alive."""
         await self._write(b": ping\n\n")
 
     async def finish(self, *, done: bool) -> None:
@@ -66,7 +66,7 @@ class EventStream:
             await self.response.prepare(self._request)
         transport = self._request.transport
         if transport is not None and transport.get_write_buffer_size() == 0:
-            await self.response.write(data)  # it is taken at once
+            await self.response.write(data)  # the socket accepts it at once
             return
         try:
             async with asyncio.timeout(WRITE_SECONDS):
@@ -74,4 +74,4 @@ class EventStream:
         except TimeoutError as error:
             if transport is not None:
                 transport.abort()
-            raise ConnectionError("the client takes nothing") from error
+            raise ConnectionError("the client does not read") from error

@@ -1,4 +1,4 @@
-"""Which tools an answer may or must call, and the grammar that makes it."""
+"""The tools that an answer may or must call, and the grammar that enforces a call."""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -13,30 +13,30 @@ from penstock_runtime.text.tool_calls import BARE, MISTRAL, Spelling, spelling_o
 _BY_NAME: Final = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
 )
-"""Of a schema: members that hold schemas by names of the author's own."""
+"""Members of a schema that contain schemas by arbitrary names."""
 _DATA: Final = frozenset({"const", "enum", "default", "examples"})
-"""Of a schema: members that hold values."""
+"""Members of a schema that contain values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """How the calls in an answer are found."""
+    """The tools of a request, and the form of calls in its answer."""
 
     spelling: Spelling | None = None
-    """None: nothing is looked for."""
+    """The model's form of tool calls; None if the answer has no calls to parse."""
     named: str | None = None
-    """The whole answer is the arguments of this function."""
+    """The function whose arguments are the whole answer."""
     grammar: GrammarSpec | None = None
     single: bool = False
-    """Whether calls after the first are left out, where no grammar forbids them."""
+    """Whether calls after the first are dropped, where no grammar prevents them."""
     short_ids: bool = False
-    """Whether ids have nine letters and digits: Mistral's templates take no others back."""
+    """Whether ids have nine letters and digits: Mistral's templates accept no others."""
     shown: tuple[dict[str, Any], ...] = ()
-    """What the model's template is shown."""
+    """The tools for the model's template."""
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """What must not be missing in the text for calls to be found."""
+        """The texts that mark calls, which detokenization must keep."""
         return self.spelling.markers if self.spelling is not None else ()
 
     def new_id(self) -> str:
@@ -45,10 +45,10 @@ class Toolbox:
 
 
 def toolbox(body: ChatBody, template: str) -> Toolbox:
-    """Return what `tools` and `tool_choice` ask for, with a model whose chat template is `template`.
+    """Return the toolbox of `tools` and `tool_choice`, for a model with this chat template.
 
     Raises:
-        BadInput: the choice names no tool of the list.
+        BadInput: the choice names a tool that is not in the list.
     """
     tools = body.tools or []
     choice = body.tool_choice
@@ -62,7 +62,7 @@ def toolbox(body: ChatBody, template: str) -> Toolbox:
     return replace(
         _chosen(body, tools, spelling),
         short_ids=spelling is MISTRAL,
-        shown=tuple(one.model_dump(exclude_none=True) for one in tools),
+        shown=tuple(tool.model_dump(exclude_none=True) for tool in tools),
     )
 
 
@@ -76,30 +76,30 @@ def _chosen(body: ChatBody, tools: list[Tool], spelling: Spelling | None) -> Too
 
 
 def _named(name: str, tools: list[Tool]) -> Toolbox:
-    found = next((one for one in tools if one.function.name == name), None)
-    if found is None:
-        known = ", ".join(one.function.name for one in tools)
+    tool = next((tool for tool in tools if tool.function.name == name), None)
+    if tool is None:
+        known = ", ".join(tool.function.name for tool in tools)
         raise BadInput(
             f"`tool_choice` names {shown(name)}, but `tools` lists {known:.200}: name one of them",
             field="tool_choice.function.name",
         )
-    return Toolbox(named=name, grammar=schema_grammar(_parameters(found.function)))
+    return Toolbox(named=name, grammar=schema_grammar(_parameters(tool.function)))
 
 
 def _any_of(tools: list[Tool], *, several: bool) -> dict[str, Any]:
-    """Return the schema of a list of calls; each tool's own lies in it where it is used."""
-    home = "#/items/anyOf/{}/properties/arguments"
-    calls = [_call(one.function, home.format(place)) for place, one in enumerate(tools)]
-    most = {} if several else {"maxItems": 1}
-    return {"type": "array", "minItems": 1, **most, "items": {"anyOf": calls}}
+    """Return the schema of a list of calls, with the schema of each tool's arguments in place."""
+    root = "#/items/anyOf/{}/properties/arguments"
+    calls = [_call(tool.function, root.format(index)) for index, tool in enumerate(tools)]
+    bound = {} if several else {"maxItems": 1}
+    return {"type": "array", "minItems": 1, **bound, "items": {"anyOf": calls}}
 
 
-def _call(function: Function, home: str) -> dict[str, Any]:
+def _call(function: Function, root: str) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
             "name": {"const": function.name},
-            "arguments": _moved(_parameters(function), home),
+            "arguments": _moved(_parameters(function), root),
         },
         "required": ["name", "arguments"],
         "additionalProperties": False,
@@ -107,22 +107,22 @@ def _call(function: Function, home: str) -> dict[str, Any]:
 
 
 def _parameters(function: Function) -> dict[str, Any]:
-    """Return the schema of a function's arguments: an object's, though its author may not say so."""
+    """Return the schema of a function's arguments: an object, also where `parameters` has no type."""
     return {**ANY_OBJECT, **(function.parameters or {})}
 
 
-def _moved(part: Any, home: str) -> Any:
-    """Return a schema, or a part of one, whose references to itself count from `home`, where it now lies."""
+def _moved(part: Any, root: str) -> Any:
+    """Return a schema, or a part of one, with its references to itself relative to `root`, its new place."""
     if isinstance(part, list):
-        return [_moved(one, home) for one in part]
-    if isinstance(part, dict) and not isinstance(part.get("$id"), str):  # or they count from there
-        return {key: _member(key, value, home) for key, value in part.items()}
+        return [_moved(element, root) for element in part]
+    if isinstance(part, dict) and not isinstance(part.get("$id"), str):  # else relative to that
+        return {key: _member(key, value, root) for key, value in part.items()}
     return part
 
 
-def _member(key: str, value: Any, home: str) -> Any:
+def _member(key: str, value: Any, root: str) -> Any:
     if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
-        return home + value[1:]
+        return root + value[1:]
     if key in _BY_NAME and isinstance(value, dict):
-        return {name: _moved(one, home) for name, one in value.items()}
-    return value if key in _DATA else _moved(value, home)
+        return {name: _moved(schema, root) for name, schema in value.items()}
+    return value if key in _DATA else _moved(value, root)

@@ -1,4 +1,4 @@
-"""Fields that nobody knows: ignored, and told in the log."""
+"""Logs unknown fields of bodies, which are ignored."""
 
 import logging
 from typing import Final
@@ -11,23 +11,23 @@ from penstock_runtime.protocols.openai.wire.base import WireBody
 log = logging.getLogger(__name__)
 
 MAX_LOGGED_FIELDS: Final = 1000
-"""Remembered; an odd client that makes up more of them is no longer told of."""
+"""The number of names after which unknown fields are no longer logged, for clients that invent names."""
 
 
 class UnknownFields:
-    """Owns which names were told, so that each fills one line of the log and no more."""
+    """The names that are logged already: each gets one line."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def log(self, request: web.Request, body: WireBody) -> None:
-        """Log the names that `body` has and this API has not, each once."""
+        """Log the fields of `body` that this API does not have, each name once."""
         for name in body.unknown():
-            if name in self._told or len(self._told) >= MAX_LOGGED_FIELDS:
+            if name in self._logged or len(self._logged) >= MAX_LOGGED_FIELDS:
                 continue
-            self._told.add(name)
+            self._logged.add(name)
             log.info(
-                "field %r is not known here, and ignored",
+                "ignoring unknown field %r",
                 name[:80],
                 extra={"request_id": request.get(REQUEST_ID), "path": request.path},
             )

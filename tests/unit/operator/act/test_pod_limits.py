@@ -256,7 +256,7 @@ async def test_a_pod_whose_clock_is_five_minutes_off_says_so_or_obeys(tmp_path: 
     slow = TokenVerifier(path, "uid-1", lambda: now - 300)
     fast = TokenVerifier(path, "uid-1", lambda: now + 300)
     await slow.verify(f"Bearer {SIGNER.token('uid-1', 9, now)}")
-    with pytest.raises(Unauthorized, match="set the node's clock right"):
+    with pytest.raises(Unauthorized, match="correct the node's clock"):
         await fast.verify(f"Bearer {SIGNER.token('uid-1', 9, now)}")
 
 

@@ -47,34 +47,34 @@ class Clock:
 def test_the_kernel_need_not_be_asked_while_the_loop_turns() -> None:
     clock = Clock()
     fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
-    assert not fresh.holds(clock.time), "nothing is known yet"
-    assert fresh.came(None, clock.time) == pytest.approx(clock.time - 0.4)
+    assert not fresh.is_current(clock.time), "nothing is known yet"
+    assert fresh.arrival_of(None, clock.time) == pytest.approx(clock.time - 0.4)
     clock.turn()
     for _ in range(100):
-        assert fresh.holds(clock.time)
+        assert fresh.is_current(clock.time)
         clock.turn(TICK_SECONDS)
 
 
 def test_after_a_stall_the_kernel_is_asked_until_the_loop_has_turned() -> None:
     clock = Clock()
     fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
-    fresh.came(None, clock.time)
+    fresh.arrival_of(None, clock.time)
     clock.turn()
     clock.time += STALL_SECONDS + 0.001  # reading comes before timers
     for _ in range(3):
-        assert not fresh.holds(clock.time)
+        assert not fresh.is_current(clock.time)
     clock.turn()
-    assert fresh.holds(clock.time)
+    assert fresh.is_current(clock.time)
 
 
 def test_nothing_beats_where_nobody_asks() -> None:
     clock = Clock()
     fresh = ArrivalClock(clock.call_later, lambda: clock.time, clock.ask)
-    fresh.came(None, clock.time)
+    fresh.arrival_of(None, clock.time)
     for _ in range(3):
         clock.turn(TICK_SECONDS)
     assert clock.timers == 0
-    assert not fresh.holds(clock.time)
+    assert not fresh.is_current(clock.time)
 
 
 async def test_the_kernel_says_how_long_bytes_have_lain() -> None:
@@ -115,8 +115,8 @@ async def test_a_request_read_after_its_deadline_is_refused_and_costs_no_batch(
 
 def test_a_rest_leaves_most_of_a_clients_patience() -> None:
     many = told(UNTHROTTLED_RATE * 9, drawn=1.0)
-    assert many.seconds(0.1) == pytest.approx(MAX_TIMEOUT_SHARE * 0.1)
-    assert many.seconds(1e9) == many.seconds()
+    assert many.pause_seconds(0.1) == pytest.approx(MAX_TIMEOUT_SHARE * 0.1)
+    assert many.pause_seconds(1e9) == many.pause_seconds()
 
 
 def test_an_answer_in_time_needs_a_start_before_its_deadline() -> None:

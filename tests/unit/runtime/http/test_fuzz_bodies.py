@@ -43,10 +43,10 @@ def outcome(read: Read, body: Body) -> Any:
         call = read(*body)
     except BadInput as refused:
         return refused.status, refused.message, refused.field
-    orjson.dumps(call.wanted.id)  # the answer repeats it
+    orjson.dumps(call.options.id)  # the answer repeats it
     if type(call) is InferCall:
         tensors = [(name, one.dtype, one.shape, one.tobytes()) for name, one in call.inputs.items()]
-        return tensors, call.rows, call.group, call.priority, call.timeout_seconds, call.wanted
+        return tensors, call.rows, call.group, call.priority, call.timeout_seconds, call.options
     assert type(call) is TextCall
     return call
 

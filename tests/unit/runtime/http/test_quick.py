@@ -100,7 +100,7 @@ def outcome(read: Any) -> Any:
     except BadInput as fault:
         return fault.message, fault.field
     arrays = [(name, one.dtype, one.shape, one.tobytes()) for name, one in call.inputs.items()]
-    return arrays, call.rows, call.group, call.priority, call.timeout_seconds, call.wanted
+    return arrays, call.rows, call.group, call.priority, call.timeout_seconds, call.options
 
 
 @given(whole_bodies())
@@ -190,7 +190,7 @@ def test_a_binary_head_with_an_id_is_not_remembered() -> None:
     reader = QuickReader(MODELS[0], 4)
     for number in range(3):
         head = json.dumps(json.loads(lone_head(1)) | {"id": str(number)}).encode()
-        assert reader.read(head + bytes(8), str(len(head))).wanted.id == str(number)
+        assert reader.read(head + bytes(8), str(len(head))).options.id == str(number)
     assert not reader._heads
 
 

@@ -120,7 +120,7 @@ async def test_in_a_full_queue_an_urgent_request_is_served_and_one_of_the_lowest
     reader, writer = await connected(pod)
     writer.write(urgent)
     assert (await one_answer(waiting[0])).startswith(b"HTTP/1.1 429")
-    assert pod.client._throttle._told == 1
+    assert pod.client._throttle._count == 1
     waiting[1].close()
     await dismissed(pod, [running, (reader, writer)])
     assert pod.pod.counters.refused == {"QueueFull": 1}
@@ -155,7 +155,7 @@ def test_a_body_hints_at_its_class_where_it_spells_it_plainly() -> None:
 async def test_a_client_that_rests_is_served_when_there_is_room(
     start: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ClientThrottle, "seconds", lambda *_: 0.2)
+    monkeypatch.setattr(ClientThrottle, "pause_seconds", lambda *_: 0.2)
     pod, held = await filled(start, until)
     reader, writer = await connected(pod)
     writer.write(GOOD)
@@ -178,28 +178,28 @@ def told(refused_a_second: float, drawn: float = 0.5) -> ClientThrottle:
 
 
 def test_few_refusals_give_no_rest_and_many_the_more() -> None:
-    assert told(UNTHROTTLED_RATE / 2).seconds() == 0.0
-    some, many = (told(UNTHROTTLED_RATE * factor).seconds() for factor in (3, 9))
+    assert told(UNTHROTTLED_RATE / 2).pause_seconds() == 0.0
+    some, many = (told(UNTHROTTLED_RATE * factor).pause_seconds() for factor in (3, 9))
     assert 0.0 < some < many <= backpressure.MAX_PAUSE_SECONDS
 
 
 def test_a_refusal_after_a_calm_is_the_first_again() -> None:
     found = told(5 * UNTHROTTLED_RATE)
-    assert found.seconds() > 0.0
+    assert found.pause_seconds() > 0.0
     found.record_rejection(700.0)
-    assert found.seconds() == 0.0
+    assert found.pause_seconds() == 0.0
 
 
 def test_what_a_rest_lasted_counts_as_time_without_refusals() -> None:
     found, unbroken = told(3 * UNTHROTTLED_RATE), told(3 * UNTHROTTLED_RATE)
     found.record_rejection(101.3)
-    assert found.seconds() < unbroken.seconds() / 2
+    assert found.pause_seconds() < unbroken.pause_seconds() / 2
 
 
 @pytest.mark.parametrize("patience", [0.1, 0.5, 1.0, 1.8, 60.0])
 def test_no_rest_is_more_than_half_of_the_patience_and_rests_differ(patience: float) -> None:
     shortest, longest = (
-        told(9 * UNTHROTTLED_RATE, drawn).seconds(patience) for drawn in (0.0, 1.0)
+        told(9 * UNTHROTTLED_RATE, drawn).pause_seconds(patience) for drawn in (0.0, 1.0)
     )
     assert longest == pytest.approx(
         min(

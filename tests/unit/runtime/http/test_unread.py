@@ -74,10 +74,10 @@ async def test_what_lies_is_counted_until_it_is_forgotten() -> None:
     book.note("b", 30)
     book.note("nothing", 0)
     assert book.bytes == 90
-    book.unread.forget("a")
-    book.unread.forget("a")
+    book.unread.remove("a")
+    book.unread.remove("a")
     assert book.bytes == 30
-    book.unread.forget("b")
+    book.unread.remove("b")
 
 
 async def test_beyond_its_share_who_lies_longest_is_cut_off() -> None:
@@ -88,7 +88,7 @@ async def test_beyond_its_share_who_lies_longest_is_cut_off() -> None:
     large = book.note("large", 500)
     assert [one.aborted for one in (*lying, large)] == [True] * 4 + [False]
     assert book.bytes == 500
-    book.unread.forget("large")
+    book.unread.remove("large")
 
 
 async def test_who_has_not_read_in_time_is_cut_off() -> None:
@@ -110,7 +110,7 @@ async def connected() -> tuple[WatchedConnection, Lying, Book]:
     book, transport = Book(100), Lying(10)
     connection = WatchedConnection(
         web.Server(nothing),
-        unread=book.unread,
+        write_buffers=book.unread,
         limit=ConnectionLimit(lambda: 1, lambda _: b""),
         loop=asyncio.get_running_loop(),
     )

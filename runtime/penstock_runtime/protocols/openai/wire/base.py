@@ -1,4 +1,4 @@
-"""What all bodies share: unknown fields are kept and logged, known but unsupported ones are refused."""
+"""Base types and parsing of bodies: unknown fields are ignored and logged, known but unsupported ones are rejected."""
 
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -14,7 +14,7 @@ Body = TypeVar("Body", bound="WireBody")
 class BodyPart(BaseModel):
     """A part of a body.
 
-    Types are strict: an integer is a float too, but no boolean or text is a number, and 1.0 is no integer.
+    Types are strict: a float field accepts an integer, but a boolean or text is never a number, and 1.0 is not an integer.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
@@ -24,48 +24,49 @@ class WireBody(BodyPart):
     """A whole body."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {}
-    """Fields of this API that nothing here acts on, and the values at which they ask for nothing."""
+    """Fields of the API that are not implemented, and their values that have no effect and are therefore accepted."""
     ignored: ClassVar[frozenset[str]] = frozenset()
-    """Fields of this API that change no answer: not worth a line in the log."""
+    """Fields of the API that change no answer, which are ignored without a line in the log."""
 
     def unknown(self) -> list[str]:
-        """Return the names of fields that nobody knows."""
+        """Return the names of unknown fields."""
         extra = self.model_extra or {}
         return sorted(extra.keys() - self.unsupported.keys() - self.ignored)
 
     def unsupported_fields(self) -> list[str]:
-        """Return the names of fields that ask for what nothing here does."""
-        extra, harmless = self.model_extra or {}, self.unsupported
+        """Return the names of unsupported fields whose values would have an effect."""
+        extra, accepted = self.model_extra or {}, self.unsupported
         return [
             name
             for name, value in extra.items()
-            if name in harmless and not _is_one_of(value, harmless[name])
+            if name in accepted and not _is_one_of(value, accepted[name])
         ]
 
 
-def _is_one_of(value: Any, harmless: tuple[Any, ...]) -> bool:
-    """Return whether `value` asks for nothing; a boolean equals no number here."""
+def _is_one_of(value: Any, accepted: tuple[Any, ...]) -> bool:
+    """Return whether `value` has no effect; a boolean never equals a number."""
     return value is None or any(
-        value == one and isinstance(value, bool) == isinstance(one, bool) for one in harmless
+        value == option and isinstance(value, bool) == isinstance(option, bool)
+        for option in accepted
     )
 
 
 class GenerationBody(WireBody):
-    """A body that asks for a generation, as far as the way there cares."""
+    """A body that requests a generation, as `GenerationHandler` uses it."""
 
     @property
     def requested_model(self) -> str | None:
-        """The model it names."""
+        """The model that it names."""
         return None
 
     @property
     def requested_seconds(self) -> float | None:
-        """How long its answer may take."""
+        """The time in seconds that its answer may take."""
         return None
 
     @property
     def streams(self) -> bool:
-        """Whether its answer comes in pieces."""
+        """Whether its answer is a stream."""
         return False
 
 
@@ -73,21 +74,21 @@ def read(kind: type[Body], body: bytes | bytearray) -> Body:
     """Return the body as `kind`.
 
     Raises:
-        BadInput: it is no JSON, or too much at once, a field is wrong, or a field asks for what nothing here does.
+        BadInput: the body is not JSON or takes too long to decode, or a field is invalid or not supported.
     """
     if len(body) > SMALL_BYTES:
         structure_of(body, TYPED).check(TYPED, [])
     try:
-        found = kind.model_validate_json(body)
+        parsed = kind.model_validate_json(body)
     except ValidationError as error:
         raise _bad_input(error) from error
-    for name in found.unsupported_fields():
+    for name in parsed.unsupported_fields():
         raise BadInput(
             f"`{name}` is not supported here: leave it out",
             field=name,
             code="unsupported_parameter",
         )
-    return found
+    return parsed
 
 
 _CODES: Final = {
@@ -100,13 +101,18 @@ _CODES: Final = {
 
 
 def _bad_input(error: ValidationError) -> BadInput:
-    found = error.errors(include_url=False)
-    first = found[0]
+    faults = error.errors(include_url=False)
+    first = faults[0]
     if first["type"] == "json_invalid":
         return BrokenJson(f"the body is not valid JSON: {first['msg']}", field="body")
-    # where a field may be of several types, the fault within the right type says more than the first type's name
+    # for a field of several types, a fault within the right type is more precise than "wrong type"
     first = next(
-        (one for one in found if one["loc"][:1] == first["loc"][:1] and not _is_of_type(one)), first
+        (
+            fault
+            for fault in faults
+            if fault["loc"][:1] == first["loc"][:1] and not _is_of_type(fault)
+        ),
+        first,
     )
     field = ".".join(str(part) for part in first["loc"] if not _is_union_arm(part)) or "body"
     got = "" if first["type"] == "missing" else f", got {shown(first.get('input'))}"
@@ -114,13 +120,13 @@ def _bad_input(error: ValidationError) -> BadInput:
 
 
 def _is_of_type(error: ErrorDetails) -> bool:
-    """Return whether a value is of another type than the field, or than one of its types."""
+    """Return whether the fault is the type of a value, for the field or for one arm of its union."""
     kind = error["type"]
     return kind.endswith("_type") or kind in ("int_from_float", "int_parsing", "literal_error")
 
 
 def _code(error: ErrorDetails) -> str:
-    """Return OpenAI's code for what pydantic found."""
+    """Return OpenAI's code for a fault of pydantic."""
     kind = error["type"]
     if kind.startswith(("greater_than", "less_than")):
         [bound] = error["ctx"].values()
@@ -134,7 +140,7 @@ def _code(error: ErrorDetails) -> str:
 
 
 def _is_union_arm(part: int | str) -> bool:
-    """Return whether pydantic put the name of a union's arm, not of a field, into a location."""
+    """Return whether a part of pydantic's location is a union's arm and not a field."""
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "constrained-str"))
 
 

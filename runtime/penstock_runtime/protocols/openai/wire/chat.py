@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`."""
+"""The body of `POST /v1/chat/completions`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,14 +11,14 @@ MAX_TOOLS = 128
 
 
 class ContentPart(BodyPart):
-    """A piece of a message; only text can be read here."""
+    """A part of a message; only text is supported."""
 
     type: str
     text: str | None = None
 
 
 class CalledFunction(BodyPart):
-    """What an earlier answer called."""
+    """The function of a call in an earlier answer."""
 
     name: str
     arguments: str | dict[str, Any] | None = None
@@ -66,14 +66,14 @@ class NamedFunction(BodyPart):
 
 
 class NamedTool(BodyPart):
-    """The one tool that the answer must use."""
+    """The tool that the answer must use."""
 
     type: Literal["function"] = "function"
     function: NamedFunction
 
 
 class ChatBody(GenerationOptions):
-    """A conversation that wants its next message."""
+    """A conversation whose next message is requested."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
         **GenerationOptions.unsupported,
@@ -99,7 +99,7 @@ class ChatBody(GenerationOptions):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    """Handed to the model's template, which may know it."""
+    """Passed to the model's template, which may use it."""
     include_reasoning: bool = True
     add_generation_prompt: bool = True
     chat_template_kwargs: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""`POST /v1/completions`, `/tokenize` and `/detokenize`."""
+"""The bodies of `POST /v1/completions`, `/tokenize` and `/detokenize`."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -15,7 +15,7 @@ TokenIds = Annotated[
 
 
 class CompletionBody(GenerationOptions):
-    """A prompt, or several of them, as text or as token ids."""
+    """One or several prompts, as text or as token ids."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
         **GenerationOptions.unsupported,
@@ -29,21 +29,21 @@ class CompletionBody(GenerationOptions):
         | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS, fail_fast=True)]
     )
     max_tokens: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    """0 with `echo`: the prompt alone comes back, as those who measure models ask for it."""
+    """0 with `echo` returns the prompt alone, as evaluations of models need it."""
     echo: bool = False
     logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
     add_special_tokens: bool = True
 
     @property
     def max_prompt_logprobs(self) -> int | None:
-        """How many alternatives of each token of the prompt are to be told, here or there; None: nothing of it."""
+        """The number of alternatives for each prompt token, in either field of the answer; None for no log-probabilities."""
         echoed = self.logprobs if self.echo else None
-        asked = [one for one in (echoed, self.prompt_logprobs) if one is not None]
-        return max(asked, default=None)
+        counts = [count for count in (echoed, self.prompt_logprobs) if count is not None]
+        return max(counts, default=None)
 
     @property
     def values_per_token(self) -> tuple[int, str]:
-        """How many values each choice returns of each token of its prompt, and the field for most of them."""
+        """The number of values that each choice returns per prompt token, and the field that requests most of them."""
         echoed = self.logprobs if self.echo else None
         scores = sum(1 + top for top in (echoed, self.prompt_logprobs) if top is not None)
         field = "echo" if self.echo else "return_token_ids"
@@ -61,7 +61,7 @@ class CompletionBody(GenerationOptions):
 
 
 class TokenizeBody(WireBody):
-    """A text, or messages as a chat would have them."""
+    """A text, or messages as in a chat."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"continue_final_message"})
 
@@ -72,7 +72,7 @@ class TokenizeBody(WireBody):
     ] = None
     tools: list[Tool] | None = None
     add_special_tokens: bool | None = None
-    """Unset: true for a text, false for messages, whose template has its own."""
+    """If unset, true for a text and false for messages, whose template has its own."""
     add_generation_prompt: bool = True
     return_token_strs: bool = False
     chat_template_kwargs: dict[str, Any] | None = None

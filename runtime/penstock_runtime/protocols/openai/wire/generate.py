@@ -1,8 +1,9 @@
-"""`POST /v2/models/{m}/generate` and `/generate_stream` (Triton's generate extension)."""
+"""The bodies of `POST /v2/models/{m}/generate` and `/generate_stream` (Triton's generate extension)."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from penstock_runtime.protocols.openai.wire.base import GenerationBody
 from penstock_runtime.protocols.openai.wire.completion import CompletionBody
@@ -13,7 +14,7 @@ _MICROSECONDS = 1e-6
 
 
 class GenerateParameters(GenerationOptions):
-    """The options of completions, but for what one text alone cannot tell; the route says whether it is streamed."""
+    """The options of completions without those that need more than a text in the answer; the route decides on streaming."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
         **GenerationOptions.unsupported,
@@ -27,7 +28,7 @@ class GenerateParameters(GenerationOptions):
     prompt_logprobs: None = None
     add_special_tokens: bool = True
     timeout: Annotated[int | None, Field(ge=0, lt=2**63)] = None
-    """Microseconds, as everywhere in KServe v2; 0 is none."""
+    """Microseconds, as everywhere in KServe v2; 0 for none."""
 
 
 class GenerateBody(GenerationBody):
@@ -37,27 +38,30 @@ class GenerateBody(GenerationBody):
     text_input: str
     parameters: GenerateParameters = GenerateParameters()
 
+    @override
     def unknown(self) -> list[str]:
-        """As `WireBody.unknown`, and of the parameters."""
+        """Return the names of unknown fields, those of `parameters` included."""
         return super().unknown() + [parameter(name) for name in self.parameters.unknown()]
 
+    @override
     def unsupported_fields(self) -> list[str]:
-        """As `WireBody.unsupported_fields`, and of the parameters."""
+        """Return the names of unsupported fields with an effect, those of `parameters` included."""
         inside = self.parameters.unsupported_fields()
         return super().unsupported_fields() + [parameter(name) for name in inside]
 
     @property
+    @override
     def requested_model(self) -> str | None:
-        """As `GenerationBody.requested_model`; the path names one too."""
+        """The model in `parameters`; the path names one too."""
         return self.parameters.model
 
     @property
+    @override
     def requested_seconds(self) -> float | None:
-        """As `GenerationBody.requested_seconds`."""
         return (self.parameters.timeout or 0) * _MICROSECONDS or None
 
     def as_completion(self) -> CompletionBody:
-        """Return the same as a completion: every value was judged under that type when this body was read."""
+        """Return the equivalent completion; each value is valid for it, since the types of the fields are equal."""
         shared = CompletionBody.model_fields.keys() & GenerateParameters.model_fields.keys()
         options = {name: getattr(self.parameters, name) for name in shared - {"stream", "timeout"}}
         return CompletionBody.model_construct(
@@ -66,14 +70,14 @@ class GenerateBody(GenerationBody):
 
 
 class StreamedGenerateBody(GenerateBody):
-    """The same, answered piece by piece."""
+    """The body of `/generate_stream`."""
 
     @property
+    @override
     def streams(self) -> bool:
-        """As `GenerationBody.streams`."""
         return True
 
 
 def parameter(name: str) -> str:
-    """Return how an error names a parameter."""
+    """Return the name of a parameter in errors."""
     return f"{PARAMETERS}.{name}"

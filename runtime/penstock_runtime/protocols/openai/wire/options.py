@@ -1,8 +1,9 @@
-"""Fields that chat and plain completions share."""
+"""Fields that chat and plain completions share, and their limits."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from typing_extensions import override
 
 from penstock_runtime.protocols.common.headers import parse_integer
 from penstock_runtime.protocols.openai.wire.base import BodyPart, GenerationBody
@@ -21,18 +22,18 @@ def _no_empty_stop(stop: str | list[str] | None) -> str | list[str] | None:
 
 
 def _token_id(key: object) -> object:
-    found = parse_integer(key, MAX_TOKEN_ID) if isinstance(key, str) else key
-    if found is None:
+    token = parse_integer(key, MAX_TOKEN_ID) if isinstance(key, str) else key
+    if token is None:
         raise ValueError(f"a key must be a token id in digits, up to {MAX_TOKEN_ID}")
-    return found
+    return token
 
 
 TokenKey = Annotated[int, BeforeValidator(_token_id)]
-"""A token id as JSON has it in an object: a text."""
+"""A token id as the key of a JSON object, which is a string."""
 
 
 class StreamOptions(BodyPart):
-    """What a stream tells beside the answer."""
+    """The usage in a stream."""
 
     include_usage: bool = False
     continuous_usage_stats: bool = False
@@ -47,7 +48,7 @@ class JsonSchemaFormat(BodyPart):
 
 
 class ResponseFormat(BodyPart):
-    """What shape the answer must have; `regex` and `grammar` (Lark) go beyond OpenAI."""
+    """The format of the answer; `regex` and `grammar` (Lark) are additions to OpenAI's."""
 
     type: Literal["text", "json_object", "json_schema", "regex", "grammar"]
     json_schema: JsonSchemaFormat | None = None
@@ -56,7 +57,7 @@ class ResponseFormat(BodyPart):
 
 
 class StructuredOutputs(BodyPart):
-    """The same in vLLM's words; exactly one member counts."""
+    """The format of the answer in vLLM's form, with exactly one member."""
 
     json_: Annotated[dict[str, Any] | str | None, Field(alias="json")] = None
     regex: str | None = None
@@ -66,7 +67,7 @@ class StructuredOutputs(BodyPart):
 
 
 class GenerationOptions(GenerationBody):
-    """How an answer is generated and told."""
+    """The options of generation and of the answer's form."""
 
     unsupported: ClassVar[dict[str, tuple[Any, ...]]] = {
         "best_of": (1,),
@@ -111,7 +112,7 @@ class GenerationOptions(GenerationBody):
     """0 and -1 keep all tokens."""
     min_p: Annotated[float | None, Field(ge=0, le=1)] = None
     repetition_penalty: Annotated[float | None, Field(ge=0.01, le=10)] = None
-    """Far below, a logit that is divided by it would overflow."""
+    """The lower bound keeps a logit that is divided by it from overflowing."""
     presence_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     frequency_penalty: Annotated[float | None, Field(ge=-2, le=2)] = None
     logit_bias: (
@@ -134,27 +135,27 @@ class GenerationOptions(GenerationBody):
     guided_choice: Annotated[list[str] | None, Field(min_length=1, max_length=1024)] = None
     guided_grammar: str | None = None
     priority: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    """1 is the highest; 0 is unset."""
+    """1 is the highest, 0 is unset."""
     timeout: Annotated[float | None, Field(gt=0, le=86_400)] = None
     """Seconds from arrival to the last token."""
     return_token_ids: bool = False
     prompt_logprobs: Annotated[int | None, Field(ge=0, le=MAX_LOGPROBS)] = None
-    """Alternatives to tell beside each token of the prompt (vLLM's field)."""
+    """The number of alternatives returned for each prompt token (vLLM's field)."""
     cache_salt: Annotated[str | None, Field(max_length=1024)] = None
 
     @property
+    @override
     def requested_model(self) -> str | None:
-        """As `GenerationBody.requested_model`."""
         return self.model
 
     @property
+    @override
     def requested_seconds(self) -> float | None:
-        """As `GenerationBody.requested_seconds`."""
         return self.timeout
 
     @property
+    @override
     def streams(self) -> bool:
-        """As `GenerationBody.streams`."""
         return self.stream
 
     @property
@@ -164,10 +165,10 @@ class GenerationOptions(GenerationBody):
 
     @property
     def choices(self) -> int:
-        """How many answers are asked for."""
+        """The number of requested answers."""
         return self.n or 1
 
     @property
     def usage_in_stream(self) -> bool:
-        """Whether a stream ends with what it cost."""
+        """Whether a stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage

@@ -173,8 +173,8 @@ class Judge:
     async def _judge(self, kind: type[WireBody], raw: bytes) -> None:
         body = read(kind, raw)
         self._pod.check_model(getattr(body, "requested_model", getattr(body, "model", None)))
-        with ExitStack() as held:
-            terms = replace(self._terms, held=held)
+        with ExitStack() as resources:
+            terms = replace(self._terms, resources=resources)
             match body:
                 case ChatBody():
                     await chat_answer(body, NAME, terms)
