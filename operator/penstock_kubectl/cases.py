@@ -9,7 +9,7 @@ from penstock_api.limits import CurveSums, LimitsUpdate
 from penstock_api.types.live import ScalingMode
 from penstock_kubectl.errors import NotEnoughData
 from penstock_kubectl.pool_context import PoolContext
-from penstock_operator.decide.limits import wanted_limits
+from penstock_operator.decide.limits import desired_limits
 from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.scaling import modes
 from penstock_operator.decide.scaling.decision import LAWS
@@ -59,7 +59,7 @@ class PolicyCase:
         batch = self.subject.pool.status.batch
         if batch is None or not batch.cap:
             return None
-        limits = wanted_limits(self.effective, batch.cap)
+        limits = desired_limits(self.effective, batch.cap)
         return LimitsUpdate(**limits.model_dump(), generation=batch.generation or 1)
 
     @property

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from penstock_api.conditions import condition, merge
 from penstock_api.types.status import PoolStatus
 from penstock_operator.act.status import Statuses
-from penstock_operator.decide.limits import behind
+from penstock_operator.decide.limits import unacknowledged_pods
 from penstock_operator.decide.plan import PlanFigures, PoolPlan
 from penstock_operator.errors import ClusterError
 from penstock_operator.observe.cluster.cache import Unreadable
@@ -27,7 +27,7 @@ def report_decision(plan: PoolPlan, view: PoolView, state: PoolState) -> None:
     row = _row(plan, state.figures)
     row.last_decision, row.figures = time.time(), plan.figures
     row.ready = sum(pod.ready for pod in view.pods)
-    row.unacknowledged = 0 if plan.limits is None else len(behind(view, plan.limits))
+    row.unacknowledged = 0 if plan.limits is None else len(unacknowledged_pods(view, plan.limits))
     state.figures = plan.figures
     _report_law_failure(plan, state)
     key, before = decision_log.key(plan), state.logged_decision

@@ -66,7 +66,7 @@ def family_writes(found: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[
     view = found.view
     writes = [
         write
-        for manifest in wanted(found, control_keys)
+        for manifest in desired_manifests(found, control_keys)
         if (write := child_write(view.pool, _held(view, manifest), manifest)) is not None
     ]
     if found.conflicts:
@@ -74,7 +74,7 @@ def family_writes(found: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[
     return (*writes, *_outlived(found), *_unwanted(found))
 
 
-def wanted(found: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
+def desired_manifests(found: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
     """Yield the manifests as they should be; what a pod needs to start comes before the Deployment."""
     pool, pinned = found.view.pool, found.pinned
     yield service_account(pool)

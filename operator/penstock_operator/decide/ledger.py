@@ -23,12 +23,12 @@ class QuotaRequest:
     """Devices, at least one."""
     weight: int
     floor: int
-    """What comes before anybody's share; at most `wanted`."""
-    wanted: int
+    """What comes before anybody's share; at most `requested`."""
+    requested: int
     """At most the pool's maximum."""
     need: float
-    """What demand alone asks for, in parts of a replica; at most `wanted`."""
-    asked: int
+    """What demand alone asks for, in parts of a replica; at most `requested`."""
+    deployed: int
     """What the Deployment asks for now."""
     staying: int = 0
     """Devices of bound pods that stay, surge included."""
@@ -55,7 +55,7 @@ class QuotaRequest:
     @property
     def needed(self) -> int:
         """Return the replicas that are worth something to the pool: floor and need, in whole ones."""
-        return max(self.floor, min(self.wanted, -int(-self.need // 1)))
+        return max(self.floor, min(self.requested, -int(-self.need // 1)))
 
     @property
     def used(self) -> int:
@@ -65,7 +65,7 @@ class QuotaRequest:
     @property
     def committed(self) -> int:
         """Return the devices that are gone whatever is decided now: those in use, and those asked for."""
-        return max(self.asked * self.per_replica, self.staying) + self.leaving
+        return max(self.deployed * self.per_replica, self.staying) + self.leaving
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def stored(view: PoolView) -> LimitsUpdate | None:
     return update if update.generation < ABSURD else None
 
 
-def wanted_limits(effective: EffectiveSpec, cap: int) -> Limits:
+def desired_limits(effective: EffectiveSpec, cap: int) -> Limits:
     """Return what pods are to obey: the law's cap, the rest from the spec."""
     return Limits(
         max_batch_size=cap,
@@ -84,7 +84,7 @@ def acknowledged(view: PoolView, pod: PodObject, update: LimitsUpdate) -> bool:
     return answer is not None and answer.generation == update.generation
 
 
-def behind(view: PoolView, update: LimitsUpdate) -> tuple[PodObject, ...]:
+def unacknowledged_pods(view: PoolView, update: LimitsUpdate) -> tuple[PodObject, ...]:
     """Return the pods that serve and do not obey the published limits; loading ones read them when they start."""
     serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
     return tuple(pod for pod in serving if not acknowledged(view, pod, update))
@@ -92,7 +92,7 @@ def behind(view: PoolView, update: LimitsUpdate) -> tuple[PodObject, ...]:
 
 def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
     """Tell whether every pod that serves obeys the published limits."""
-    return not behind(view, update)
+    return not unacknowledged_pods(view, update)
 
 
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[LimitsPush, ...]:

@@ -17,7 +17,7 @@ from penstock_operator.decide.scaling.failure import LawFailure
 class PlanFigures:
     """None is not known."""
 
-    wanted: int
+    desired: int
     """Replicas that the law wants."""
     granted: int
     """Replicas that the Deployment is to ask for."""
@@ -95,5 +95,5 @@ class Plan:
     failures: tuple[PoolFailure, ...] = ()
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
     """Claims and grants, for the next pass."""
-    disturbed: frozenset[str] = frozenset()
+    affected: frozenset[str] = frozenset()
     """Pools that were not looked at, but whose grant changed: they are to be visited soon."""

@@ -14,11 +14,11 @@ from penstock_api.types.status import CandidateDecision
 from penstock_operator.decide import memoized
 from penstock_operator.decide.actions import ChildWrite
 from penstock_operator.decide.budgets.claims import allowance
-from penstock_operator.decide.budgets.update import disturbed, next_ledger
+from penstock_operator.decide.budgets.update import affected, next_ledger
 from penstock_operator.decide.children import conflicts
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.ledger import QuotaGrant, QuotaLedger, QuotaRequest
-from penstock_operator.decide.limits import acknowledged, publish, pushes, wanted_limits
+from penstock_operator.decide.limits import acknowledged, desired_limits, publish, pushes
 from penstock_operator.decide.manifests.pinned_template import Pinned
 from penstock_operator.decide.manifests.replica_conflict import contest
 from penstock_operator.decide.manifests.rollout import rollout
@@ -78,14 +78,14 @@ def make_plan(
         except Exception as error:  # noqa: BLE001 - as above
             failures.append(PoolFailure(pool.uid, pool.namespace, pool.name, error))
     policies = policy_plans(observed, after, now) if observed.policies_readable else ()
-    woken = disturbed(ledger, after, claims)
+    woken = affected(ledger, after, claims)
     return Plan(tuple(plans), policies, tuple(failures), after, woken)
 
 
 def plan_pool(one: PoolDraft, grant: QuotaGrant | None, observed: Observed, now: float) -> PoolPlan:
     """Return what one pool wants, within what is granted to it."""
     view = one.view
-    found, memory_after = find(one, grant, observed, now)
+    found, memory_after = decide_pool(one, grant, observed, now)
     family = memoized.writes(one.standing.writes, found, observed.control_keys)
     writes = family.value
     told = pushes(view, found.limits) if found.limits is not None else ()
@@ -115,7 +115,7 @@ def plan_pool(one: PoolDraft, grant: QuotaGrant | None, observed: Observed, now:
     )
 
 
-def find(
+def decide_pool(
     one: PoolDraft, grant: QuotaGrant | None, observed: Observed, now: float
 ) -> tuple[PoolOutcome, PlannerState]:
     """Return everything decided about a pool, and what to remember of it."""
@@ -125,7 +125,7 @@ def find(
     taken, deployed = conflicts(view, one.peers), own_deployment(view)
     fight = contest(deployed, _allowed_replicas(view, outcome, one.pinned), memory.contest, now)
     begun = deployed is not None or not taken
-    wanted = wanted_limits(spec, outcome.cap)
+    wanted = desired_limits(spec, outcome.cap)
     transitions = observed.lease_transitions.get(view.pool.namespace, 0)
     limits = publish(wanted, one.published, view, transitions) if begun else None
     staying = tuple(pod for pod in view.pods if not pod.terminating)

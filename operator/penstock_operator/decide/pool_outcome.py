@@ -65,11 +65,11 @@ class PoolOutcome:
         """Return what policies lowered, the count that a budget grants included."""
         if self.claim is None or self.grant is None or not self.grant.bound_by:
             return self.effective.bounded
-        if self.grant.entitled >= self.claim.wanted:
+        if self.grant.entitled >= self.claim.requested:
             return self.effective.bounded
         short = BoundedField(
             field=BUDGETED_FIELD,
-            asked=str(self.claim.wanted),
+            asked=str(self.claim.requested),
             granted=str(self.grant.entitled),
             policy=self.grant.policy,
         )

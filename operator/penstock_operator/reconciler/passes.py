@@ -127,7 +127,7 @@ class PassRunner:
         self._record_decide_time(len(views), time.monotonic() - began)
         state.ledger = plan.ledger
         policy_metrics.record_plan(plan)
-        for uid in plan.disturbed:
+        for uid in plan.affected:
             self.queue.add(uid, time.monotonic())
         for failure in plan.failures:
             name = f"{failure.namespace}/{failure.name}"

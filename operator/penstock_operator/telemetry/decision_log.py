@@ -53,7 +53,7 @@ def record(plan: PoolPlan, view: PoolView) -> dict[str, object]:
     if decision is not None:
         asked = {one.term: one.replicas for one in decision.asked or ()}
         told["algorithm"] = decision.algorithm
-        told["wanted"] = {"replicas": figures.wanted, "cap": decision.cap}
+        told["wanted"] = {"replicas": figures.desired, "cap": decision.cap}
         told["term"] = _known(
             {
                 "replicas": decision.replicas_term,

@@ -53,7 +53,7 @@ SERIES: tuple[Series, ...] = (
     Series("unacknowledged_pods", "Ready pods that do not obey the published limits yet.",
            lambda row: row.unacknowledged),
     Series("replicas_ready", "Replicas that are Ready.", lambda row: row.ready),
-    Series("replicas_wanted", "Replicas that the law wants.", lambda row: row.figures.wanted),
+    Series("replicas_wanted", "Replicas that the law wants.", lambda row: row.figures.desired),
     Series("replicas_granted", "Replicas that the Deployment asks for.",
            lambda row: row.figures.granted),
     Series("at_limit", "1 while a bound, a budget or the cluster keeps replicas from a pool.",

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock_api import names
-from penstock_operator.decide.children import wanted
+from penstock_operator.decide.children import desired_manifests
 from penstock_operator.decide.config import DecideConfig
-from penstock_operator.decide.manifests.writes import sealed
-from penstock_operator.decide.planner import find
+from penstock_operator.decide.manifests.writes import with_hash
+from penstock_operator.decide.planner import decide_pool
 from penstock_operator.decide.pool_draft import PassContext, draft
 from penstock_operator.kube import kinds
 from penstock_operator.observe.cluster.cache import ObjectStore
@@ -26,7 +26,7 @@ class NotSealedSoError(AssertionError):
 
 def seal_of(manifest: Mapping[str, Any]) -> str:
     """Return the seal that the operator puts on a child."""
-    seal: str = sealed(dict(manifest))["metadata"]["annotations"][names.ANNOTATION_APPLIED]
+    seal: str = with_hash(dict(manifest))["metadata"]["annotations"][names.ANNOTATION_APPLIED]
     return seal
 
 
@@ -47,10 +47,12 @@ def manifests(objects: Iterable[Json], now: float) -> dict[tuple[str, str], Json
     view = pool_view(store, pool, ObservedExtras({}, NO_SIGNALS, {}))
     observed = Observed((view,), (), policies_readable=True, lease_transitions={}, control_keys={})
     config = DecideConfig(default_runtime_image=IMAGE)
-    found, _ = find(draft(view, None, PassContext(observed, config, {}, now)), None, observed, now)
+    found, _ = decide_pool(
+        draft(view, None, PassContext(observed, config, {}, now)), None, observed, now
+    )
     settings = held["ConfigMap", pool.name + names.CHILD_SUFFIX]
     keys = json.loads(settings["data"][names.CONTROL_KEYS_FILE])
-    made = {(one["kind"], one["metadata"]["name"]): one for one in wanted(found, keys)}
+    made = {(one["kind"], one["metadata"]["name"]): one for one in desired_manifests(found, keys)}
     for key, one in made.items():
         seal = held[key]["metadata"]["annotations"][names.ANNOTATION_APPLIED]
         if seal != seal_of(one):

@@ -103,7 +103,7 @@ def divide(
     `before` are the counts held so far, `floors` what comes first (at most what is wanted).
     """
     if not contended(claims, limits):
-        return {one.uid: one.wanted for one in claims}
+        return {one.uid: one.requested for one in claims}
     shares = _shares(claims, limits, floors)
     left = dict(limits)
     held = dict.fromkeys((one.uid for one in claims), 0)
@@ -119,7 +119,7 @@ def divide(
     pour(lambda one: floors[one.uid], _no_limit, needed=False)
     pour(lambda one: max(one.needed, floors[one.uid]), lambda one: shares[one.uid], needed=True)
     pour(lambda one: max(one.needed, floors[one.uid]), _no_limit, needed=True)
-    pour(lambda one: one.wanted, _no_limit, needed=False)
+    pour(lambda one: one.requested, _no_limit, needed=False)
     return held
 
 
@@ -128,7 +128,7 @@ def contended(claims: Sequence[QuotaRequest], limits: Limits) -> bool:
     wanted = dict.fromkeys(limits, 0)
     for one in claims:
         for key in budgets_of(one, limits):
-            wanted[key] += one.wanted * one.per_replica
+            wanted[key] += one.requested * one.per_replica
     return any(wanted[key] > limits[key] for key in limits)
 
 

@@ -61,9 +61,9 @@ def _holding(
         per_replica=1,
         weight=proposal.effective.weight,
         floor=0,
-        wanted=0,
+        requested=0,
         need=0.0,
-        asked=0,
+        deployed=0,
         policies=tuple(one.name for one in policies if _budgets(one, resource)),
         drain_seconds=drain.deadline_seconds or DRAIN_SECONDS if drain else DRAIN_SECONDS,
         placement=_placement(template),
@@ -90,9 +90,9 @@ def _wished(held: QuotaRequest, each: int, proposal: Proposal, now: float) -> Qu
         remains_of="",
         per_replica=each,
         floor=min(proposal.effective.law.min_replicas, wanted),
-        wanted=wanted,
+        requested=wanted,
         need=proposal.need,
-        asked=live_replicas(view) or 0,
+        deployed=live_replicas(view) or 0,
         unplaced=sum(_waits(pod, held.resource, now) for pod in view.pods),
     )
 

@@ -67,7 +67,7 @@ def settle(
 
 
 def _frozen(one: QuotaRequest) -> QuotaGrant:
-    count = min(one.asked, one.wanted)
+    count = min(one.deployed, one.requested)
     return QuotaGrant(count, count, surge=False)
 
 
@@ -112,20 +112,20 @@ def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
     slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
     for one in group.claims:
-        own = max(shares[one.uid], one.asked) * one.per_replica
+        own = max(shares[one.uid], one.deployed) * one.per_replica
         surge = all(
             _place(key, one) not in pressures
             and group.limits[key] - sums[key] + reserved[one.uid] - own >= one.per_replica
             for key in group.keys[one.uid]
         )
         tightest = min(bound.keys[one.uid], key=lambda key: (slack[key], limits[key], key))
-        short = shares[one.uid] < one.wanted
+        short = shares[one.uid] < one.requested
         cause = "GpuBudget" if tightest in group.limits else "Cluster"
         grants[one.uid] = QuotaGrant(
             entitled=shares[one.uid],
             replicas=replicas[one.uid],
             surge=surge,
-            bound_by=cause if short or replicas[one.uid] < one.wanted else "",
+            bound_by=cause if short or replicas[one.uid] < one.requested else "",
             policy=tightest[0],
             limit=limits[tightest],
         )
@@ -165,12 +165,12 @@ def _patient(
     losing: dict[str, float] = {}
     for one in claims:
         since = ledger.losing.get(one.uid, now)
-        if fresh[one.uid] < min(before[one.uid], one.wanted) and now - since < PATIENCE_SECONDS:
+        if fresh[one.uid] < min(before[one.uid], one.requested) and now - since < PATIENCE_SECONDS:
             losing[one.uid] = since
     if not losing:
         return fresh, {}
     kept = {
-        one.uid: max(one.floor, min(before[one.uid], one.wanted) if one.uid in losing else 0)
+        one.uid: max(one.floor, min(before[one.uid], one.requested) if one.uid in losing else 0)
         for one in claims
     }
     if not fits(claims, limits, kept):
@@ -180,7 +180,7 @@ def _patient(
 
 def _before(one: QuotaRequest, ledger: QuotaLedger) -> int:
     grant = ledger.grants.get(one.uid)
-    return one.asked if grant is None else grant.entitled
+    return one.deployed if grant is None else grant.entitled
 
 
 def _left_to_wait(
@@ -204,7 +204,7 @@ def _waiter(group: _Group, placement: str, shares: Mapping[str, int]) -> str | N
     able = [
         one
         for one in alike
-        if shares[one.uid] < one.wanted
+        if shares[one.uid] < one.requested
         and all(left[key] >= one.per_replica for key in group.keys[one.uid])
     ]
     worth = {
@@ -220,15 +220,19 @@ def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
     """Return what each pool may ask for now; free devices go to who has least of his share."""
     committed = {one.uid: one.committed for one in group.claims}
     free = {key: count - group.total(key, committed) for key, count in group.limits.items()}
-    replicas = {one.uid: min(targets[one.uid], one.asked) for one in group.claims}
+    replicas = {one.uid: min(targets[one.uid], one.deployed) for one in group.claims}
     by_turn = sorted(
-        (one for one in group.claims if targets[one.uid] > one.asked),
-        key=lambda one: (one.asked >= one.floor, one.asked * one.per_replica / one.weight, one.uid),
+        (one for one in group.claims if targets[one.uid] > one.deployed),
+        key=lambda one: (
+            one.deployed >= one.floor,
+            one.deployed * one.per_replica / one.weight,
+            one.uid,
+        ),
     )
     for one in by_turn:
         keys = group.keys[one.uid]
         room = min(free[key] for key in keys) // one.per_replica
-        more = max(min(targets[one.uid] - one.asked, room), 0)
+        more = max(min(targets[one.uid] - one.deployed, room), 0)
         replicas[one.uid] += more
         for key in keys:
             free[key] -= more * one.per_replica
@@ -236,4 +240,4 @@ def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
 
 
 def _reserved(one: QuotaRequest, shares: Mapping[str, int]) -> int:
-    return max(max(shares[one.uid], one.asked) * one.per_replica, one.staying) + one.leaving
+    return max(max(shares[one.uid], one.deployed) * one.per_replica, one.staying) + one.leaving

@@ -57,12 +57,12 @@ def _changed(
 def _ghost(one: QuotaRequest, now: float) -> QuotaRequest | None:
     """Return what a deleted pool's pods still hold; None once they must have drained."""
     if one.gone is None:
-        left = replace(one, wanted=0, floor=0, need=0.0, asked=0, unplaced=0, gone=now)
+        left = replace(one, requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
         return replace(left, staying=0, leaving=one.used)
     return None if now - one.gone > one.drain_seconds + GRACE_SECONDS else one
 
 
-def disturbed(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:
+def affected(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:
     """Return the pools whose grant changed though this pass did not visit them."""
     changed = {uid for uid, one in after.grants.items() if before.grants.get(uid) != one}
     changed |= before.grants.keys() - after.grants.keys()

@@ -19,7 +19,7 @@ def child_name(pool: PoolObject) -> str:
     return pool.name + names.CHILD_SUFFIX
 
 
-def memory_name(pool: PoolObject) -> str:
+def checkpoint_name(pool: PoolObject) -> str:
     """Return the name of the ConfigMap that holds the law's memory."""
     return pool.name + names.MEMORY_SUFFIX
 

@@ -19,7 +19,7 @@ from penstock_operator.decide.manifests.metadata import Manifest
 from penstock_operator.observed import ChildObject, PoolObject
 
 
-def sealed(manifest: Manifest) -> Manifest:
+def with_hash(manifest: Manifest) -> Manifest:
     """Return `manifest` with its own hash on it, so that a field no longer wanted is noticed.
 
     Replicas are left out of the hash: they are compared by value, and change without a new builder.
@@ -41,7 +41,7 @@ def foreign(held: ChildObject | None, pool: PoolObject) -> bool:
 
 def child_write(pool: PoolObject, held: ChildObject | None, wanted: Manifest) -> ChildWrite | None:
     """Return the write that makes `held` what is wanted, or None."""
-    manifest = sealed(wanted)
+    manifest = with_hash(wanted)
     if held is None:
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
     if held.deleting or foreign(held, pool) or _same(held.manifest, manifest):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock_operator.decide.actions import ChildWrite
-from penstock_operator.decide.manifests.metadata import Manifest, memory_name, metadata
+from penstock_operator.decide.manifests.metadata import Manifest, checkpoint_name, metadata
 from penstock_operator.decide.manifests.writes import child_write, foreign
 from penstock_operator.observed import PoolView
 
@@ -38,7 +38,7 @@ class Checkpoint:
 
 def held(view: PoolView) -> Checkpoint | None:
     """Return the pool's checkpoint; None where there is none that can be read."""
-    child = view.children.get(("ConfigMap", memory_name(view.pool)))
+    child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     if child is None or foreign(child, view.pool):
         return None
     text = (child.manifest.get("data") or {}).get(FILE, "")
@@ -59,7 +59,7 @@ def checkpoint(
         early = 0 <= now - before.written < EVERY_SECONDS
         if early or not moved(before.data, data):
             return None
-    child = view.children.get(("ConfigMap", memory_name(view.pool)))
+    child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     return child_write(view.pool, child, _manifest(view, algorithm, data, now))
 
 
@@ -85,6 +85,6 @@ def _manifest(view: PoolView, algorithm: str, data: Mapping[str, Any], now: floa
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(view.pool, memory_name(view.pool)),
+        "metadata": metadata(view.pool, checkpoint_name(view.pool)),
         "data": {FILE: json.dumps(known, sort_keys=True, separators=(",", ":"))},
     }

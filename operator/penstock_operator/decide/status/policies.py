@@ -52,7 +52,7 @@ def budget_statuses(policy: PolicyObject, ledger: QuotaLedger) -> tuple[BudgetSt
         for uid, one in ledger.claims.items():
             if one.resource == budget.resource_name and policy.name in one.policies:
                 grant = ledger.grants.get(uid)
-                wanted += one.wanted * one.per_replica
+                wanted += one.requested * one.per_replica
                 granted += 0 if grant is None else grant.entitled * one.per_replica
                 used += one.used
         found.append(

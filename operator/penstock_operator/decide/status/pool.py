@@ -85,7 +85,7 @@ def figures(found: PoolOutcome, attained: Attainment) -> PlanFigures:
     outcome = found.outcome
     decision, seen = outcome.decision, outcome.decision.seen
     return PlanFigures(
-        wanted=decision.replicas,
+        desired=decision.replicas,
         granted=found.replicas,
         at_limit=outcome.scaling_status.bound_by in LIMITS,
         signals_absent=bool(found.ready) and not decision.metrics_available,

@@ -77,7 +77,7 @@ def test_a_decision_of_the_law_names_its_terms_and_what_it_saw(
     seen, term, done = (dict(line[key]) for key in ("seen", "term", "done"))  # type: ignore[call-overload]
     assert {"demandRowsPerSecond", "forecastRowsPerSecond", "effectiveUtilization"} <= seen.keys()
     assert seen["readyPods"] == len(world.pods)
-    assert line["wanted"] == {"replicas": plan.figures.wanted, "cap": decision.cap}
+    assert line["wanted"] == {"replicas": plan.figures.desired, "cap": decision.cap}
     assert (term["replicas"], term["cap"]) == (decision.replicas_term, decision.cap_term)
     assert {"Forecast", "Demand"} <= term["asked"].keys()
     assert done["law"] == decision.acted

@@ -1,7 +1,7 @@
 """LimitsApplied: do the pods obey the published limits?"""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
-from penstock_operator.decide.limits import behind
+from penstock_operator.decide.limits import unacknowledged_pods
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.observed import PodObject
 
@@ -14,7 +14,7 @@ def limits_applied(found: PoolOutcome) -> Condition:
     limits = found.limits
     if limits is None or not found.ready:
         return condition(LIMITS_APPLIED, UNKNOWN, "Waiting", "no pod is ready yet")
-    disobeying = behind(found.view, limits)
+    disobeying = unacknowledged_pods(found.view, limits)
     obeying = f"{len(found.ready) - len(disobeying)} of {len(found.ready)} ready pods"
     if not disobeying:
         message = f"{obeying} obey generation {limits.generation}"

@@ -20,7 +20,7 @@ def budget_limited(found: PoolOutcome) -> Condition:
     if claim is None or grant is None:
         message = "no policy's GPU budget binds this pool"
         return condition(BUDGET_LIMITED, FALSE, "NoBudget", message)
-    each, wanted, granted = claim.per_replica, claim.wanted, grant.entitled
+    each, wanted, granted = claim.per_replica, claim.requested, grant.entitled
     asked = f"{wanted} replicas ({wanted * each} {claim.resource}) wanted"
     if granted >= wanted and grant.replicas >= wanted:
         return condition(BUDGET_LIMITED, FALSE, "WithinBudget", f"{asked} and granted")

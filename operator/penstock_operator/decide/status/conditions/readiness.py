@@ -57,7 +57,7 @@ def _not_allowed(found: PoolOutcome) -> Condition | None:
 
 def _no_devices(found: PoolOutcome) -> Condition | None:
     """A pool to which nothing is granted has all its replicas, none, and serves nobody."""
-    if found.claim is None or found.replicas > 0 or found.claim.wanted == 0:
+    if found.claim is None or found.replicas > 0 or found.claim.requested == 0:
         return None
     message = f"no device is granted to it: see {BUDGET_LIMITED}"
     return condition(READY, FALSE, "NoDevicesGranted", message)

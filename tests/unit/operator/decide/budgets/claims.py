@@ -19,9 +19,9 @@ def claim(uid: str, wanted: int, **more: Any) -> QuotaRequest:
         per_replica=1,
         weight=100,
         floor=min(1, wanted),
-        wanted=wanted,
+        requested=wanted,
         need=float(wanted),
-        asked=0,
+        deployed=0,
         policies=("prod",),
     )
     return replace(plain, **more)
@@ -55,7 +55,7 @@ def running(ledger: QuotaLedger) -> Sequence[QuotaRequest]:
     return [
         replace(
             one,
-            asked=ledger.grants[uid].replicas,
+            deployed=ledger.grants[uid].replicas,
             staying=ledger.grants[uid].replicas * one.per_replica,
         )
         for uid, one in ledger.claims.items()

@@ -46,7 +46,7 @@ def test_what_a_pool_held_before_its_edit_is_told_to_nobody_as_a_pool() -> None:
     made.go("b")
     made.worlds["a"].pods = ()
     made.go("a")
-    assert known(made.plan).disturbed == {"uid-b"}
+    assert known(made.plan).affected == {"uid-b"}
     assert set(made.ledger.grants) == {"uid-b"}
 
 

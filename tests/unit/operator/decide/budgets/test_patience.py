@@ -24,7 +24,7 @@ def lived(
         news = {one.uid: one for one in running(ledger)}
         for one in changed:
             held = news.get(one.uid, one)
-            news[one.uid] = replace(one, asked=held.asked, staying=held.staying)
+            news[one.uid] = replace(one, deployed=held.deployed, staying=held.staying)
         ledger = settle(ledger, news, {BUDGET: count}, (), now)
     return ledger
 
@@ -56,15 +56,15 @@ def test_a_need_that_wobbles_by_less_than_a_tenth_moves_nothing() -> None:
 
 
 def test_the_gaining_pool_waits_until_the_losing_pools_pods_are_gone() -> None:
-    before = settled(4, claim("a", 3, asked=3, staying=3), claim("b", 1, asked=1, staying=1))
+    before = settled(4, claim("a", 3, deployed=3, staying=3), claim("b", 1, deployed=1, staying=1))
     news = {
-        "a": claim("a", 2, asked=2, staying=2, leaving=1),
-        "b": claim("b", 2, asked=1, staying=1),
+        "a": claim("a", 2, deployed=2, staying=2, leaving=1),
+        "b": claim("b", 2, deployed=1, staying=1),
     }
     draining = settle(before, news, {BUDGET: 4}, (), 5.0)
     assert entitled(draining) == {"a": 2, "b": 2}
     assert asked_for(draining) == {"a": 2, "b": 1}
-    news["a"] = claim("a", 2, asked=2, staying=2)
+    news["a"] = claim("a", 2, deployed=2, staying=2)
     assert asked_for(settle(draining, news, {BUDGET: 4}, (), 10.0)) == {"a": 2, "b": 2}
 
 
@@ -87,9 +87,9 @@ def test_a_floor_does_not_wait_for_patience() -> None:
 
 
 def test_a_rollout_may_surge_only_where_a_device_is_to_spare() -> None:
-    tight = settled(4, claim("a", 2, asked=2, staying=2), claim("b", 2, asked=2, staying=2))
-    roomy = settled(5, claim("a", 2, asked=2, staying=2), claim("b", 2, asked=2, staying=2))
-    surging = settled(5, claim("a", 2, asked=2, staying=3), claim("b", 2, asked=2, staying=2))
+    tight = settled(4, claim("a", 2, deployed=2, staying=2), claim("b", 2, deployed=2, staying=2))
+    roomy = settled(5, claim("a", 2, deployed=2, staying=2), claim("b", 2, deployed=2, staying=2))
+    surging = settled(5, claim("a", 2, deployed=2, staying=3), claim("b", 2, deployed=2, staying=2))
     assert [one.surge for one in tight.grants.values()] == [False, False]
     assert [one.surge for one in roomy.grants.values()] == [True, True]
     assert surging.grants["a"].surge  # its own surge is no reason to end it

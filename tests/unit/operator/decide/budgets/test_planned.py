@@ -76,7 +76,7 @@ def test_a_pool_whose_grant_changed_unseen_is_woken() -> None:
     for _ in range(14):
         made.go("b")
         assert made.plan is not None
-        woken |= made.plan.disturbed
+        woken |= made.plan.affected
     assert woken == {"uid-a"}
     made.go("a")
     assert made.replicas() == {"a": 2, "b": 1}

@@ -35,7 +35,7 @@ class Cluster:
             news = {
                 uid: replace(
                     one,
-                    asked=self.asked[uid],
+                    deployed=self.asked[uid],
                     staying=self.bound[uid],
                     leaving=leaving[uid],
                     unplaced=self.asked[uid] - self.bound[uid] if self.now > 30 else 0,
@@ -62,7 +62,7 @@ def two_kinds(weight: int, others: int = 10) -> Cluster:
     ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     bound = {"a": 2, "b": 1}
     world = Cluster({"a100": 2, "t4": others}, ledger, asked_for(ledger), bound).live(120)
-    wish = replace(world.ledger.claims["b"], wanted=5, need=5.0)
+    wish = replace(world.ledger.claims["b"], requested=5, need=5.0)
     world.ledger = replace(world.ledger, claims={**world.ledger.claims, "b": wish})
     return world
 

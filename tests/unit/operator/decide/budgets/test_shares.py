@@ -98,17 +98,17 @@ def test_a_pool_under_no_budget_is_granted_nothing_and_refused_nothing() -> None
 
 NUMBERS = st.integers(0, 12)
 CLAIMS = st.builds(
-    lambda wanted, floor, need, **more: QuotaRequest(
-        floor=min(floor, wanted), wanted=wanted, need=min(need, float(wanted)), **more
+    lambda requested, floor, need, **more: QuotaRequest(
+        floor=min(floor, requested), requested=requested, need=min(need, float(requested)), **more
     ),
     uid=st.integers(0, 99).map(str),
     resource=st.just(GPU),
     per_replica=st.sampled_from((1, 1, 1, 2, 4)),
     weight=st.integers(1, 10_000),
     floor=st.integers(0, 3),
-    wanted=NUMBERS,
+    requested=NUMBERS,
     need=st.floats(0, 12),
-    asked=NUMBERS,
+    deployed=NUMBERS,
     staying=NUMBERS,
     leaving=st.integers(0, 3),
     unplaced=st.sampled_from((0, 0, 0, 1)),
@@ -124,7 +124,7 @@ TIMES = st.floats(0, 1e6)
 
 
 def divided(claims: list[QuotaRequest], limits: Limits) -> dict[str, int]:
-    before = {one.uid: one.asked for one in claims}
+    before = {one.uid: one.deployed for one in claims}
     return divide(claims, limits, before, {one.uid: one.floor for one in claims})
 
 
@@ -135,7 +135,7 @@ def test_no_budget_is_ever_overspent_and_nobody_has_more_than_he_wants(
 ) -> None:
     counts = divided(claims, limits)
     assert fits(claims, limits, counts)
-    assert all(0 <= counts[one.uid] <= one.wanted for one in claims)
+    assert all(0 <= counts[one.uid] <= one.requested for one in claims)
 
 
 @given(MANY, LIMITS)
@@ -154,7 +154,7 @@ def test_nothing_that_is_wanted_and_fits_is_left_over(
 ) -> None:
     counts = divided(claims, limits)
     for one in claims:
-        if counts[one.uid] < one.wanted:
+        if counts[one.uid] < one.requested:
             assert not fits(claims, limits, {**counts, one.uid: counts[one.uid] + 1})
 
 
@@ -164,14 +164,14 @@ def test_under_contention_nobody_has_a_whole_replica_more_than_his_weighted_shar
     claims: list[QuotaRequest], count: int
 ) -> None:
     claims = [
-        replace(one, per_replica=1, policies=("prod",), need=float(one.wanted)) for one in claims
+        replace(one, per_replica=1, policies=("prod",), need=float(one.requested)) for one in claims
     ]
     counts = divided(claims, {BUDGET: count})
     parts = [
-        Apportionment(float(one.weight), float(one.floor), float(one.wanted)) for one in claims
+        Apportionment(float(one.weight), float(one.floor), float(one.requested)) for one in claims
     ]
     shares = fair_shares(parts, float(count))
-    if sum(one.wanted for one in claims) > count >= sum(one.floor for one in claims):
+    if sum(one.requested for one in claims) > count >= sum(one.floor for one in claims):
         for one, share in zip(claims, shares, strict=True):
             assert counts[one.uid] <= ceil(share - 1e-6)
 
@@ -182,7 +182,7 @@ def test_shares_add_up_and_stay_between_floor_and_demand(
     claims: list[QuotaRequest], amount: float
 ) -> None:
     parts = [
-        Apportionment(float(one.weight), float(one.floor), float(one.wanted)) for one in claims
+        Apportionment(float(one.weight), float(one.floor), float(one.requested)) for one in claims
     ]
     shares = fair_shares(parts, amount)
     demand = sum(part.demand for part in parts)
@@ -206,11 +206,13 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
             held = sum(one.committed for one in members)
             asked = asked_for(ledger)
             after = sum(
-                replace(one, asked=max(asked[one.uid], one.asked)).committed for one in members
+                replace(one, deployed=max(asked[one.uid], one.deployed)).committed
+                for one in members
             )
             assert after <= max(count, held)
         assert all(
-            0 <= grant.replicas <= ledger.claims[uid].wanted for uid, grant in ledger.grants.items()
+            0 <= grant.replicas <= ledger.claims[uid].requested
+            for uid, grant in ledger.grants.items()
         )
 
 

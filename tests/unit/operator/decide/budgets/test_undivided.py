@@ -16,7 +16,7 @@ TEMPLATE = {"labels": {"v": "2"}}
 
 
 def test_nobodys_count_moves() -> None:
-    news = {"a": claim("a", 4, asked=2), "b": claim("b", 1, asked=3)}
+    news = {"a": claim("a", 4, deployed=2), "b": claim("b", 1, deployed=3)}
     ledger = settle(QuotaLedger(), news, {BUDGET: 8}, {BUDGET}, 0.0)
     assert asked_for(ledger) == {"a": 2, "b": 1}
 
