@@ -100,7 +100,7 @@ def _reported(api: Api, light: PoolHandle) -> bool | str:
     (spent,) = api.request("GET", POLICY_PATH)["status"]["budgets"]
     whole = (spent["wanted"], spent["granted"]) == (HEAVY + LIGHT, 4)
     return (
-        f"3 replicas (3 {GPU}) wanted, 1 (1) granted" in message and whole
+        f"3 replicas (3 {GPU}) requested, 1 (1) granted" in message and whole
     ) or f"{message}, {spent}"
 
 

@@ -91,7 +91,7 @@ def no_signals(pool: PoolHandle) -> bool | str:
 
 def one_serves(pool: PoolHandle) -> bool | str:
     message: str = pool.condition("Ready").get("message", "")
-    expected = f"{MIN_REPLICAS - 1} of {MAX_REPLICAS} replicas ready"
+    expected = f"{MIN_REPLICAS - 1}/{MAX_REPLICAS} replicas ready"
     return message.startswith(expected) or message
 
 

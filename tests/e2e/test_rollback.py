@@ -57,6 +57,6 @@ async def test_an_edit_that_makes_requests_late_is_rolled_back(
         assert published(pool) == GOOD
         pool.await_acknowledged(seconds=30)
     message = pool.condition("PolicyApplied")["message"]
-    assert f"batching.size.max {GOOD} -> {BAD} set aside" in message
+    assert f"batching.size.max {GOOD} -> {BAD} rolled back" in message
     assert pool.get()["spec"]["batching"]["size"]["max"] == BAD
     figure(f"a harmful edit set aside after {took:.0f} s: {message}")

@@ -1,4 +1,4 @@
-"""Actions: writes of children, pushes of limits, Events. A plan consists of them."""
+"""The actions of a plan: writes of child objects, pushes of limits, and Events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from penstock_api.limits import LimitsUpdate
 
 
 class Write(StrEnum):
-    """How a child is written."""
+    """The kind of request to the API server."""
 
     CREATE = "Create"
-    """Plain create: it was absent. A conflict means somebody else was faster: look again."""
+    """Plain create of an absent child; a conflict means that another writer created it first, and requeues the pool."""
     APPLY = "Apply"
     """Server-side apply, with the resourceVersion it was computed from."""
     DELETE = "Delete"
@@ -26,22 +26,22 @@ class ChildWrite:
     write: Write
     kind: str
     manifest: Mapping[str, Any]
-    """For DELETE only `metadata` with namespace, name and uid."""
+    """The whole object; for DELETE only `metadata` with namespace, name and uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsPush:
-    """Bring one pod to the wanted limits."""
+    """A push of the published limits to one pod."""
 
     pod_uid: str
     ip: str
     update: LimitsUpdate
     tls_name: str | None = None
-    """As `PodObject.tls_name`."""
+    """Server name of the pod's certificate, as in `PodObject.tls_name`; None without TLS."""
 
 
 class EventType(StrEnum):
-    """As core/v1."""
+    """Event type of core/v1."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -49,7 +49,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventNote:
-    """An Event on the pool: for replica, mode and bound changes, one per pool and reason a minute."""
+    """An Event on the pool; `act/` writes at most one per pool and reason a minute."""
 
     type: EventType
     reason: str

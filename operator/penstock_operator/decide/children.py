@@ -1,7 +1,7 @@
-"""All children of a pool together: which exist, which are taken, and what is to be written in what order.
+"""The child objects of a pool: their names, name conflicts, and the writes of a pass in order.
 
-While a name is taken nothing is created, so a pool that cannot be whole is not begun; what the pool
-already owns is still kept as it should be.
+While another owner has one of the names nothing is created, so that a pool is never half created; children that the
+pool owns already are kept in their desired state.
 """
 
 import json
@@ -24,99 +24,105 @@ from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.spec.live_fields import Fields, plausible
 from penstock_operator.observed import ChildObject, PoolObject, PoolView
 
-REVISIONS_KEPT = 5
-"""Templates kept beside those in use, for people to look back at."""
+MAX_UNUSED_REVISIONS = 5
+"""Templates kept in addition to those in use, as history."""
 
 
 def child_names(pool: PoolObject) -> tuple[tuple[str, str], ...]:
-    """Return (kind, name) of every child whose name is fixed."""
+    """Return (kind, name) of every child with a fixed name."""
     others = ("Deployment", "ConfigMap", "PodDisruptionBudget", "ServiceAccount", "NetworkPolicy")
     return (("Service", service_name(pool)), *((kind, child_name(pool)) for kind in others))
 
 
-def conflicts(view: PoolView, peers: PoolPeers | None = None) -> tuple[ChildObject, ...]:
-    """Return the objects under the names of the wanted children that this pool does not control."""
-    wanted = (one for one in child_names(view.pool) if one[0] != "NetworkPolicy" or peers)
-    held = (view.children.get(key) for key in wanted)
-    return tuple(one for one in held if one is not None and foreign(one, view.pool))
+def name_conflicts(view: PoolView, peers: PoolPeers | None = None) -> tuple[ChildObject, ...]:
+    """Return the objects under the children's names that this pool does not control."""
+    keys = (key for key in child_names(view.pool) if key[0] != "NetworkPolicy" or peers)
+    present = (view.children.get(key) for key in keys)
+    return tuple(item for item in present if item is not None and foreign(item, view.pool))
 
 
-def held_defaults(view: PoolView) -> Fields:
-    """Return the policy defaults that the pool's own settings remember, or none."""
-    held = view.children.get(("ConfigMap", child_name(view.pool)))
-    if held is None or foreign(held, view.pool):
+def stored_defaults(view: PoolView) -> Fields:
+    """Return the policy defaults that an annotation of the pool's ConfigMap records; empty without one."""
+    config_map = view.children.get(("ConfigMap", child_name(view.pool)))
+    if config_map is None or foreign(config_map, view.pool):
         return {}
-    annotations = held.manifest.get("metadata", {}).get("annotations") or {}
+    annotations = config_map.manifest.get("metadata", {}).get("annotations") or {}
     try:
-        remembered = json.loads(annotations.get(names.ANNOTATION_POLICY_DEFAULTS, "{}"))
+        recorded = json.loads(annotations.get(names.ANNOTATION_POLICY_DEFAULTS, "{}"))
     except ValueError:
-        return {}  # edited by hand: the next write heals it
-    return _sane(remembered)
+        return {}  # edited by hand: the next write repairs it
+    return _valid_defaults(recorded)
 
 
-def _sane(remembered: Any) -> Fields:
-    """Keep what a policy could have said: the annotation is within reach of the pool's author."""
-    if not isinstance(remembered, dict):
+def _valid_defaults(recorded: Any) -> Fields:
+    """Return the values that a policy could have set: the pool's author can edit the annotation."""
+    if not isinstance(recorded, dict):
         return {}
-    return {k: v for k, v in remembered.items() if isinstance(k, str) and plausible(k, v)}
+    return {k: v for k, v in recorded.items() if isinstance(k, str) and plausible(k, v)}
 
 
-def family_writes(found: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[ChildWrite, ...]:
-    """Return every write that makes the pool's children what is wanted, in order."""
-    view = found.view
+def all_writes(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> tuple[ChildWrite, ...]:
+    """Return every write that brings the pool's children to their desired state, in order."""
+    view = outcome.view
     writes = [
         write
-        for manifest in desired_manifests(found, control_keys)
-        if (write := child_write(view.pool, _held(view, manifest), manifest)) is not None
+        for manifest in desired_manifests(outcome, control_keys)
+        if (write := child_write(view.pool, _live(view, manifest), manifest)) is not None
     ]
-    if found.conflicts:
-        writes = [one for one in writes if one.write is not Write.CREATE or _history(one, found)]
-    return (*writes, *_outlived(found), *_unwanted(found))
+    if outcome.conflicts:
+        writes = [
+            write
+            for write in writes
+            if write.write is not Write.CREATE or _records_live_template(write, outcome)
+        ]
+    return (*writes, *_expired_revisions(outcome), *_unused_network_policy(outcome))
 
 
-def desired_manifests(found: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
-    """Yield the manifests as they should be; what a pod needs to start comes before the Deployment."""
-    pool, pinned = found.view.pool, found.pinned
+def desired_manifests(outcome: PoolOutcome, control_keys: Mapping[str, str]) -> Iterator[Manifest]:
+    """Yield the desired manifests; objects that a pod needs at startup come before the Deployment."""
+    pool, pinned = outcome.view.pool, outcome.pinned
     yield service_account(pool)
-    if found.limits is not None:
-        yield settings(pool, found.limits, control_keys, found.effective.policy_defaults or {})
+    if outcome.limits is not None:
+        defaults = outcome.effective.policy_defaults or {}
+        yield settings(pool, outcome.limits, control_keys, defaults)
     if pinned.template is not None and pinned.revision is not None:
         yield pinned.revision
-        if pinned.may_start_pods or found.deployment is not None:
-            yield deployment(pool, pinned.template, pinned.inputs, found.count, found.rollout)
-    if found.peers is not None:
-        yield network_policy(pool, found.peers)
+        if pinned.may_start_pods or outcome.deployment is not None:
+            yield deployment(pool, pinned.template, pinned.inputs, outcome.count, outcome.rollout)
+    if outcome.peers is not None:
+        yield network_policy(pool, outcome.peers)
     yield service(pool)
     yield disruption_budget(pool)
 
 
-def _held(view: PoolView, manifest: Manifest) -> ChildObject | None:
+def _live(view: PoolView, manifest: Manifest) -> ChildObject | None:
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == "ControllerRevision":
-        return next((one for one in view.revisions if one.name == name), None)
+        return next((revision for revision in view.revisions if revision.name == name), None)
     return view.children.get((kind, name))
 
 
-def _history(write: ChildWrite, found: PoolOutcome) -> bool:
-    """Tell whether a creation only records the template of a Deployment that is there."""
-    return write.kind == "ControllerRevision" and found.deployment is not None
+def _records_live_template(write: ChildWrite, outcome: PoolOutcome) -> bool:
+    """Return whether a creation only records the template of an existing Deployment."""
+    return write.kind == "ControllerRevision" and outcome.deployment is not None
 
 
-def _unwanted(found: PoolOutcome) -> Iterator[ChildWrite]:
-    """Yield the deletion of the NetworkPolicy, where pools are to have none any more."""
-    pool = found.view.pool
-    held = found.view.children.get(("NetworkPolicy", child_name(pool)))
-    if found.peers is None and held is not None and not held.deleting and not foreign(held, pool):
-        yield delete(held)
+def _unused_network_policy(outcome: PoolOutcome) -> Iterator[ChildWrite]:
+    """Yield the deletion of the NetworkPolicy where pools no longer have one."""
+    pool = outcome.view.pool
+    live = outcome.view.children.get(("NetworkPolicy", child_name(pool)))
+    if outcome.peers is None and live is not None and not live.deleting and not foreign(live, pool):
+        yield delete(live)
 
 
-def _outlived(found: PoolOutcome) -> Iterator[ChildWrite]:
-    """Yield deletions of old revisions that no pod runs."""
-    current = found.pinned.revision
+def _expired_revisions(outcome: PoolOutcome) -> Iterator[ChildWrite]:
+    """Yield the deletions of old revisions that no pod runs."""
+    current = outcome.pinned.revision
     if current is None:
         return
-    used = {current["metadata"]["name"], *(pod.revision for pod in found.view.pods)}
-    past = [one for one in found.view.revisions if one.name not in used and not one.deleting]
+    used = {current["metadata"]["name"], *(pod.revision for pod in outcome.view.pods)}
+    revisions = outcome.view.revisions
+    past = [item for item in revisions if item.name not in used and not item.deleting]
     newest_first = sorted(past, key=number_of, reverse=True)
-    for one in newest_first[REVISIONS_KEPT:]:
-        yield delete(one)
+    for revision in newest_first[MAX_UNUSED_REVISIONS:]:
+        yield delete(revision)

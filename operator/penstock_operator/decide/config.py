@@ -1,4 +1,4 @@
-"""What decisions need to know of the operator's own configuration."""
+"""The parts of the operator's configuration that decisions depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,26 +7,26 @@ from typing import Any
 from penstock_api.types.container import ImagePullPolicy
 
 Peer = Mapping[str, Any]
-"""A NetworkPolicyPeer, in networking/v1's own words."""
+"""A NetworkPolicyPeer of networking/v1."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPeers:
-    """Who may open connections to the pods of every pool."""
+    """The sources that a pool's NetworkPolicy admits."""
 
     cluster: tuple[Peer, ...]
-    """To the cluster's port: the operator and Prometheus; never empty."""
+    """Sources for the cluster port: the operator and Prometheus; never empty."""
     clients: tuple[Peer, ...] = ()
-    """To the clients' port; empty: everybody."""
+    """Sources for the client port; empty admits every source."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecideConfig:
-    """Given by the administrator through the chart; never by a pool."""
+    """Settings that the administrator gives through the chart, and no pool can change."""
 
     default_runtime_image: str
-    """Pinned into the template of a pool that names no image, at its first render."""
+    """Image pinned into the template of a pool that names none, at its first render."""
     image_pull_policy: ImagePullPolicy | None = None
-    """For pools that say none; None leaves it to the API server's default."""
+    """Pull policy of pools that set none; None leaves it to the API server's default."""
     peers: PoolPeers | None = None
-    """None: pools have no NetworkPolicy of the operator's."""
+    """None: the operator creates no NetworkPolicy for pools."""

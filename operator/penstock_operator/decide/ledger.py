@@ -1,4 +1,4 @@
-"""What pools claim of a resource, what they are granted, and what the next pass has to know of it."""
+"""Quota requests and grants of all pools, and the ledger that carries them from pass to pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,55 +6,55 @@ from dataclasses import dataclass, field
 BudgetKey = tuple[str, str]
 """(policy, resource)."""
 PlaceKey = tuple[str, str, str]
-"""(policy, resource, placement): what the cluster places of a budget for pods that may go to the same nodes."""
+"""(policy, resource, placement): the part of a budget that the cluster places for pods with the same node selection."""
 LimitKey = BudgetKey | PlaceKey
 BUDGET_LIMITED = "BudgetLimited"
-"""The condition that tells what became of a claim."""
+"""Condition type that reports the outcome of a quota request."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
-    """What one pool asks of one resource; counts are replicas unless they say devices."""
+    """The devices of one resource that one pool requests; counts are in replicas unless they name devices."""
 
     uid: str
-    """The pool's; of remains, another one."""
+    """UID of the pool; a derived key where `remains_of` is set."""
     resource: str
     per_replica: int
-    """Devices, at least one."""
+    """Devices per replica, at least 1."""
     weight: int
     floor: int
-    """What comes before anybody's share; at most `requested`."""
+    """Replicas granted before any share is computed; at most `requested`."""
     requested: int
-    """At most the pool's maximum."""
+    """Replicas; at most the pool's maximum."""
     need: float
-    """What demand alone asks for, in parts of a replica; at most `requested`."""
+    """Replicas that demand alone requires, as a fraction; at most `requested`."""
     deployed: int
-    """What the Deployment asks for now."""
+    """`spec.replicas` of the Deployment now."""
     staying: int = 0
-    """Devices of bound pods that stay, surge included."""
+    """Devices of bound pods that are not terminating, surge included."""
     leaving: int = 0
     """Devices of bound pods that terminate."""
     unplaced: int = 0
-    """Replicas that have waited for a device for longer than a scheduler needs."""
+    """Pods that have waited for a device for longer than a scheduler needs."""
     policies: tuple[str, ...] = ()
-    """Those whose budgets may bind it."""
+    """Policies whose budgets may bind the request."""
     drain_seconds: int = 120
-    """How long a pod of it may take to give its devices back."""
+    """Time in which a terminating pod releases its devices."""
     placement: str = ""
-    """Which nodes its pods may go to: equal for pools that choose alike, empty where they choose none."""
+    """Digest of the node selection: equal for pools that select nodes alike, empty without a selection."""
     remains_of: str = ""
-    """The pool, where this is but what its pods of earlier templates still hold; empty: what a pool asks for."""
+    """UID of the pool whose pods of earlier templates use these devices; empty for a request for new replicas."""
     gone: float | None = None
-    """When its pool was deleted: until its pods have drained they still hold devices."""
+    """Time at which the pool was deleted; its pods use devices until they have drained."""
 
     @property
     def pool(self) -> str:
-        """Return the UID of the pool whose claim it is."""
+        """Return the UID of the pool."""
         return self.remains_of or self.uid
 
     @property
     def needed(self) -> int:
-        """Return the replicas that are worth something to the pool: floor and need, in whole ones."""
+        """Return the replicas that are useful to the pool: floor and need, rounded up."""
         return max(self.floor, min(self.requested, -int(-self.need // 1)))
 
     @property
@@ -64,60 +64,60 @@ class QuotaRequest:
 
     @property
     def committed(self) -> int:
-        """Return the devices that are gone whatever is decided now: those in use, and those asked for."""
+        """Return the devices that no decision of this pass can free: those in use and those already deployed."""
         return max(self.deployed * self.per_replica, self.staying) + self.leaving
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaGrant:
-    """What one pool may have."""
+    """The replicas that one pool may have."""
 
     entitled: int
-    """Its share, in replicas."""
+    """Share of the pool, in replicas."""
     replicas: int
-    """What it may ask for now: less than its share while others still drain."""
+    """Replicas that the Deployment may have now: below the share while other pools drain."""
     surge: bool = True
-    """Whether one replica more is known to fit, as a rollout without a gap needs."""
+    """Whether one more replica fits, as a rollout without a gap needs."""
     bound_by: str = ""
     """GpuBudget | Cluster; empty where nothing binds."""
     policy: str = ""
-    """Whose budget binds."""
+    """Policy whose budget binds."""
     limit: int = 0
     """Devices that the budget, or the cluster, has for all its pools."""
 
     @property
     def divided(self) -> bool:
-        """Return whether it came of a division: until every pool was looked at, each but keeps what it has."""
+        """Return whether the budget was divided: until every pool was observed, each keeps its count."""
         return bool(self.policy)
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """The cluster cannot place what a budget grants: what it did place, of late."""
+    """A shortage of nodes: the cluster places fewer devices than a budget grants."""
 
     seen: float
-    """When a pod last waited for a device."""
+    """Time at which a pod last waited for a device."""
     placed: tuple[tuple[float, int], ...]
-    """(time, devices of bound pods), a falling staircase: the maximum since any time."""
+    """(time, devices of bound pods) with falling counts, from which the maximum since any time follows."""
 
     @property
     def devices(self) -> int:
-        """Return what the cluster can place."""
+        """Return the devices that the cluster can place."""
         return self.placed[0][1]
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaLedger:
-    """Every pool's claims and grant; claims are as of each pool's last visit."""
+    """The quota requests and grants of all pools; each request dates from its pool's last pass."""
 
-    claims: Mapping[str, QuotaRequest] = field(default_factory=dict)
+    requests: Mapping[str, QuotaRequest] = field(default_factory=dict)
     grants: Mapping[str, QuotaGrant] = field(default_factory=dict)
     losing: Mapping[str, float] = field(default_factory=dict)
-    """Since when a fresh division would take replicas from a pool."""
+    """Time since which a new division would take replicas from a pool, by UID."""
     pressures: Mapping[PlaceKey, Pressure] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
-    """Pools that were looked at, and claim nothing."""
+    """Observed pools that request nothing."""
 
     def knows(self, uid: str) -> bool:
-        """Return whether the pool was ever looked at."""
-        return uid in self.claims or uid in self.idle
+        """Return whether the pool was ever observed."""
+        return uid in self.requests or uid in self.idle

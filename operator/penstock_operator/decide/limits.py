@@ -1,4 +1,4 @@
-"""The live limits: one published value under one generation, and the pods that do not obey it yet."""
+"""Live limits of a pool: one value published under one generation, and the pods that have not acknowledged it."""
 
 from collections.abc import Iterator
 
@@ -11,34 +11,36 @@ from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import PodObject, PoolView
 
-ABSURD = 2**52
-"""No operator counts this far: a generation from here on was written by somebody else."""
+MAX_GENERATION = 2**52
+"""No operator counts this far: a generation from here on comes from another writer."""
 
 
-def published(held: LimitsUpdate | None, remembered: LimitsUpdate | None) -> LimitsUpdate | None:
-    """Return the limits in force: the pool's ConfigMap's (`stored`), or this operator's own newer ones.
+def published(
+    stored: LimitsUpdate | None, last_published: LimitsUpdate | None
+) -> LimitsUpdate | None:
+    """Return the limits in force: those of the pool's ConfigMap, or newer ones that this process published.
 
-    `remembered` bridges the moments in which the store has not yet seen the ConfigMap's last write.
+    `last_published` counts until the cache contains the last write of the ConfigMap.
     """
-    known = [one for one in (held, remembered) if one is not None]
-    return max(known, key=lambda one: one.generation, default=None)
+    known = [update for update in (stored, last_published) if update is not None]
+    return max(known, key=lambda update: update.generation, default=None)
 
 
-def stored(view: PoolView) -> LimitsUpdate | None:
-    """Return the limits that the pool's ConfigMap tells."""
-    held = view.children.get(("ConfigMap", child_name(view.pool)))
-    if held is None or held.controller_uid != view.pool.uid:
+def stored_limits(view: PoolView) -> LimitsUpdate | None:
+    """Return the limits in the pool's ConfigMap; None without valid ones."""
+    settings = view.children.get(("ConfigMap", child_name(view.pool)))
+    if settings is None or settings.controller_uid != view.pool.uid:
         return None
-    text = (held.manifest.get("data") or {}).get(names.LIMITS_FILE, "")
+    text = (settings.manifest.get("data") or {}).get(names.LIMITS_FILE, "")
     try:
         update = LimitsUpdate.model_validate_json(text)
     except ValidationError:
-        return None  # edited by hand: the next generation heals it
-    return update if update.generation < ABSURD else None
+        return None  # edited by hand: the next generation repairs it
+    return update if update.generation < MAX_GENERATION else None
 
 
 def desired_limits(effective: EffectiveSpec, cap: int) -> Limits:
-    """Return what pods are to obey: the law's cap, the rest from the spec."""
+    """Return the limits for pods: the law's cap, the rest from the spec."""
     return Limits(
         max_batch_size=cap,
         max_queue_depth=effective.max_queue_depth,
@@ -49,54 +51,54 @@ def desired_limits(effective: EffectiveSpec, cap: int) -> Limits:
 
 
 def publish(
-    wanted: Limits, held: LimitsUpdate | None, view: PoolView, lease_transitions: int
+    desired: Limits, current: LimitsUpdate | None, view: PoolView, lease_transitions: int
 ) -> LimitsUpdate:
-    """Return `wanted` under a generation: the held one while nothing changed, else the next.
+    """Return `desired` under a generation: that of `current` while nothing changed, else the next.
 
-    A pod that acknowledged more than was published (a lost ConfigMap) would refuse the held one for
-    ever, so that too takes the next.
+    A pod that acknowledged a higher generation (the ConfigMap was lost) refuses the current one, so that too takes
+    the next.
     """
-    seen = max(_generations(view), default=0)
-    if held is not None and held.limits() == wanted and held.generation >= seen:
-        return held
-    floor = max(lease_transitions * 2**32, held.generation if held else 0, seen)
-    return LimitsUpdate(**wanted.model_dump(), generation=1 + floor)
+    highest = max(_generations(view), default=0)
+    if current is not None and current.limits() == desired and current.generation >= highest:
+        return current
+    floor = max(lease_transitions * 2**32, current.generation if current else 0, highest)
+    return LimitsUpdate(**desired.model_dump(), generation=1 + floor)
 
 
 def _generations(view: PoolView) -> Iterator[int]:
-    """Yield every generation that the pool's status or one of its pods has known."""
+    """Yield the generations in the pool's status and in its pods' acknowledgements."""
     if view.pool.status.batch is not None and view.pool.status.batch.generation is not None:
-        yield min(view.pool.status.batch.generation, ABSURD)
+        yield min(view.pool.status.batch.generation, MAX_GENERATION)
     for pod in view.pods:
         answer = view.acknowledgements.get(pod.uid)
         if answer is not None and answer.generation is not None:
-            yield min(answer.generation, ABSURD)
+            yield min(answer.generation, MAX_GENERATION)
 
 
 def reachable(pod: PodObject) -> bool:
-    """Tell whether a pod may be called: it has an IP of its own, and is not on its way out."""
+    """Return whether the operator may call a pod: it has an IP of its own and is not terminating."""
     return pod.ip is not None and not pod.host_network and not pod.terminating
 
 
 def acknowledged(view: PoolView, pod: PodObject, update: LimitsUpdate) -> bool:
-    """Tell whether a pod obeys the published limits."""
+    """Return whether a pod acknowledged the published limits."""
     answer = view.acknowledgements.get(pod.uid)
     return answer is not None and answer.generation == update.generation
 
 
 def unacknowledged_pods(view: PoolView, update: LimitsUpdate) -> tuple[PodObject, ...]:
-    """Return the pods that serve and do not obey the published limits; loading ones read them when they start."""
+    """Return the Ready pods without an acknowledgement of `update`; loading pods read the limits at startup."""
     serving = (pod for pod in view.pods if pod.ready and not pod.terminating)
     return tuple(pod for pod in serving if not acknowledged(view, pod, update))
 
 
-def all_obey(view: PoolView, update: LimitsUpdate) -> bool:
-    """Tell whether every pod that serves obeys the published limits."""
+def all_acknowledged(view: PoolView, update: LimitsUpdate) -> bool:
+    """Return whether every Ready pod acknowledged the published limits."""
     return not unacknowledged_pods(view, update)
 
 
 def pushes(view: PoolView, update: LimitsUpdate) -> tuple[LimitsPush, ...]:
-    """Return a push for every running pod that does not obey `update`, ready or still loading."""
+    """Return a push for every reachable pod without an acknowledgement of `update`, Ready or loading."""
     return tuple(
         LimitsPush(pod.uid, pod.ip, update, pod.tls_name)
         for pod in view.pods

@@ -1,11 +1,8 @@
-"""What stands between edits: a pool's effective spec, its template and its children follow from what people wrote.
+"""Memoized values of a pool that change only with an edit: effective spec, pinned template, stored limits, child writes.
 
-Worked out once for each edit and remembered (`memoized.py`); the keys are everything that the values follow from. Pure.
-
-What need not be worked out again: a value beside everything that it followed from. Pure.
-
-Five thousand pools are decided on every few seconds, and hardly any of them was edited since: their manifests and
-effective specs are those of the pass before. Keys are compared by identity first, so that a store's unchanged record costs nothing.
+Thousands of pools are decided every few seconds, and almost none of them was edited since. Each value is kept with
+the key of everything that it depends on. Keys are compared by identity first, so that an unchanged object of the
+cache costs nothing. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +13,7 @@ from penstock_api import names
 from penstock_api.limits import LimitsUpdate
 from penstock_operator.decide import limits
 from penstock_operator.decide.actions import ChildWrite
-from penstock_operator.decide.children import child_names, family_writes, held_defaults
+from penstock_operator.decide.children import all_writes, child_names, stored_defaults
 from penstock_operator.decide.config import DecideConfig
 from penstock_operator.decide.manifests.metadata import child_name
 from penstock_operator.decide.manifests.pinned_template import Pinned, pin
@@ -31,37 +28,37 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Memo(Generic[Value]):
-    """A value, and what it followed from."""
+    """A value with the key that it was computed for."""
 
     key: tuple[object, ...]
     value: Value
 
 
-def recalled(
-    held: Memo[Value] | None, key: tuple[object, ...], make: Callable[[], Value]
+def memoize(
+    memo: Memo[Value] | None, key: tuple[object, ...], compute: Callable[[], Value]
 ) -> Memo[Value]:
-    """Return `held` if it followed from the very same, else what `make` makes of it."""
-    if held is not None and same(held.key, key):
-        return held
-    return Memo(key, make())
+    """Return `memo` if it has the same key, else a new one with the result of `compute`."""
+    if memo is not None and same(memo.key, key):
+        return memo
+    return Memo(key, compute())
 
 
 def same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    """Tell whether two keys are equal, part by part; parts may be tuples of parts."""
+    """Return whether two keys are equal, part by part; parts may be tuples of parts."""
     return len(before) == len(after) and all(map(_equal, before, after))
 
 
-def _equal(one: object, other: object) -> bool:
-    if one is other:
+def _equal(before: object, after: object) -> bool:
+    if before is after:
         return True
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return same(one, other)
-    return one == other
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        return same(before, after)
+    return before == after
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicies:
-    """Whose word counts for a pool, and what it comes to."""
+    """The policies that select a pool, and the effective spec under them."""
 
     policies: tuple[PolicyObject, ...]
     effective: EffectiveSpec
@@ -69,74 +66,78 @@ class AppliedPolicies:
 
 @dataclass(frozen=True, slots=True)
 class MemoizedInputs:
-    """What stood at a pool's last pass."""
+    """The memoized values of a pool's last pass."""
 
-    ruled: Memo[AppliedPolicies] | None = None
-    pinned: Memo[Pinned] | None = None
-    stored: Memo[LimitsUpdate | None] | None = None
+    policies: Memo[AppliedPolicies] | None = None
+    template: Memo[Pinned] | None = None
+    limits: Memo[LimitsUpdate | None] | None = None
     writes: Memo[tuple[ChildWrite, ...]] | None = None
 
 
-def ruled(
-    held: Memo[AppliedPolicies] | None,
+def applied_policies(
+    memo: Memo[AppliedPolicies] | None,
     view: PoolView,
     observed: Observed,
     open_now: dict[str, Opening],
 ) -> Memo[AppliedPolicies]:
-    """Return the effective spec, and the policies that select the pool."""
+    """Return the policies that select the pool, and its effective spec."""
     pool = view.pool
     settings = view.children.get(("ConfigMap", child_name(pool)))
     key = (
         pool.spec, pool.labels, view.namespace_labels, observed.policies, settings, open_now.copy()
     )  # fmt: skip
 
-    def make() -> AppliedPolicies:
+    def compute() -> AppliedPolicies:
         return AppliedPolicies(
             matching(pool.labels, view.namespace_labels, observed.policies),
             effective(
-                pool, view.namespace_labels, observed.policies, held_defaults(view), open_now
+                pool, view.namespace_labels, observed.policies, stored_defaults(view), open_now
             ),
         )
 
-    return recalled(held, key, make)
+    return memoize(memo, key, compute)
 
 
-def stored(held: Memo[LimitsUpdate | None] | None, view: PoolView) -> Memo[LimitsUpdate | None]:
-    """Return the limits that the pool's ConfigMap tells."""
+def stored_limits(
+    memo: Memo[LimitsUpdate | None] | None, view: PoolView
+) -> Memo[LimitsUpdate | None]:
+    """Return the limits in the pool's ConfigMap."""
     settings = view.children.get(("ConfigMap", child_name(view.pool)))
-    return recalled(held, (settings, view.pool.uid), lambda: limits.stored(view))
+    return memoize(memo, (settings, view.pool.uid), lambda: limits.stored_limits(view))
 
 
-def pinned(
-    held: Memo[Pinned] | None,
+def pinned_template(
+    memo: Memo[Pinned] | None,
     view: PoolView,
     policies: tuple[PolicyObject, ...],
     config: DecideConfig,
 ) -> Memo[Pinned]:
-    """Return the template in force."""
+    """Return the pod template in force."""
     pool = view.pool
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
-    deployed = view.children.get(("Deployment", child_name(pool)))
-    key = (pool.spec, restarted, deployed, view.revisions, policies, config)
-    return recalled(held, key, lambda: pin(view, policies, config))
+    deployment = view.children.get(("Deployment", child_name(pool)))
+    key = (pool.spec, restarted, deployment, view.revisions, policies, config)
+    return memoize(memo, key, lambda: pin(view, policies, config))
 
 
-def writes(
-    held: Memo[tuple[ChildWrite, ...]] | None, found: PoolOutcome, control_keys: Mapping[str, str]
+def child_writes(
+    memo: Memo[tuple[ChildWrite, ...]] | None,
+    outcome: PoolOutcome,
+    control_keys: Mapping[str, str],
 ) -> Memo[tuple[ChildWrite, ...]]:
-    """Return every write that makes the pool's children what is wanted."""
-    view = found.view
+    """Return every write that brings the pool's children to their desired state."""
+    view = outcome.view
     key = (
         view.pool.spec,
-        tuple(view.children.get(one) for one in child_names(view.pool)),
+        tuple(view.children.get(name) for name in child_names(view.pool)),
         view.revisions,
         tuple(pod.revision for pod in view.pods),
-        found.pinned,
-        found.count,
-        found.limits,
-        found.effective.policy_defaults,
-        (found.rollout.way, found.rollout.gave_up),
-        found.peers,
+        outcome.pinned,
+        outcome.count,
+        outcome.limits,
+        outcome.effective.policy_defaults,
+        (outcome.rollout.way, outcome.rollout.gave_up),
+        outcome.peers,
         control_keys,
     )
-    return recalled(held, key, lambda: family_writes(found, control_keys))
+    return memoize(memo, key, lambda: all_writes(outcome, control_keys))

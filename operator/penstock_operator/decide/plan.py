@@ -1,7 +1,4 @@
-"""What should be: the one value that `decide/` hands to `act/`.
-
-What metrics tell of a pool: figures of its last decision that no status holds at every tick. Pure.
-"""
+"""The plan of one pass: everything that `act/` writes, pushes and reports, as one value. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -15,36 +12,36 @@ from penstock_operator.decide.scaling.failure import LawFailure
 
 @dataclass(frozen=True, slots=True)
 class PlanFigures:
-    """None is not known."""
+    """Metrics of a pool's last decision that its status does not contain at every tick; None is unknown."""
 
     desired: int
-    """Replicas that the law wants."""
+    """Replicas that the law computes."""
     granted: int
-    """Replicas that the Deployment is to ask for."""
+    """Replicas of the Deployment under this plan."""
     at_limit: bool
-    """Whether a bound, a budget or the cluster keeps replicas from it."""
+    """Whether a bound, a budget or the cluster withholds replicas."""
     signals_absent: bool
-    """Whether Ready pods cannot be seen."""
+    """Whether Ready pods have no signals."""
     contested: bool
-    """Whether somebody else keeps writing the Deployment's replicas."""
+    """Whether another writer keeps changing the Deployment's replicas."""
     demand: float | None
     """Rows a second."""
     forecast: float | None
     forecast_error: float | None
-    """Rows a second that came, less those that were forecast for now."""
+    """Rows a second that arrived, less those that were forecast for now."""
     utilization: float | None
-    """Effective, as a share."""
+    """Effective utilization, as a share."""
     imbalance: float | None
     startup_seconds: float | None
     signal_age_seconds: float | None
     objective_good: float = 0.0
-    """Requests on time since the pool was met."""
+    """Requests on time since this process first observed the pool."""
     objective_total: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """What to do about one pool."""
+    """The actions for one pool."""
 
     uid: str
     namespace: str
@@ -53,24 +50,24 @@ class PoolPlan:
     limits: LimitsUpdate | None
     pushes: tuple[LimitsPush, ...]
     status: PoolStatus
-    """Wanted status; `act/status.py` decides when samples are worth a write, never what they say."""
+    """Desired status; `act/status.py` decides when a change of figures is worth a write."""
     events: tuple[EventNote, ...]
     law_state: object
     active: bool
-    """Whether it is to be visited again at the fast tick."""
+    """Whether the pool's next pass is at the fast tick."""
     figures: PlanFigures
-    """For metrics."""
+    """Values for metrics."""
     checkpoint: ChildWrite | None = None
-    """Keeps the law's memory; that it could not be written hinders nothing else."""
+    """Checkpoint of the law's state; its failure blocks no other action."""
     record: str | None = None
-    """What is to be kept of the pool's settings, in the operator's own namespace; None: nothing."""
+    """Rollback record to store in the operator's own namespace; None: nothing to store."""
     law_failure: LawFailure | None = None
     """The control law's failure at this tick; the plan holds count and cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyPlan:
-    """The wanted status of one policy."""
+    """The desired status of one policy."""
 
     name: str
     status: PolicyStatus
@@ -78,7 +75,7 @@ class PolicyPlan:
 
 @dataclass(frozen=True, slots=True)
 class PoolFailure:
-    """A pool that could not be planned: a defect, told and kept from the other pools."""
+    """A pool whose planning raised: a defect, reported and isolated from the other pools."""
 
     uid: str
     namespace: str
@@ -88,12 +85,12 @@ class PoolFailure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything one pass wants."""
+    """All actions of one pass."""
 
     pools: tuple[PoolPlan, ...]
     policies: tuple[PolicyPlan, ...]
     failures: tuple[PoolFailure, ...] = ()
     ledger: QuotaLedger = field(default_factory=QuotaLedger)
-    """Claims and grants, for the next pass."""
+    """Quota requests and grants, for the next pass."""
     affected: frozenset[str] = frozenset()
-    """Pools that were not looked at, but whose grant changed: they are to be visited soon."""
+    """Pools outside this pass whose grant changed; they are enqueued."""

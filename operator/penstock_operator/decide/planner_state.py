@@ -1,4 +1,4 @@
-"""What the planner remembers of a pool between passes; lost with the process, and nothing breaks."""
+"""State that the planner keeps of a pool between passes; it is in memory only, and every value can be rebuilt."""
 
 from dataclasses import dataclass, field
 
@@ -15,27 +15,27 @@ class PlannerState:
     """The planner's part of a plan's `law_state`."""
 
     scaling: object | None = None
-    """The scaling room's own state, opaque here."""
+    """State of the scaling package, opaque here."""
     limits: LimitsUpdate | None = None
-    """What this process published last: the store may not have seen it yet."""
+    """Limits that this process published last; the cache may not contain them yet."""
     busy_until: float = 0.0
-    """Until when the pool is visited at the fast tick for what it did before."""
+    """Time until which the pool's passes are at the fast tick because of earlier activity."""
     attainment: Attainment = field(default_factory=Attainment)
-    """Requests on time, and all."""
-    kept_at: float | None = None
-    """When the law's memory was last looked at for keeping; None: the pool was just met."""
-    standing: MemoizedInputs = field(default_factory=MemoizedInputs)
-    """What follows from people's words alone."""
-    watch: RollbackWatch = field(default_factory=RollbackWatch)
-    """How the settings do, where an edit that does harm is to be set aside."""
-    record: Record | None = None
-    """What this process last wanted kept of them: the store may not have seen it yet."""
+    """Counts of requests on time and of all requests."""
+    checkpointed_at: float | None = None
+    """Time of the last checkpoint decision; None at the pool's first pass."""
+    memoized: MemoizedInputs = field(default_factory=MemoizedInputs)
+    """Values that depend only on what users wrote."""
+    rollback_watch: RollbackWatch = field(default_factory=RollbackWatch)
+    """Measurements of the settings in force, for rollback."""
+    rollback_record: Record | None = None
+    """Rollback record that this process last planned to store; the cache may not contain it yet."""
     shadow: Shadow | None = None
-    """The candidate that is tried on the pool."""
+    """State of the policy's candidate on this pool."""
     contest: tuple[tuple[float, str], ...] = ()
-    """When, and at which resourceVersion, somebody else was seen to have written the replicas."""
+    """(time, version) of each write of the replicas by another writer."""
 
 
-def remembered(state: object | None) -> PlannerState:
-    """Return the memory in a plan's `law_state`; anything else is a pool just met."""
+def planner_state(state: object | None) -> PlannerState:
+    """Return the planner's state in a plan's `law_state`; anything else begins a new state."""
     return state if isinstance(state, PlannerState) else PlannerState()

@@ -1,26 +1,31 @@
-"""A pool in mid-pass: what its own spec and law want, before other pools' needs are weighed against it."""
+"""The draft of one pool: its effective spec, template, law step and quota requests, before budgets are divided."""
 
 from dataclasses import dataclass
 
 from penstock_api.limits import LimitsUpdate
-from penstock_operator.decide.budgets.claims import claims
+from penstock_operator.decide import memoized
+from penstock_operator.decide.budgets.requests import quota_requests
 from penstock_operator.decide.config import DecideConfig, PoolPeers
 from penstock_operator.decide.ledger import QuotaRequest
-from penstock_operator.decide.limits import all_obey, published
+from penstock_operator.decide.limits import all_acknowledged, published
 from penstock_operator.decide.manifests.pinned_template import Pinned
-from penstock_operator.decide.memoized import MemoizedInputs, pinned, ruled, stored
-from penstock_operator.decide.planner_state import PlannerState, remembered
-from penstock_operator.decide.rollback.ruling import RollbackDecision, RollbackInput, rule
+from penstock_operator.decide.memoized import MemoizedInputs
+from penstock_operator.decide.planner_state import PlannerState, planner_state
+from penstock_operator.decide.rollback.decision import (
+    RollbackDecision,
+    RollbackInput,
+    decide_rollback,
+)
 from penstock_operator.decide.scaling.decision import Proposal, propose
-from penstock_operator.decide.shadow import Shadow, carrier, continued, in_place
+from penstock_operator.decide.shadow import Shadow, apply_candidate, candidate_policy, resume
 from penstock_operator.decide.spec.effective import EffectiveSpec, effective
 from penstock_operator.decide.spec.schedules import Opening
 from penstock_operator.observed import Observed, PolicyObject, PoolView
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What the candidate of a policy makes of the same moment."""
+class CandidateProposal:
+    """The law step of a policy's candidate for the same observation."""
 
     policy: PolicyObject
     before: Shadow | None
@@ -29,74 +34,83 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class PoolDraft:
-    """One pool, decided as far as it can be by itself."""
+    """One pool, decided as far as that is possible without the other pools."""
 
     view: PoolView
-    memory: PlannerState
+    state: PlannerState
     effective: EffectiveSpec
     pinned: Pinned
     published: LimitsUpdate | None
     proposal: Proposal
-    claims: tuple[QuotaRequest, ...]
-    standing: MemoizedInputs
-    ruling: RollbackDecision
-    trial: Trial | None = None
+    quota_requests: tuple[QuotaRequest, ...]
+    memoized: MemoizedInputs
+    rollback: RollbackDecision
+    candidate: CandidateProposal | None = None
     peers: PoolPeers | None = None
 
     @property
-    def claim(self) -> QuotaRequest | None:
-        """Return what the pool asks for, without what pods of earlier templates hold of other resources."""
-        return next((one for one in self.claims if not one.remains_of), None)
+    def quota_request(self) -> QuotaRequest | None:
+        """Return the pool's request for replicas, without the devices that pods of earlier templates use."""
+        return next((item for item in self.quota_requests if not item.remains_of), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """What is the same for all pools of one pass."""
+    """The inputs that all pools of one pass share."""
 
     observed: Observed
     config: DecideConfig
     open_now: dict[str, Opening]
-    """The schedules' open windows, by policy."""
+    """Open windows of the schedules, by policy."""
     now: float
 
 
-def draft(view: PoolView, state: object | None, moment: PassContext) -> PoolDraft:
-    """Return what one pool wants; `state` is what its last plan carried, None for a pool just met."""
-    observed, config, now = moment.observed, moment.config, moment.now
-    memory = remembered(state)
-    words = ruled(memory.standing.ruled, view, observed, moment.open_now)
-    policies = words.value.policies
-    template = pinned(memory.standing.pinned, view, policies, config)
-    told = stored(memory.standing.stored, view)
-    before = published(told.value, memory.limits)
-    seen = RollbackInput(memory.attainment, before is not None and all_obey(view, before), now)
-    held = (memory.watch, memory.record)
-    ruling = rule(words.value.effective, policies, view.settings_record, held, seen)
-    spec = ruling.effective
-    proposal = propose(spec, view, before, memory.scaling, now)
-    wishes = claims(proposal, template.value.template, policies, now)
-    standing = MemoizedInputs(
-        ruled=words, pinned=template, stored=told, writes=memory.standing.writes
+def draft(view: PoolView, law_state: object | None, context: PassContext) -> PoolDraft:
+    """Return the draft of one pool; `law_state` is that of its last plan, None at its first pass."""
+    observed, config, now = context.observed, context.config, context.now
+    state = planner_state(law_state)
+    applied = memoized.applied_policies(state.memoized.policies, view, observed, context.open_now)
+    policies = applied.value.policies
+    template = memoized.pinned_template(state.memoized.template, view, policies, config)
+    stored = memoized.stored_limits(state.memoized.limits, view)
+    before = published(stored.value, state.limits)
+    acknowledged = before is not None and all_acknowledged(view, before)
+    rollback = decide_rollback(
+        applied.value.effective,
+        policies,
+        view.settings_record,
+        (state.rollback_watch, state.rollback_record),
+        RollbackInput(state.attainment, acknowledged, now),
     )
-    trial = _trial(view, memory, policies, before, moment)
+    spec = rollback.effective
+    proposal = propose(spec, view, before, state.scaling, now)
     return PoolDraft(
-        view, memory, spec, template.value, before, proposal, wishes, standing, ruling, trial,
-        config.peers,
-    )  # fmt: skip
+        view=view,
+        state=state,
+        effective=spec,
+        pinned=template.value,
+        published=before,
+        proposal=proposal,
+        quota_requests=quota_requests(proposal, template.value.template, policies, now),
+        memoized=MemoizedInputs(applied, template, stored, state.memoized.writes),
+        rollback=rollback,
+        candidate=_candidate(view, state, policies, before, context),
+        peers=config.peers,
+    )
 
 
-def _trial(
+def _candidate(
     view: PoolView,
-    memory: PlannerState,
+    state: PlannerState,
     policies: tuple[PolicyObject, ...],
     published: LimitsUpdate | None,
-    moment: PassContext,
-) -> Trial | None:
-    policy = carrier(policies)
+    context: PassContext,
+) -> CandidateProposal | None:
+    policy = candidate_policy(policies)
     if policy is None:
         return None
-    shadowed = in_place(policies, policy)
-    spec = effective(view.pool, view.namespace_labels, shadowed, {}, moment.open_now)
-    before = continued(memory.shadow, policy)
-    state = None if before is None else before.scaling
-    return Trial(policy, before, propose(spec, view, published, state, moment.now))
+    shadowed = apply_candidate(policies, policy)
+    spec = effective(view.pool, view.namespace_labels, shadowed, {}, context.open_now)
+    before = resume(state.shadow, policy)
+    scaling = None if before is None else before.scaling
+    return CandidateProposal(policy, before, propose(spec, view, published, scaling, context.now))

@@ -1,4 +1,4 @@
-"""What planning one pool has found out so far: read by conditions, status and Events."""
+"""Everything that a pass decided about one pool, from which conditions, status, Events and child writes follow."""
 
 from dataclasses import dataclass
 
@@ -15,73 +15,74 @@ from penstock_operator.decide.spec.effective import EffectiveSpec
 from penstock_operator.observed import AS_BUILT, ChildObject, PodObject, PoolView, SchemaSkew
 
 BUDGETED_FIELD = "status.desiredReplicas"
-"""What a budget lowers: not a field of the spec, but the count that comes of it."""
+"""The field that a budget lowers: the resulting count, which is not in the spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOutcome:
-    """One pool in one pass, everything decided but not yet said."""
+    """The decisions about one pool in one pass, before they are reported."""
 
     view: PoolView
     effective: EffectiveSpec
-    outcome: ScalingOutcome
+    scaling: ScalingOutcome
     pinned: Pinned
     count: ReplicaCount
-    """What the Deployment is to ask for."""
+    """Replicas of the Deployment."""
     conflicts: tuple[ChildObject, ...]
-    """Objects that this pool does not control under its children's names."""
+    """Objects under the children's names that this pool does not control."""
     limits: LimitsUpdate | None
     policies_readable: bool
     rollout: RolloutPlan
-    """How the pods come to the pinned template."""
+    """The way in which pods get the pinned template."""
     pool_schema: SchemaSkew = AS_BUILT
-    """How the served CRD of pools differs from this operator's."""
-    claim: QuotaRequest | None = None
-    """What the pool asks of a resource that a policy's budget divides."""
+    """Differences between the served CRD of pools and this operator's."""
+    quota_request: QuotaRequest | None = None
+    """The pool's request for devices that a policy's budget divides."""
     grant: QuotaGrant | None = None
-    """What it may have of that."""
+    """The grant for that request."""
     candidate: CandidateDecision | None = None
-    """What the candidate of a policy would do."""
-    set_aside: str = ""
-    """Why the settings that are asked for are not in force; empty while they are."""
+    """The decision of a policy's candidate in shadow."""
+    rolled_back: str = ""
+    """Reason for which the requested settings are not in force; empty while they are."""
     on_trial: bool = False
-    """Whether it is being measured what they do."""
+    """Whether the effect of the requested settings is being measured."""
     peers: PoolPeers | None = None
-    """Who may reach the pods, where the administrator says so."""
+    """Sources that the NetworkPolicy admits; None without a NetworkPolicy."""
     contested: bool = False
-    """Whether the operator backs off because somebody else keeps writing the replicas."""
+    """Whether the operator backs off because another writer keeps changing the replicas."""
     pods: tuple[PodObject, ...] = ()
-    """Those that are not on their way out."""
+    """Pods that are not terminating."""
     ready: tuple[PodObject, ...] = ()
-    """Those that serve."""
+    """Ready pods among `pods`."""
 
     @property
     def replicas(self) -> int:
-        """Return what the Deployment is to ask for."""
+        """Return the replicas of the Deployment under this plan."""
         return self.count.replicas
 
     @property
     def bounded(self) -> tuple[BoundedField, ...]:
-        """Return what policies lowered, the count that a budget grants included."""
-        if self.claim is None or self.grant is None or not self.grant.bound_by:
+        """Return the fields that policies lowered, the count that a budget grants included."""
+        request, grant = self.quota_request, self.grant
+        if request is None or grant is None or not grant.bound_by:
             return self.effective.bounded
-        if self.grant.entitled >= self.claim.requested:
+        if grant.entitled >= request.requested:
             return self.effective.bounded
         short = BoundedField(
             field=BUDGETED_FIELD,
-            asked=str(self.claim.requested),
-            granted=str(self.grant.entitled),
-            policy=self.grant.policy,
+            asked=str(request.requested),
+            granted=str(grant.entitled),
+            policy=grant.policy,
         )
         return (*self.effective.bounded, short)
 
     @property
     def deployment(self) -> ChildObject | None:
-        """Return the pool's own Deployment, if it is there."""
+        """Return the pool's own Deployment, if it exists."""
         return own_deployment(self.view)
 
 
 def own_deployment(view: PoolView) -> ChildObject | None:
-    """Return the Deployment that the pool controls, if it is there."""
-    held = view.children.get(("Deployment", child_name(view.pool)))
-    return held if held is not None and held.controller_uid == view.pool.uid else None
+    """Return the Deployment that the pool controls, if it exists."""
+    live = view.children.get(("Deployment", child_name(view.pool)))
+    return live if live is not None and live.controller_uid == view.pool.uid else None

@@ -1,7 +1,7 @@
-"""A policy's candidate, tried in shadow: the pool's own law steps a second time, under other settings. Pure.
+"""A policy's candidate in shadow: a second step of the pool's law under the candidate's settings. Pure.
 
-Its count is its own: holds and rates of change apply to what it would have asked for, while signals are those of the
-pods that are really there. Budgets bind it not: it says what it would want. Nothing of it is ever acted on.
+The shadow has its own count: holds and rates of change apply to what the candidate would have deployed, while
+signals come from the real pods. Budgets do not apply to it: it reports the count that it wants. No action follows.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from penstock_operator.decide.scaling.decision import ScalingOutcome
 from penstock_operator.observed import PolicyObject
 
 HOUR = 3600.0
-LONGEST_STEP_SECONDS = 90.0
-"""A gap longer than three ticks of an idle pool is a time that nobody saw."""
+MAX_STEP_SECONDS = 90.0
+"""A longer gap than three ticks of an idle pool does not count as replica hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """What is remembered of a candidate between ticks."""
+    """State of a candidate between ticks."""
 
     policy: str
     generation: int
     scaling: object
-    """Its law's own state."""
+    """State of its law."""
     time: float
     replicas: int
     actual: int
@@ -32,50 +32,55 @@ class Shadow:
     actual_hours: float = 0.0
 
 
-def carrier(policies: Sequence[PolicyObject]) -> PolicyObject | None:
-    """Return the policy whose candidate is tried on a pool: of those that select it the first by priority."""
-    return next((one for one in policies if one.spec.candidate is not None), None)
+def candidate_policy(policies: Sequence[PolicyObject]) -> PolicyObject | None:
+    """Return the first policy with a candidate of those that select a pool, in order of priority."""
+    return next((policy for policy in policies if policy.spec.candidate is not None), None)
 
 
-def tried(policy: PolicyObject) -> PolicyObject:
-    """Return the policy as it would be with its candidate in force."""
-    wish = policy.spec.candidate
-    if wish is None:
+def apply_candidate(
+    policies: Sequence[PolicyObject], policy: PolicyObject
+) -> tuple[PolicyObject, ...]:
+    """Return all policies with the candidate of `policy` in force."""
+    applied = _with_candidate(policy)
+    return tuple(applied if other.uid == policy.uid else other for other in policies)
+
+
+def _with_candidate(policy: PolicyObject) -> PolicyObject:
+    candidate = policy.spec.candidate
+    if candidate is None:
         return policy
     changes: dict[str, object] = {}
-    if wish.defaults is not None:
-        changes["defaults"] = wish.defaults
-    if wish.bounds is not None:
-        held = policy.spec.bounds or PolicyBounds()
-        changes["bounds"] = held.model_copy(
-            update={"replicas": wish.bounds.replicas, "batch_size": wish.bounds.batch_size}
+    if candidate.defaults is not None:
+        changes["defaults"] = candidate.defaults
+    if candidate.bounds is not None:
+        bounds = policy.spec.bounds or PolicyBounds()
+        changes["bounds"] = bounds.model_copy(
+            update={
+                "replicas": candidate.bounds.replicas,
+                "batch_size": candidate.bounds.batch_size,
+            }
         )
     return replace(policy, spec=policy.spec.model_copy(update=changes))
 
 
-def in_place(policies: Sequence[PolicyObject], policy: PolicyObject) -> tuple[PolicyObject, ...]:
-    """Return all policies with the candidate of `policy` in force."""
-    return tuple(tried(one) if one.uid == policy.uid else one for one in policies)
-
-
-def continued(before: Shadow | None, policy: PolicyObject) -> Shadow | None:
-    """Return what is remembered of this very candidate; an edited policy begins anew."""
+def resume(before: Shadow | None, policy: PolicyObject) -> Shadow | None:
+    """Return the state of this candidate; None begins again, as after an edit of the policy."""
     if before is None or (before.policy, before.generation) != (policy.name, policy.generation):
         return None
     return before
 
 
-def recorded(
+def record_step(
     before: Shadow | None,
     policy: PolicyObject,
     stepped: tuple[object, ScalingOutcome],
     actual: int,
     now: float,
 ) -> tuple[Shadow, CandidateDecision]:
-    """Return what to remember of one step of the candidate's law, and what to say beside the `actual` count."""
+    """Return the state after one step of the candidate's law, and its status compared with the `actual` count."""
     scaling, outcome = stepped
     hours, actual_hours = (0.0, 0.0) if before is None else (before.hours, before.actual_hours)
-    if before is not None and 0 <= now - before.time <= LONGEST_STEP_SECONDS:
+    if before is not None and 0 <= now - before.time <= MAX_STEP_SECONDS:
         hours += before.replicas * (now - before.time) / HOUR
         actual_hours += before.actual * (now - before.time) / HOUR
     after = Shadow(
@@ -88,7 +93,7 @@ def recorded(
         hours,
         actual_hours,
     )
-    said = CandidateDecision(
+    decision = CandidateDecision(
         policy=policy.name,
         generation=policy.generation,
         cap=outcome.cap,
@@ -98,4 +103,4 @@ def recorded(
         replica_hours=f"{hours:.2f}",
         actual_replica_hours=f"{actual_hours:.2f}",
     )
-    return after, said
+    return after, decision

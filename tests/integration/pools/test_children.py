@@ -101,7 +101,7 @@ def test_a_template_that_is_restored_becomes_the_latest_revision(
         return (max(numbers, key=lambda name: numbers[name]) == first) or str(numbers)
 
     until("its revision has the highest number", latest, seconds=10)
-    assert "refused" not in pool.condition("Ready")["message"]
+    assert "rejected" not in pool.condition("Ready")["message"]
 
 
 def test_names_in_use_are_a_conflict_and_their_objects_stay_unchanged(

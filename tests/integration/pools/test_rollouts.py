@@ -80,7 +80,8 @@ def test_a_broken_template_stops_at_its_first_pod_and_undoing_it_replaces_no_oth
 
     pool.await_condition("Progressing", "False", "ImagePullFailed", seconds=40)
     assert (
-        f"to go back to it, {revision}, undo the edit" in pool.condition("Progressing")["message"]
+        f"to return to revision {revision}, undo the edit"
+        in pool.condition("Progressing")["message"]
     )
     assert pool.condition("Ready")["status"] == "True"
     assert len(pool.pods()) == 2

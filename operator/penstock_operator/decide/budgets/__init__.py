@@ -1,1 +1,1 @@
-"""Who gets the devices that several pools want: claims in, grants out, over all pools of a budget at once."""
+"""Division of device budgets between pools: quota requests in, grants out, for all pools of a budget together."""

@@ -1,20 +1,16 @@
-"""Whole replicas out of shares: greedily to where weight times need is largest, a device at a time. Pure.
+"""Division of devices into replicas, weighted max-min shares, and what the cluster places. Pure.
 
-The worth of a pool's next replica is weight * P(demand > served) per device, over what the pool already has
-(Webster's method, so that what pools hold goes as their weights). P is 1 up to the need, and its fraction for
-the last replica. Rounds: floors; needs up to the fair share; needs beyond it, where the others cannot use what is
-left; then what is wanted without a need. A replica that a pool has already is worth 10 % more to it.
+Replicas are handed out greedily, each to the pool with the largest weight * P(demand > served) per device over
+the replicas it has already (Webster's method, so that counts are proportional to weights). P is 1 below the need,
+and the fractional part of the need for the last replica. Rounds: floors; needs up to the fair share; needs beyond
+it from what other pools leave over; then requests without need. A replica that a pool has already counts 10 % more.
 
-What the cluster can place, where a budget grants more: found out by pods that wait for a device. Pure.
+Fair shares are max-min fair by water filling (Bertsekas and Gallager, Data Networks, 6.5.2) with weights:
+share = clamp(level * weight, floor, demand), at the level at which the shares add up to the amount.
 
-While such pods are there, no more than the devices that bound pods hold can be had. One replica too many is left
-to wait, at the pool that needs it most: it starts by itself when there is room, tells this operator so, and is
-what a cluster autoscaler goes by.
-
-Weighted shares of one amount: max-min fair, floors first, nobody above his demand. Pure.
-
-Water filling (Bertsekas and Gallager, Data Networks, 6.5.2), with weights: share = clamp(level * weight, floor,
-demand), at the level at which the shares add up to the amount.
+Pods that wait for a device show that the cluster places less than a budget grants. The limit is then the number of
+devices that bound pods use. One replica more stays pending, at the pool that needs it most: it starts as soon as
+there is room, which ends the shortage, and a cluster autoscaler adds nodes for it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -70,74 +66,74 @@ def _level(parts: Sequence[Apportionment], amount: float) -> float:
 
 INCUMBENCY = 1.1
 Limits = Mapping[LimitKey, int]
-"""Devices a budget, or as many of it as the cluster places."""
+"""Devices of each budget, or those of it that the cluster places."""
 Counts = Mapping[str, int]
 """Replicas by pool."""
 
 
-def budgets_of(claim: QuotaRequest, limits: Limits) -> list[LimitKey]:
-    """Return the limits that bind a claim."""
+def limits_binding(request: QuotaRequest, limits: Limits) -> list[LimitKey]:
+    """Return the limits that bind a request."""
     keys: list[LimitKey] = []
-    for policy in claim.policies:
-        keys += (policy, claim.resource), (policy, claim.resource, claim.placement)
+    for policy in request.policies:
+        keys += (policy, request.resource), (policy, request.resource, request.placement)
     return [key for key in keys if key in limits]
 
 
 def joined(
-    claims: Collection[QuotaRequest], limits: Limits, keys: Collection[LimitKey]
+    requests: Collection[QuotaRequest], limits: Limits, keys: Collection[LimitKey]
 ) -> frozenset[LimitKey]:
-    """Return `keys`, and the limits that are divided together with them since they share pools, however remotely."""
-    found, news = frozenset[LimitKey](), frozenset(keys)
+    """Return `keys` and every limit that shares pools with them, directly or through other limits."""
+    reached, news = frozenset[LimitKey](), frozenset(keys)
     while news:
-        found |= news
-        bound = [frozenset(budgets_of(one, limits)) for one in claims]
-        news = frozenset[LimitKey]().union(*(mine for mine in bound if mine & found)) - found
-    return found
+        reached |= news
+        bound = [frozenset(limits_binding(request, limits)) for request in requests]
+        news = frozenset[LimitKey]().union(*(own for own in bound if own & reached)) - reached
+    return reached
 
 
 def divide(
-    claims: Sequence[QuotaRequest], limits: Limits, before: Counts, floors: Counts
+    requests: Sequence[QuotaRequest], limits: Limits, before: Counts, floors: Counts
 ) -> dict[str, int]:
-    """Return the replicas of each claim; all budgets hold at once.
+    """Return the replicas of each request within all limits.
 
-    `before` are the counts held so far, `floors` what comes first (at most what is wanted).
+    `before` are the counts so far, `floors` are granted first (at most the requested count).
     """
-    if not contended(claims, limits):
-        return {one.uid: one.requested for one in claims}
-    shares = _shares(claims, limits, floors)
+    if not contended(requests, limits):
+        return {request.uid: request.requested for request in requests}
+    shares = _shares(requests, limits, floors)
     left = dict(limits)
-    held = dict.fromkeys((one.uid for one in claims), 0)
+    granted = dict.fromkeys((request.uid for request in requests), 0)
 
-    def pour(
+    def grant(
         target: Callable[[QuotaRequest], int],
         upto: Callable[[QuotaRequest], float],
         *,
         needed: bool,
     ) -> None:
-        _pour(claims, held, left, _Round(target, upto, before, needed=needed))
+        _grant_round(requests, granted, left, _Round(target, upto, before, needed=needed))
 
-    pour(lambda one: floors[one.uid], _no_limit, needed=False)
-    pour(lambda one: max(one.needed, floors[one.uid]), lambda one: shares[one.uid], needed=True)
-    pour(lambda one: max(one.needed, floors[one.uid]), _no_limit, needed=True)
-    pour(lambda one: one.requested, _no_limit, needed=False)
-    return held
+    def needed_replicas(request: QuotaRequest) -> int:
+        return max(request.needed, floors[request.uid])
 
-
-def contended(claims: Sequence[QuotaRequest], limits: Limits) -> bool:
-    """Return whether any budget is wanted more of than it has."""
-    wanted = dict.fromkeys(limits, 0)
-    for one in claims:
-        for key in budgets_of(one, limits):
-            wanted[key] += one.requested * one.per_replica
-    return any(wanted[key] > limits[key] for key in limits)
+    grant(lambda request: floors[request.uid], _no_limit, needed=False)
+    grant(needed_replicas, lambda request: shares[request.uid], needed=True)
+    grant(needed_replicas, _no_limit, needed=True)
+    grant(lambda request: request.requested, _no_limit, needed=False)
+    return granted
 
 
-def fits(claims: Sequence[QuotaRequest], limits: Limits, counts: Counts) -> bool:
-    """Return whether all budgets have room for `counts` at once."""
+def contended(requests: Sequence[QuotaRequest], limits: Limits) -> bool:
+    """Return whether more is requested of any limit than it has."""
+    counts = {request.uid: request.requested for request in requests}
+    return not fits(requests, limits, counts)
+
+
+def fits(requests: Sequence[QuotaRequest], limits: Limits, counts: Counts) -> bool:
+    """Return whether `counts` fit into all limits together."""
     taken = dict.fromkeys(limits, 0)
-    for one in claims:
-        for key in budgets_of(one, limits):
-            taken[key] += counts[one.uid] * one.per_replica
+    for request in requests:
+        for key in limits_binding(request, limits):
+            taken[key] += counts[request.uid] * request.per_replica
     return all(taken[key] <= limits[key] for key in limits)
 
 
@@ -145,20 +141,20 @@ def _no_limit(_: QuotaRequest) -> float:
     return float("inf")
 
 
-def _shares(claims: Sequence[QuotaRequest], limits: Limits, floors: Counts) -> dict[str, float]:
-    """Return each pool's fair share in devices: the least of its budgets'."""
-    shares = dict.fromkeys((one.uid for one in claims), float("inf"))
+def _shares(requests: Sequence[QuotaRequest], limits: Limits, floors: Counts) -> dict[str, float]:
+    """Return each pool's fair share in devices: the smallest over its limits."""
+    shares = dict.fromkeys((request.uid for request in requests), float("inf"))
     for key, amount in limits.items():
-        members = [one for one in claims if key in budgets_of(one, limits)]
-        parts = [_part(one, floors[one.uid]) for one in members]
-        for one, share in zip(members, fair_shares(parts, float(amount)), strict=True):
-            shares[one.uid] = min(shares[one.uid], share)
+        members = [request for request in requests if key in limits_binding(request, limits)]
+        parts = [_part(request, floors[request.uid]) for request in members]
+        for request, share in zip(members, fair_shares(parts, float(amount)), strict=True):
+            shares[request.uid] = min(shares[request.uid], share)
     return shares
 
 
-def _part(one: QuotaRequest, floor: int) -> Apportionment:
-    demand = max(one.needed, floor) * one.per_replica
-    return Apportionment(float(one.weight), float(floor * one.per_replica), float(demand))
+def _part(request: QuotaRequest, floor: int) -> Apportionment:
+    demand = max(request.needed, floor) * request.per_replica
+    return Apportionment(float(request.weight), float(floor * request.per_replica), float(demand))
 
 
 class _Round:
@@ -177,52 +173,56 @@ class _Round:
         self.before = before
         self.needed = needed
 
-    def worth(self, one: QuotaRequest, held: int) -> float:
-        """Return what the next replica is worth, per device and over what is held."""
-        chance = min(max(one.need - held, 0.0), 1.0) if self.needed else 1.0
-        bonus = INCUMBENCY if held < self.before.get(one.uid, 0) else 1.0
-        return one.weight * chance * bonus / ((held + 0.5) * one.per_replica)
+    def worth(self, request: QuotaRequest, granted: int) -> float:
+        """Return the worth of the next replica, per device and over the replicas granted so far."""
+        chance = min(max(request.need - granted, 0.0), 1.0) if self.needed else 1.0
+        bonus = INCUMBENCY if granted < self.before.get(request.uid, 0) else 1.0
+        return request.weight * chance * bonus / ((granted + 0.5) * request.per_replica)
 
-    def wants(self, one: QuotaRequest, held: int) -> bool:
-        """Return whether the pool takes part with another replica."""
-        return held < self.target(one) and held * one.per_replica < self.upto(one) - 1e-9
+    def wants(self, request: QuotaRequest, granted: int) -> bool:
+        """Return whether the pool takes another replica in this round."""
+        below_share = granted * request.per_replica < self.upto(request) - 1e-9
+        return granted < self.target(request) and below_share
 
 
-def _pour(
-    claims: Sequence[QuotaRequest], held: dict[str, int], left: dict[LimitKey, int], round_: _Round
+def _grant_round(
+    requests: Sequence[QuotaRequest],
+    granted: dict[str, int],
+    left: dict[LimitKey, int],
+    round_: _Round,
 ) -> None:
-    """Hand out replicas, the worthiest first, until nobody wants or fits; equals go by UID."""
-    by_uid = {one.uid: one for one in claims}
+    """Grant replicas by falling worth until no request wants or fits another; ties go by UID."""
+    by_uid = {request.uid: request for request in requests}
     heap = [
-        (-round_.worth(one, held[one.uid]), one.uid)
-        for one in claims
-        if round_.wants(one, held[one.uid])
+        (-round_.worth(request, granted[uid]), uid)
+        for uid, request in by_uid.items()
+        if round_.wants(request, granted[uid])
     ]
     heapify(heap)
     while heap:
         _, uid = heappop(heap)
-        one = by_uid[uid]
-        keys = budgets_of(one, left)
-        if any(left[key] < one.per_replica for key in keys):
+        request = by_uid[uid]
+        keys = limits_binding(request, left)
+        if any(left[key] < request.per_replica for key in keys):
             continue
         for key in keys:
-            left[key] -= one.per_replica
-        held[uid] += 1
-        if round_.wants(one, held[uid]):
-            heappush(heap, (-round_.worth(one, held[uid]), uid))
+            left[key] -= request.per_replica
+        granted[uid] += 1
+        if round_.wants(request, granted[uid]):
+            heappush(heap, (-round_.worth(request, granted[uid]), uid))
 
 
 MEMORY_SECONDS = 60.0
-"""A device counts as there for so long after its pod went: the next pod takes a moment to be bound."""
+"""Time for which a device still counts as placed after its pod ended: binding the next pod takes a moment."""
 
 
 def pressed(before: Pressure | None, *, placed: int, waiting: bool, now: float) -> Pressure | None:
-    """Return the pressure with the devices `placed` now; None where the cluster places all that is asked for."""
+    """Return the pressure with the devices `placed` now; None while the cluster places all that is deployed."""
     if not waiting and (before is None or now - before.seen > MEMORY_SECONDS):
         return None
-    held = before.placed if before is not None else ()
+    earlier = before.placed if before is not None else ()
     kept = tuple(
-        (when, most) for when, most in held if most > placed and now - when <= MEMORY_SECONDS
+        (when, most) for when, most in earlier if most > placed and now - when <= MEMORY_SECONDS
     )
     seen = now if waiting or before is None else before.seen
     return Pressure(seen, (*kept, (now, placed)))

@@ -1,8 +1,8 @@
-"""One settling of all claims: shares, with patience; then what may start now, since a device is free only when its pod is gone.
+"""One settlement of all quota requests: each pool's share, and the replicas that may start now.
 
-A lower share takes replicas away at once where what is held does not fit any more (a budget was lowered, a floor is
-missing), else only after it was the outcome for 60 s. A pool that loses replicas drains them; until they are gone
-they count as used, and the pool that gains waits.
+A smaller share takes replicas away at once where the present counts no longer fit (a lowered budget, a missing
+floor), else only after it was the result for 60 s. A pool that loses replicas drains them. Draining pods count as
+used until they are gone, and the pool that gains waits for them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from penstock_operator.decide.budgets.apportion import (
     Limits,
-    budgets_of,
     divide,
     fits,
     joined,
+    limits_binding,
     pressed,
 )
 from penstock_operator.decide.ledger import (
@@ -26,7 +26,7 @@ from penstock_operator.decide.ledger import (
     QuotaRequest,
 )
 
-PATIENCE_SECONDS = 60.0
+STABILIZATION_SECONDS = 60.0
 Budgets = Mapping[BudgetKey, int]
 
 
@@ -37,207 +37,209 @@ def settle(
     unknown: Collection[BudgetKey],
     now: float,
 ) -> QuotaLedger:
-    """Return the ledger with fresh claims (None: the pool claims nothing any more) and everyone's grant.
+    """Return the ledger with new requests (None: the pool's request ended) and the grants of all pools.
 
-    `unknown` are the budgets of pools that were never looked at: until they are, no count moves in those.
+    `unknown` are the budgets of pools that were never observed: no count changes under those.
     """
-    held = {**ledger.claims, **news}
-    claims = {uid: one for uid, one in held.items() if one is not None}
-    idle = frozenset(uid for uid, one in news.items() if one is None) | (ledger.idle - news.keys())
+    merged = {**ledger.requests, **news}
+    requests = {uid: request for uid, request in merged.items() if request is not None}
+    ended = frozenset(uid for uid, request in news.items() if request is None)
     known: dict[LimitKey, int] = dict(budgets.items())
-    frozen = joined(claims.values(), known, unknown)
+    frozen = joined(requests.values(), known, unknown)
     still = {
         uid
-        for uid, one in claims.items()
-        if frozen and not frozen.isdisjoint(budgets_of(one, known))
+        for uid, request in requests.items()
+        if frozen and not frozen.isdisjoint(limits_binding(request, known))
     }
-    grants = {uid: _frozen(claims[uid]) for uid in still}
+    grants = {uid: _frozen(requests[uid]) for uid in still}
     losing = {uid: since for uid, since in ledger.losing.items() if uid in still}
-    pressures = {key: one for key, one in ledger.pressures.items() if key[:2] in frozen}
-    moving = [one for uid, one in sorted(claims.items()) if uid not in still]
-    for resource in sorted({one.resource for one in moving}):
+    pressures = {key: value for key, value in ledger.pressures.items() if key[:2] in frozen}
+    moving = [request for uid, request in sorted(requests.items()) if uid not in still]
+    for resource in sorted({request.resource for request in moving}):
         limits = {key: count for key, count in known.items() if key[1] == resource}
-        mine = [one for one in moving if one.resource == resource]
-        settled = _settled(_Group.of(mine, limits), ledger, now)
+        same_resource = [request for request in moving if request.resource == resource]
+        settled = _settled(_Group.of(same_resource, limits), ledger, now)
         grants |= settled.grants
         losing |= settled.losing
         pressures |= settled.pressures
-    asking = {uid: one for uid, one in grants.items() if not claims[uid].remains_of}
-    return QuotaLedger(claims, asking, losing, pressures, idle)
+    of_pools = {uid: grant for uid, grant in grants.items() if not requests[uid].remains_of}
+    return QuotaLedger(requests, of_pools, losing, pressures, ended | (ledger.idle - news.keys()))
 
 
-def _frozen(one: QuotaRequest) -> QuotaGrant:
-    count = min(one.deployed, one.requested)
+def _frozen(request: QuotaRequest) -> QuotaGrant:
+    count = min(request.deployed, request.requested)
     return QuotaGrant(count, count, surge=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """All claims to one resource that some limit binds."""
+    """All requests for one resource that some limit binds."""
 
-    claims: Sequence[QuotaRequest]
+    requests: Sequence[QuotaRequest]
     limits: Limits
     keys: Mapping[str, Sequence[LimitKey]]
-    """The limits of each pool."""
+    """Limits of each pool."""
     members: Mapping[LimitKey, Sequence[str]]
-    """The pools under each limit."""
+    """Pools under each limit."""
 
     @classmethod
-    def of(cls, claims: Sequence[QuotaRequest], limits: Limits) -> "_Group":
-        keys = {one.uid: budgets_of(one, limits) for one in claims}
+    def of(cls, requests: Sequence[QuotaRequest], limits: Limits) -> "_Group":
+        keys = {request.uid: limits_binding(request, limits) for request in requests}
         members: dict[LimitKey, list[str]] = {key: [] for key in limits}
-        for uid, mine in keys.items():
-            for key in mine:
+        for uid, own in keys.items():
+            for key in own:
                 members[key].append(uid)
-        return cls([one for one in claims if keys[one.uid]], limits, keys, members)
+        return cls([request for request in requests if keys[request.uid]], limits, keys, members)
 
     def total(self, key: LimitKey, counts: Mapping[str, int]) -> int:
         """Return the sum of `counts` over the pools under one limit."""
         return sum(counts[uid] for uid in self.members[key])
 
+    def devices(self, replicas: Mapping[str, int]) -> dict[str, int]:
+        """Return the devices of `replicas`, by pool."""
+        return {
+            request.uid: replicas[request.uid] * request.per_replica for request in self.requests
+        }
+
 
 def _settled(group: _Group, ledger: QuotaLedger, now: float) -> QuotaLedger:
-    """Return grants under the budgets of `group`, and under what the cluster places of them."""
+    """Return the grants under the budgets of `group` and under what the cluster places of them."""
     pressures = _pressures(group, ledger, now)
     limits: dict[LimitKey, int] = dict(group.limits)
     for key, pressure in pressures.items():
         if pressure.devices < group.limits[key[:2]]:
             limits[key] = pressure.devices
-    bound = _Group.of(group.claims, limits)
-    shares, losing = _patient(bound, ledger, now)
-    replicas = _startable(group, _left_to_wait(group, pressures, shares))
-    reserved = {one.uid: _reserved(one, shares) for one in group.claims}
+    bound = _Group.of(group.requests, limits)
+    shares, losing = _stabilized(bound, ledger, now)
+    replicas = _startable(group, _with_pending(group, pressures, shares))
+    reserved = {request.uid: _reserved(request, shares) for request in group.requests}
     sums = {key: group.total(key, reserved) for key in group.limits}
-    devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
+    devices = group.devices(shares)
     slack = {key: limits[key] - bound.total(key, devices) for key in limits}
     grants = {}
-    for one in group.claims:
-        own = max(shares[one.uid], one.deployed) * one.per_replica
+    for request in group.requests:
+        uid = request.uid
+        own = max(shares[uid], request.deployed) * request.per_replica
         surge = all(
-            _place(key, one) not in pressures
-            and group.limits[key] - sums[key] + reserved[one.uid] - own >= one.per_replica
-            for key in group.keys[one.uid]
+            _place(key, request) not in pressures
+            and group.limits[key] - sums[key] + reserved[uid] - own >= request.per_replica
+            for key in group.keys[uid]
         )
-        tightest = min(bound.keys[one.uid], key=lambda key: (slack[key], limits[key], key))
-        short = shares[one.uid] < one.requested
+        tightest = min(bound.keys[uid], key=lambda key: (slack[key], limits[key], key))
+        short = min(shares[uid], replicas[uid]) < request.requested
         cause = "GpuBudget" if tightest in group.limits else "Cluster"
-        grants[one.uid] = QuotaGrant(
-            entitled=shares[one.uid],
-            replicas=replicas[one.uid],
+        grants[uid] = QuotaGrant(
+            entitled=shares[uid],
+            replicas=replicas[uid],
             surge=surge,
-            bound_by=cause if short or replicas[one.uid] < one.requested else "",
+            bound_by=cause if short else "",
             policy=tightest[0],
             limit=limits[tightest],
         )
     return QuotaLedger({}, grants, losing, pressures)
 
 
-def _place(key: LimitKey, one: QuotaRequest) -> PlaceKey:
-    return key[0], key[1], one.placement
+def _place(key: LimitKey, request: QuotaRequest) -> PlaceKey:
+    return key[0], key[1], request.placement
 
 
 def _pressures(group: _Group, ledger: QuotaLedger, now: float) -> dict[PlaceKey, Pressure]:
-    """Return what the cluster places of each budget where that is less than asked for, by where pods may go."""
+    """Return the devices that the cluster places of each budget and node selection, where it is short of them."""
     alike: dict[PlaceKey, list[QuotaRequest]] = {}
-    for one in group.claims:
-        for key in group.keys[one.uid]:
-            alike.setdefault(_place(key, one), []).append(one)
-    found = {
+    for request in group.requests:
+        for key in group.keys[request.uid]:
+            alike.setdefault(_place(key, request), []).append(request)
+    pressures = {
         key: pressed(
             ledger.pressures.get(key),
-            placed=sum(one.used for one in claims),
-            waiting=any(one.unplaced for one in claims),
+            placed=sum(request.used for request in requests),
+            waiting=any(request.unplaced for request in requests),
             now=now,
         )
-        for key, claims in alike.items()
+        for key, requests in alike.items()
     }
-    return {key: one for key, one in found.items() if one is not None}
+    return {key: pressure for key, pressure in pressures.items() if pressure is not None}
 
 
-def _patient(
+def _stabilized(
     group: _Group, ledger: QuotaLedger, now: float
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Return each pool's share, and since when the pools whose share is only kept for now should lose some."""
-    claims, limits = group.claims, group.limits
-    before = {one.uid: _before(one, ledger) for one in claims}
-    floors = {one.uid: one.floor for one in claims}
-    fresh = divide(claims, limits, before, floors)
-    losing: dict[str, float] = {}
-    for one in claims:
-        since = ledger.losing.get(one.uid, now)
-        if fresh[one.uid] < min(before[one.uid], one.requested) and now - since < PATIENCE_SECONDS:
-            losing[one.uid] = since
-    if not losing:
+    """Return each pool's share, and the start of stabilization of the pools that keep a larger share for now."""
+    requests, limits = group.requests, group.limits
+    before = {request.uid: _before(request, ledger) for request in requests}
+    floors = {request.uid: request.floor for request in requests}
+    fresh = divide(requests, limits, before, floors)
+    kept, losing = dict(floors), dict[str, float]()
+    for request in requests:
+        uid = request.uid
+        usable = min(before[uid], request.requested)
+        since = ledger.losing.get(uid, now)
+        if fresh[uid] < usable and now - since < STABILIZATION_SECONDS:
+            losing[uid] = since
+            kept[uid] = max(request.floor, usable)
+    if not losing or not fits(requests, limits, kept):
         return fresh, {}
-    kept = {
-        one.uid: max(one.floor, min(before[one.uid], one.requested) if one.uid in losing else 0)
-        for one in claims
-    }
-    if not fits(claims, limits, kept):
-        return fresh, {}
-    return divide(claims, limits, before, kept), losing
+    return divide(requests, limits, before, kept), losing
 
 
-def _before(one: QuotaRequest, ledger: QuotaLedger) -> int:
-    grant = ledger.grants.get(one.uid)
-    return one.deployed if grant is None else grant.entitled
+def _before(request: QuotaRequest, ledger: QuotaLedger) -> int:
+    grant = ledger.grants.get(request.uid)
+    return request.deployed if grant is None else grant.entitled
 
 
-def _left_to_wait(
+def _with_pending(
     group: _Group, pressures: Collection[PlaceKey], shares: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the shares with one replica too many wherever the cluster is short."""
+    """Return the shares, with one pending replica for each node selection of which the cluster is short."""
     targets = dict(shares)
     for placement in sorted({key[2] for key in pressures}):
-        if (uid := _waiter(group, placement, targets)) is not None:
+        if (uid := _pool_with_pending(group, placement, targets)) is not None:
             targets[uid] += 1
     return targets
 
 
-def _waiter(group: _Group, placement: str, shares: Mapping[str, int]) -> str | None:
-    """Return the pool that one replica too many is to wait at; none while another's drain is waited for."""
-    alike = [one for one in group.claims if one.placement == placement]
-    if any(shares[one.uid] * one.per_replica > one.staying for one in alike):
+def _pool_with_pending(group: _Group, placement: str, shares: Mapping[str, int]) -> str | None:
+    """Return the pool whose extra replica stays pending; None while a share still waits for another pool's drain."""
+    alike = [request for request in group.requests if request.placement == placement]
+    devices = group.devices(shares)
+    if any(devices[request.uid] > request.staying for request in alike):
         return None
-    devices = {one.uid: shares[one.uid] * one.per_replica for one in group.claims}
     left = {key: count - group.total(key, devices) for key, count in group.limits.items()}
-    able = [
-        one
-        for one in alike
-        if shares[one.uid] < one.requested
-        and all(left[key] >= one.per_replica for key in group.keys[one.uid])
-    ]
     worth = {
-        one.uid: one.weight
-        * min(max(one.need - shares[one.uid], 0.01), 1.0)
-        / ((shares[one.uid] + 0.5) * one.per_replica)
-        for one in able
+        request.uid: request.weight
+        * min(max(request.need - shares[request.uid], 0.01), 1.0)
+        / ((shares[request.uid] + 0.5) * request.per_replica)
+        for request in alike
+        if shares[request.uid] < request.requested
+        and all(left[key] >= request.per_replica for key in group.keys[request.uid])
     }
     return max(sorted(worth), key=lambda uid: worth[uid], default=None)
 
 
 def _startable(group: _Group, targets: Mapping[str, int]) -> dict[str, int]:
-    """Return what each pool may ask for now; free devices go to who has least of his share."""
-    committed = {one.uid: one.committed for one in group.claims}
+    """Return the replicas that each pool may have now; free devices go first to the pool furthest below its share."""
+    committed = {request.uid: request.committed for request in group.requests}
     free = {key: count - group.total(key, committed) for key, count in group.limits.items()}
-    replicas = {one.uid: min(targets[one.uid], one.deployed) for one in group.claims}
-    by_turn = sorted(
-        (one for one in group.claims if targets[one.uid] > one.deployed),
-        key=lambda one: (
-            one.deployed >= one.floor,
-            one.deployed * one.per_replica / one.weight,
-            one.uid,
-        ),
-    )
-    for one in by_turn:
-        keys = group.keys[one.uid]
-        room = min(free[key] for key in keys) // one.per_replica
-        more = max(min(targets[one.uid] - one.deployed, room), 0)
-        replicas[one.uid] += more
+    replicas = {
+        request.uid: min(targets[request.uid], request.deployed) for request in group.requests
+    }
+    growing = (request for request in group.requests if targets[request.uid] > request.deployed)
+    for request in sorted(growing, key=_turn):
+        keys = group.keys[request.uid]
+        room = min(free[key] for key in keys) // request.per_replica
+        more = max(min(targets[request.uid] - request.deployed, room), 0)
+        replicas[request.uid] += more
         for key in keys:
-            free[key] -= more * one.per_replica
+            free[key] -= more * request.per_replica
     return replicas
 
 
-def _reserved(one: QuotaRequest, shares: Mapping[str, int]) -> int:
-    return max(max(shares[one.uid], one.deployed) * one.per_replica, one.staying) + one.leaving
+def _turn(request: QuotaRequest) -> tuple[bool, float, str]:
+    """Return the order in which pools grow: those below their floor, then by devices per weight."""
+    per_weight = request.deployed * request.per_replica / request.weight
+    return (request.deployed >= request.floor, per_weight, request.uid)
+
+
+def _reserved(request: QuotaRequest, shares: Mapping[str, int]) -> int:
+    deployed = max(shares[request.uid], request.deployed) * request.per_replica
+    return max(deployed, request.staying) + request.leaving

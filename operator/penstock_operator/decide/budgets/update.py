@@ -1,4 +1,4 @@
-"""The ledger from pass to pass: claims of the pools that are due, what policies grant now, and who is to be woken."""
+"""The next ledger: new quota requests of the due pools, the policies' budgets now, and the pools whose grant changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,15 +9,15 @@ from penstock_operator.decide.spec.selectors import matching
 from penstock_operator.observed import PolicyObject, PoolLabels
 
 GRACE_SECONDS = 30.0
-"""After its drain deadline a deleted pool's pod is killed; the kubelet takes a moment."""
+"""Time that the kubelet takes to kill a pod of a deleted pool after its drain deadline."""
 
 
 def budgets_of_policies(policies: Iterable[PolicyObject]) -> Budgets:
     """Return the devices that each policy grants, by (policy, resource)."""
     return {
-        (one.name, budget.resource_name): budget.count
-        for one in policies
-        for budget in one.spec.gpu_budgets or ()
+        (policy.name, budget.resource_name): budget.count
+        for policy in policies
+        for budget in policy.spec.gpu_budgets or ()
     }
 
 
@@ -28,19 +28,23 @@ def next_ledger(
     pools: Iterable[PoolLabels],
     now: float,
 ) -> QuotaLedger:
-    """Return the ledger after a pass; `news` are the claims of each pool that it looked at, `pools` all there are."""
+    """Return the ledger after a pass: `news` are the requests of each visited pool, `pools` are all pools."""
     budgets = budgets_of_policies(policies)
-    if not budgets and not ledger.claims:
+    if not budgets and not ledger.requests:
         return ledger
-    dividing = [one for one in policies if one.spec.gpu_budgets]
+    dividing = [policy for policy in policies if policy.spec.gpu_budgets]
     alive, unknown = set[str](), set[BudgetKey]()
-    for one in pools:
-        alive.add(one.uid)
-        if one.uid not in news and not ledger.knows(one.uid):
-            selecting = matching(one.labels, one.namespace_labels, dividing)
+    for pool in pools:
+        alive.add(pool.uid)
+        if pool.uid not in news and not ledger.knows(pool.uid):
+            selecting = matching(pool.labels, pool.namespace_labels, dividing)
             unknown.update(budgets_of_policies(selecting))
-    gone = {uid: _ghost(one, now) for uid, one in ledger.claims.items() if one.pool not in alive}
-    changed = {**_changed(ledger, news), **gone}
+    deleted = {
+        uid: _after_deletion(request, now)
+        for uid, request in ledger.requests.items()
+        if request.pool not in alive
+    }
+    changed = {**_changed(ledger, news), **deleted}
     after = settle(replace(ledger, idle=ledger.idle & alive), changed, budgets, unknown, now)
     return replace(after, idle=after.idle & alive)
 
@@ -48,22 +52,22 @@ def next_ledger(
 def _changed(
     ledger: QuotaLedger, news: Mapping[str, Sequence[QuotaRequest]]
 ) -> dict[str, QuotaRequest | None]:
-    """Return the claims of `news`, and None for each that is no more."""
+    """Return the requests of `news`, and None for each request that ended."""
     changed: dict[str, QuotaRequest | None] = dict.fromkeys(news)
-    changed |= {uid: None for uid, one in ledger.claims.items() if one.pool in news}
-    return changed | {one.uid: one for claims in news.values() for one in claims}
+    changed |= {uid: None for uid, request in ledger.requests.items() if request.pool in news}
+    return changed | {request.uid: request for requests in news.values() for request in requests}
 
 
-def _ghost(one: QuotaRequest, now: float) -> QuotaRequest | None:
-    """Return what a deleted pool's pods still hold; None once they must have drained."""
-    if one.gone is None:
-        left = replace(one, requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
-        return replace(left, staying=0, leaving=one.used)
-    return None if now - one.gone > one.drain_seconds + GRACE_SECONDS else one
+def _after_deletion(request: QuotaRequest, now: float) -> QuotaRequest | None:
+    """Return the devices that a deleted pool's pods still use; None once their drain time is over."""
+    if request.gone is None:
+        left = replace(request, requested=0, floor=0, need=0.0, deployed=0, unplaced=0, gone=now)
+        return replace(left, staying=0, leaving=request.used)
+    return None if now - request.gone > request.drain_seconds + GRACE_SECONDS else request
 
 
 def affected(before: QuotaLedger, after: QuotaLedger, visited: Iterable[str]) -> frozenset[str]:
-    """Return the pools whose grant changed though this pass did not visit them."""
-    changed = {uid for uid, one in after.grants.items() if before.grants.get(uid) != one}
+    """Return the pools outside `visited` whose grant changed."""
+    changed = {uid for uid, grant in after.grants.items() if before.grants.get(uid) != grant}
     changed |= before.grants.keys() - after.grants.keys()
     return frozenset(changed.difference(visited))

@@ -1,1 +1,1 @@
-"""Manifests of a pool's children, one builder a file, and how they differ from what is there."""
+"""Manifests of a pool's child objects, one builder per file, and the writes for their differences from live objects."""

@@ -1,4 +1,4 @@
-"""What running pods re-read: the live limits and the keys that their controls trust."""
+"""The ConfigMap that running pods re-read: the live limits and the trusted control keys."""
 
 import json
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ def settings(
     control_keys: Mapping[str, str],
     policy_defaults: Fields,
 ) -> Manifest:
-    """Return the ConfigMap that pods mount: the slow second path of the limits, same generation.
+    """Return the ConfigMap that pods mount: a second, slower path for the same limits and generation.
 
-    The policy defaults in force are remembered on it for the pass that meets a tie (`decide/spec/defaults.py`).
+    An annotation records the policy defaults in force, for later ties (`decide/spec/defaults.py`).
     """
-    remembered = {names.ANNOTATION_POLICY_DEFAULTS: _json(policy_defaults)}
+    recorded = {names.ANNOTATION_POLICY_DEFAULTS: _json(policy_defaults)}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(pool, child_name(pool), remembered),
+        "metadata": metadata(pool, child_name(pool), recorded),
         "data": {
             names.LIMITS_FILE: _json(limits.model_dump(mode="json", by_alias=True)),
             names.CONTROL_KEYS_FILE: _json(control_keys),

@@ -11,8 +11,8 @@ from penstock_operator.decide.manifests.volumes import mounts
 from penstock_operator.observed import PoolObject
 
 CONTAINER_NAME = "runtime"
-LOAD_PATIENCE_SECONDS = 3600
-"""How long a model may load before the kubelet restarts the container."""
+MAX_LOAD_SECONDS = 3600
+"""Time for loading the model, after which the kubelet restarts the container."""
 
 
 def image(pool: PoolObject, config: DecideConfig) -> str:
@@ -24,7 +24,7 @@ def container(pool: PoolObject, config: DecideConfig, drain_deadline_seconds: in
     """Return the one container of a pool's pods."""
     own = (pool.spec.template or PodTemplate()).container or ContainerTemplate()
     pull_policy = (pool.spec.runtime or RuntimeSpec()).image_pull_policy or config.image_pull_policy
-    held: Manifest = {
+    manifest: Manifest = {
         "name": CONTAINER_NAME,
         "image": image(pool, config),
         "env": environment(pool, drain_deadline_seconds, own),
@@ -39,23 +39,23 @@ def container(pool: PoolObject, config: DecideConfig, drain_deadline_seconds: in
             "capabilities": {"drop": ["ALL"]},
         },
         "terminationMessagePath": names.TERMINATION_LOG,
-        # a crash that wrote no reason still says its last lines
+        # a crash that wrote no reason still reports its last lines
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts(pool),
     }
     if pull_policy is not None:
-        held["imagePullPolicy"] = pull_policy.value
+        manifest["imagePullPolicy"] = pull_policy.value
     resources = _resources(own.resources or Resources(), accelerator(pool))
-    return held | ({"resources": resources} if resources else {})
+    return manifest | ({"resources": resources} if resources else {})
 
 
 def _port(name: str, number: int) -> Manifest:
     return {"name": name, "containerPort": number, "protocol": "TCP"}
 
 
-def _probe(asked: Manifest, period: int, failures: int, timeout: int) -> Manifest:
+def _probe(http_get: Manifest, period: int, failures: int, timeout: int) -> Manifest:
     return {
-        "httpGet": asked,
+        "httpGet": http_get,
         "periodSeconds": period,
         "failureThreshold": failures,
         "timeoutSeconds": timeout,
@@ -63,23 +63,23 @@ def _probe(asked: Manifest, period: int, failures: int, timeout: int) -> Manifes
 
 
 def _probes(*, secure: bool) -> Manifest:
-    """Startup waits as long as a large model takes; then liveness is the engine's step heartbeat.
+    """Return the probes: startup allows one hour for loading a model, liveness follows the engine's heartbeat.
 
-    Over TLS the kubelet asks without judging the certificate.
+    Over TLS the kubelet does not verify the certificate.
     """
     scheme = {"scheme": "HTTPS"} if secure else {}
     healthz = {"path": names.PATH_HEALTHZ, "port": names.CLUSTER_PORT_NAME, **scheme}
     readyz = {"path": names.PATH_READYZ, "port": names.CLUSTER_PORT_NAME, **scheme}
     period = 2
     return {
-        "startupProbe": _probe(healthz, period, LOAD_PATIENCE_SECONDS // period, 2),
+        "startupProbe": _probe(healthz, period, MAX_LOAD_SECONDS // period, 2),
         "livenessProbe": _probe(healthz, period=10, failures=3, timeout=5),
         "readinessProbe": _probe(readyz, period=2, failures=2, timeout=2),
     }
 
 
 def _resources(own: Resources, device: Accelerator) -> Manifest:
-    """Return CPU and memory as the pool says, and the accelerator as `spec.accelerator` says."""
+    """Return CPU and memory of the pool's container template, and the devices of `spec.accelerator`."""
     requests, limits = _quantities(own.requests), _quantities(own.limits)
     for given in (requests, limits):
         given.pop(device.resource_name, None)

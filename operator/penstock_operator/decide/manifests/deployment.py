@@ -1,4 +1,4 @@
-"""What keeps a pool's pods running."""
+"""The Deployment of a pool's pods."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from penstock_operator.decide.manifests.rollout import RolloutPlan, RolloutSetti
 from penstock_operator.observed import PoolObject
 
 PROGRESS_DEADLINE_SECONDS = 3600
-"""A rollout that loads large models is slow, not stuck: as patient as the startup probe."""
+"""A rollout that loads large models is slow, not stuck: as long as the startup probe allows."""
 REPLICA_SETS_KEPT = 2
 """Templates are kept in ControllerRevisions; ReplicaSets only need to outlive a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCount:
-    """What a Deployment asks for, and the mark by which another's write is told from ours."""
+    """The replicas of a Deployment, and the mark that distinguishes the operator's writes from others."""
 
     replicas: int
     mark: str
-    """The count that the operator stands for; differs from `replicas` while it backs off."""
+    """The count that the operator wants; differs from `replicas` while it backs off."""
 
 
 def deployment(
@@ -43,13 +43,13 @@ def deployment(
             "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,
             "revisionHistoryLimit": REPLICA_SETS_KEPT,
             "template": template,
-            # a paused Deployment still keeps up its count, of the pods that it has
+            # a paused Deployment still scales the pods that it has
             **({"paused": True} if rolling.way is RolloutSettings.WAIT else {}),
         },
     }
 
 
 def _step(way: RolloutSettings) -> dict[str, int]:
-    """Surge needs one replica's devices more; Replace gives one replica up first."""
+    """Return the rolling update: Surge needs devices for one more replica, Replace removes one replica first."""
     replace = way is RolloutSettings.REPLACE
     return {"maxSurge": int(not replace), "maxUnavailable": int(replace)}

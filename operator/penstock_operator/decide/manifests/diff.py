@@ -1,9 +1,7 @@
-"""Whether a live object already is what is wanted, as the API server would see it.
+"""Comparison of a live object with its desired manifest, and hashes of manifests.
 
-The API server adds defaults, drops empty values and rewrites quantities (`1000m` -> `1`), so equality is
-"every wanted value is there", not "the same text". What others added beside it is theirs.
-
-Hashes of manifests: stable across processes and key order.
+The API server adds defaults, drops empty values and rewrites quantities (`1000m` -> `1`), so an object matches if it
+has every desired value. Values that other writers added stay theirs. Hashes do not depend on key order.
 """
 
 import hashlib
@@ -21,48 +19,48 @@ _SUFFIXES = {
     "Pi": Decimal(2**50), "Ei": Decimal(2**60),
 }  # fmt: skip
 _WHOLE = frozenset({"selector", "nodeSelector"})
-"""Maps that narrow by every entry: one that somebody added is not beside ours, it changes ours."""
+"""Maps that every entry narrows: an entry of another writer changes the meaning of the operator's."""
 _KEYS = ("mountPath", "containerPort", "port", "uid", "name")
-"""Merge keys of the lists that builders write, the one that tells items apart first."""
+"""Merge keys of the lists that builders write, the most specific first."""
 
 
-def covers(live: Any, wanted: Any, field: str = "") -> bool:
-    """Tell whether `live` holds everything that `wanted` says; `field` is the key that led here."""
-    if live == wanted:
+def covers(live: Any, desired: Any, field: str = "") -> bool:
+    """Return whether `live` has every value of `desired`; `field` is the key of both."""
+    if live == desired:
         return True
     if field in _WHOLE:
-        return not live and not wanted
-    if isinstance(wanted, dict):
-        return _covers_map(live if isinstance(live, dict) else {}, wanted, field)
-    if isinstance(wanted, list | tuple):
-        return _covers_list(live if isinstance(live, list | tuple) else (), wanted)
+        return not live and not desired
+    if isinstance(desired, dict):
+        return _covers_map(live if isinstance(live, dict) else {}, desired, field)
+    if isinstance(desired, list | tuple):
+        return _covers_list(live if isinstance(live, list | tuple) else (), desired)
     if field in _QUANTITIES:
-        return _quantity(live) == _quantity(wanted)
-    return live is None and wanted == ""
+        return _quantity(live) == _quantity(desired)
+    return live is None and desired == ""
 
 
-def _covers_map(live: Mapping[str, Any], wanted: Mapping[str, Any], field: str) -> bool:
+def _covers_map(live: Mapping[str, Any], desired: Mapping[str, Any], field: str) -> bool:
     inherited = field if field in _QUANTITIES else None
-    return all(covers(live.get(key), value, inherited or key) for key, value in wanted.items())
+    return all(covers(live.get(key), value, inherited or key) for key, value in desired.items())
 
 
-def _covers_list(live: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    """A keyed list may hold more than wanted; a plain one is compared item by item."""
-    key = _merge_key(wanted)
+def _covers_list(live: Sequence[Any], desired: Sequence[Any]) -> bool:
+    """Compare lists: one with a merge key may have further items, a plain one is compared item by item."""
+    key = _merge_key(desired)
     if key is None:
-        return len(live) == len(wanted) and all(map(covers, live, wanted))
-    held = {one.get(key): one for one in live if isinstance(one, dict)}
-    return all(one[key] in held and covers(held[one[key]], one) for one in wanted)
+        return len(live) == len(desired) and all(map(covers, live, desired))
+    by_key = {item.get(key): item for item in live if isinstance(item, dict)}
+    return all(item[key] in by_key and covers(by_key[item[key]], item) for item in desired)
 
 
 def _merge_key(items: Sequence[Any]) -> str | None:
-    if not items or not all(isinstance(one, dict) for one in items):
+    if not items or not all(isinstance(item, dict) for item in items):
         return None
-    return next((key for key in _KEYS if all(key in one for one in items)), None)
+    return next((key for key in _KEYS if all(key in item for item in items)), None)
 
 
 def _quantity(value: Any) -> Decimal | str | None:
-    """Return the number that a Kubernetes quantity stands for, or the value itself if it is none."""
+    """Return the number of a Kubernetes quantity, or the value itself if it is not a quantity."""
     if value is None:
         return None
     text = str(value)
@@ -74,7 +72,7 @@ def _quantity(value: Any) -> Decimal | str | None:
 
 
 DIGITS = 10
-"""Forty bits: collisions would have to happen within one pool's handful of revisions."""
+"""Forty bits, enough for the few revisions of one pool."""
 
 
 def digest(value: object) -> str:

@@ -1,4 +1,4 @@
-"""How much of a pool a node drain may take at once."""
+"""The PodDisruptionBudget of a pool."""
 
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata, selector
 from penstock_operator.observed import PoolObject
@@ -7,7 +7,7 @@ from penstock_operator.observed import PoolObject
 def disruption_budget(pool: PoolObject) -> Manifest:
     """Return the PodDisruptionBudget: one pod at a time.
 
-    `AlwaysAllow`: a pod that never became ready must not hold up the drain of its node.
+    `AlwaysAllow`: a pod that never became Ready does not block the drain of its node.
     """
     return {
         "apiVersion": "policy/v1",

@@ -1,4 +1,4 @@
-"""What the runtime learns from its environment: who it is, what it serves, on what."""
+"""Environment variables of the runtime: its identity, its model and its device."""
 
 import json
 from typing import Any
@@ -13,21 +13,21 @@ from penstock_operator.decide.manifests.volumes import SCRATCH_FOLDER
 from penstock_operator.observed import PoolObject
 
 BUILT_IN_ACCELERATOR = Accelerator(resource_name="nvidia.com/gpu", count=1)
-"""A pool that says nothing computes on a GPU; the CPU is said aloud, `count: 0`."""
+"""Accelerator of a pool that sets none: a GPU. `count: 0` selects the CPU."""
 
 
 def accelerator(pool: PoolObject) -> Accelerator:
-    """Return what one replica computes on."""
+    """Return the accelerator of one replica."""
     return pool.spec.accelerator or BUILT_IN_ACCELERATOR
 
 
 def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) -> list[Manifest]:
-    """Return the environment, one entry a name; the pool's own wins where names meet."""
+    """Return the environment, one entry per name; the pool's own entries take precedence."""
     device = accelerator(pool)
     cores: Manifest = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1"}}
-    # Beside a device the CPU only feeds it, and contending torch threads cost far more than they give.
+    # With a device the CPU only feeds it, and contention between torch threads costs more than they gain.
     threads: Manifest = {"value": "1"} if device.count else {"valueFrom": cores}
-    given: list[Manifest] = [
+    entries: list[Manifest] = [
         {"name": names.ENV_POOL, "value": pool.name},
         _from_pod(names.ENV_NAMESPACE, "metadata.namespace"),
         _from_pod(names.ENV_POD_NAME, "metadata.name"),
@@ -37,16 +37,16 @@ def environment(pool: PoolObject, drain_seconds: int, own: ContainerTemplate) ->
         {"name": "HOME", "value": SCRATCH_FOLDER},
         {"name": "OMP_NUM_THREADS", **threads},
     ]
-    given += model_environment(pool.spec.model.source)
+    entries += model_environment(pool.spec.model.source)
     if pool.spec.tls is not None:
-        given.append({"name": names.ENV_TLS_FOLDER, "value": names.TLS_FOLDER})
+        entries.append({"name": names.ENV_TLS_FOLDER, "value": names.TLS_FOLDER})
     if pool.spec.api_keys is not None:
         file = f"{names.API_KEYS_FOLDER}/{names.API_KEYS_FILE}"
-        given.append({"name": names.ENV_API_KEYS_FILE, "value": file})
+        entries.append({"name": names.ENV_API_KEYS_FILE, "value": file})
     dumped = [
-        one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in own.env or ()
+        entry.model_dump(mode="json", by_alias=True, exclude_none=True) for entry in own.env or ()
     ]
-    return list({one["name"]: one for one in given + dumped}.values())
+    return list({entry["name"]: entry for entry in entries + dumped}.values())
 
 
 def _from_pod(name: str, path: str) -> Manifest:
@@ -55,7 +55,7 @@ def _from_pod(name: str, path: str) -> Manifest:
 
 
 def model_json(pool: PoolObject) -> str:
-    """Return `ModelSpec` in JSON as the runtime reads it: named."""
+    """Return `ModelSpec` with a name, in JSON as the runtime reads it."""
     model: ModelSpec = pool.spec.model
     given: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     given["name"] = model.name or pool.name

@@ -1,4 +1,4 @@
-"""What every child's metadata has in common: names, labels and the owner."""
+"""Metadata of every child object: names, labels and owner reference."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ Manifest = dict[str, Any]
 
 
 def service_name(pool: PoolObject) -> str:
-    """Return the name of the pool's Service: what clients call."""
+    """Return the name of the pool's Service, which clients use."""
     return pool.name
 
 
@@ -20,12 +20,12 @@ def child_name(pool: PoolObject) -> str:
 
 
 def checkpoint_name(pool: PoolObject) -> str:
-    """Return the name of the ConfigMap that holds the law's memory."""
+    """Return the name of the ConfigMap with the checkpoint of the law's state."""
     return pool.name + names.MEMORY_SUFFIX
 
 
 def selector(pool: PoolObject) -> dict[str, str]:
-    """Return the one label that Deployment, Service and budget select on, forever."""
+    """Return the label that Deployment, Service and PodDisruptionBudget select on; it never changes."""
     return {names.LABEL_POOL_UID: pool.uid}
 
 
@@ -44,20 +44,20 @@ def labels(pool: PoolObject) -> dict[str, str]:
 
 def metadata(pool: PoolObject, name: str, annotations: Mapping[str, str] | None = None) -> Manifest:
     """Return the metadata of a child that the pool controls."""
-    held: Manifest = {
+    manifest: Manifest = {
         "name": name,
         "namespace": pool.namespace,
         "labels": labels(pool),
         "ownerReferences": [owner(pool)],
     }
-    return held | ({"annotations": dict(annotations)} if annotations else {})
+    return manifest | ({"annotations": dict(annotations)} if annotations else {})
 
 
 def owner(pool: PoolObject) -> Manifest:
     """Return the controlling owner reference.
 
-    It does not block the owner's deletion: a pool can always be deleted, and no right on the
-    `finalizers` subresource is needed (admission plugin OwnerReferencesPermissionEnforcement).
+    It does not block the owner's deletion, so that the operator needs no permission on the `finalizers` subresource
+    (admission plugin OwnerReferencesPermissionEnforcement).
     """
     return {
         "apiVersion": names.API_VERSION,

@@ -1,6 +1,6 @@
-"""What a model's source asks of the pod: a volume at the model's folder, and what proves who the pod is.
+"""Volumes, mounts and credentials that a model's source requires of the pod.
 
-Secrets are named, never read: the kubelet hands their values to the container alone.
+The operator references Secrets by name and never reads them: the kubelet passes their values to the container only.
 """
 
 from typing import Any
@@ -14,18 +14,18 @@ MODEL_VOLUME = "penstock-model"
 
 
 def model_volumes(source: ModelSource) -> list[Manifest]:
-    """Return the volume that is mounted as the model's folder; a factory has none."""
+    """Return the volume of the model folder; a factory has none."""
     claim, fetched = source.persistent_volume_claim, source.fetched
     if claim is not None:
-        held: dict[str, Any] = {"claimName": claim.claim_name, "readOnly": True}
-        return [{"name": MODEL_VOLUME, "persistentVolumeClaim": held}]
+        volume: dict[str, Any] = {"claimName": claim.claim_name, "readOnly": True}
+        return [{"name": MODEL_VOLUME, "persistentVolumeClaim": volume}]
     if source.image is not None:
         return [{"name": MODEL_VOLUME, "image": _image(source.image)}]
     return [{"name": MODEL_VOLUME, **_cache(fetched.cache)}] if fetched is not None else []
 
 
 def model_mounts(source: ModelSource) -> list[Manifest]:
-    """Return the mount of that volume: read-only but for a cache, which the pod fills."""
+    """Return the mount of the model folder: read-only, except for a cache that the pod fills."""
     if source.files is None:
         return []
     mount: Manifest = {"name": MODEL_VOLUME, "mountPath": names.MODEL_FOLDER}
@@ -33,7 +33,7 @@ def model_mounts(source: ModelSource) -> list[Manifest]:
 
 
 def model_environment(source: ModelSource) -> list[Manifest]:
-    """Return the variables that huggingface_hub and botocore read, by their own names."""
+    """Return the environment variables of huggingface_hub or botocore."""
     if source.hugging_face is not None:
         return _hugging_face(source.hugging_face)
     return _s3(source.s3) if source.s3 is not None else []
@@ -51,22 +51,24 @@ def _cache(cache: ModelCache) -> Manifest:
 
 
 def _hugging_face(source: HuggingFaceSource) -> list[Manifest]:
-    held: list[Manifest] = [{"name": "HF_HUB_DISABLE_TELEMETRY", "value": "1"}]
+    entries: list[Manifest] = [{"name": "HF_HUB_DISABLE_TELEMETRY", "value": "1"}]
     if source.token_secret_ref is not None:
-        held.append(_secret("HF_TOKEN", source.token_secret_ref.name, source.token_secret_ref.key))
-    return held
+        entries.append(
+            _secret("HF_TOKEN", source.token_secret_ref.name, source.token_secret_ref.key)
+        )
+    return entries
 
 
 def _s3(source: S3Source) -> list[Manifest]:
-    held: list[Manifest] = []
+    entries: list[Manifest] = []
     if source.region is not None:
-        held.append({"name": "AWS_REGION", "value": source.region})
-        held.append({"name": "AWS_DEFAULT_REGION", "value": source.region})
+        entries.append({"name": "AWS_REGION", "value": source.region})
+        entries.append({"name": "AWS_DEFAULT_REGION", "value": source.region})
     if source.credentials_secret_ref is not None:
         name = source.credentials_secret_ref.name
-        held += [_secret(key, name, key) for key in names.S3_CREDENTIALS]
-        held.append(_secret(names.S3_SESSION_TOKEN, name, names.S3_SESSION_TOKEN, optional=True))
-    return held
+        entries += [_secret(key, name, key) for key in names.S3_CREDENTIALS]
+        entries.append(_secret(names.S3_SESSION_TOKEN, name, names.S3_SESSION_TOKEN, optional=True))
+    return entries
 
 
 def _secret(variable: str, name: str, key: str, *, optional: bool = False) -> Manifest:

@@ -1,4 +1,4 @@
-"""Who may open connections to a pool's pods."""
+"""The NetworkPolicy of a pool's pods."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from penstock_operator.observed import PoolObject
 
 
 def network_policy(pool: PoolObject, peers: PoolPeers) -> Manifest:
-    """Return the NetworkPolicy: the cluster's port for the operator and Prometheus, the clients' for clients.
+    """Return the NetworkPolicy: the cluster port admits the operator and Prometheus, the client port clients.
 
-    Kubelets need no rule: what comes from a pod's own node is always let in (networking/v1, NetworkPolicy).
+    Kubelets need no rule: traffic from a pod's own node is always allowed (networking/v1, NetworkPolicy).
     """
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -30,6 +30,6 @@ def network_policy(pool: PoolObject, peers: PoolPeers) -> Manifest:
 
 
 def _rule(port: str, peers: Sequence[Peer]) -> dict[str, Any]:
-    """Without peers a rule is for everybody, as in networking/v1."""
+    """Return the rule of a port; without peers it admits every source, as in networking/v1."""
     opened = {"ports": [{"protocol": "TCP", "port": port}]}
-    return {**opened, "from": [dict(one) for one in peers]} if peers else opened
+    return {**opened, "from": [dict(peer) for peer in peers]} if peers else opened

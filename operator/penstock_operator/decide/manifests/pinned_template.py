@@ -1,12 +1,12 @@
-"""Which pod template is in force: pinned until the pool's author changes what it was rendered from.
+"""The pinned pod template of a pool: it stays in force until the inputs that it was rendered from change.
 
-- inputs as before: the stored template, whatever this operator would render today
-- inputs changed (a template edit, or `penstock.dev/restartedAt`): today's rendering is adopted
+- inputs unchanged: the stored template, whatever this operator version renders
+- inputs changed (a template edit, or `penstock.dev/restartedAt`): the template that this operator renders
 - inputs changed back: the template that is still stored for them, so that undoing an edit undoes all of it
-- outside the bounds: nothing is rolled, running pods stay
-- revision deleted: taken back from the Deployment, which still carries it
+- outside the bounds: no rollout, running pods stay
+- revision deleted: restored from the Deployment, which still has the template
 
-So an operator upgrade restarts nothing (docs/design/design.md#template-and-live-fields).
+So an operator upgrade restarts no pod (docs/design/design.md#template-and-live-fields).
 """
 
 from collections.abc import Sequence
@@ -31,26 +31,26 @@ from penstock_operator.observed import ChildObject, PolicyObject, PoolObject, Po
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The template in force, and why it is not the one that the pool's author may expect."""
+    """The template in force, and the reasons where it differs from the spec."""
 
     template: Manifest | None
-    """None: there is none yet, and the one asked for is not allowed."""
+    """None: there is none yet, and the bounds do not allow the requested one."""
     inputs: str
-    """Hash of what `template` was rendered from."""
+    """Hash of the inputs of `template`."""
     revision: Manifest | None
-    """The ControllerRevision that must hold it; None when there is no template."""
+    """The ControllerRevision that stores it; None without a template."""
     adopted: bool = False
-    """Whether this pass replaces a template that was in force before."""
+    """Whether this pass replaces the template that was in force before."""
     newer_available: bool = False
-    """Whether this operator would render the same inputs differently."""
+    """Whether this operator version renders the same inputs differently."""
     refusals: tuple[str, ...] = ()
-    """Why what the author asks for is not rolled."""
+    """Reasons for which the requested template is not rolled out."""
     may_start_pods: bool = True
     """Whether new pods of `template` are within the bounds."""
 
 
 def template_inputs(pool: PoolObject) -> str:
-    """Return the hash of everything a template is a function of, the default image apart."""
+    """Return the hash of all inputs of a template except the default image."""
     fields = {"model", "runtime", "accelerator", "drain", "template", "tls", "api_keys"}
     spec = pool.spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT, "")
@@ -58,50 +58,49 @@ def template_inputs(pool: PoolObject) -> str:
 
 
 def pin(view: PoolView, policies: Sequence[PolicyObject], config: DecideConfig) -> Pinned:
-    """Return the template in force for a pool under `policies`, those that select it."""
+    """Return the template in force for a pool; `policies` are those that select it."""
     pool = view.pool
     inputs, rendered = template_inputs(pool), labelled(pool, pod_template(pool, config))
-    kept = _latest(view)
-    held = _held(view, kept, inputs, rendered)
-    if held is not None and held.inputs == inputs:
-        refused = refusals(held.template or {}, pool, policies)
-        newer = revision_name(held.template or {}) != revision_name(rendered)
-        return replace(held, newer_available=newer, refusals=refused, may_start_pods=not refused)
-    chosen = (_stored(view, inputs) if held is not None else None) or rendered
+    before = _in_force(view, inputs, rendered)
+    if before is not None and before.inputs == inputs:
+        refused = refusals(before.template or {}, pool, policies)
+        newer = revision_name(before.template or {}) != revision_name(rendered)
+        return replace(before, newer_available=newer, refusals=refused, may_start_pods=not refused)
+    chosen = (_stored(view, inputs) if before is not None else None) or rendered
     refused = refusals(chosen, pool, policies)
     if not refused:
-        kept_in = revision(pool, chosen, inputs, _number(view, chosen))
-        moved = held is not None and revision_name(held.template or {}) != revision_name(chosen)
+        stored_in = revision(pool, chosen, inputs, _number(view, chosen))
+        moved = before is not None and revision_name(before.template or {}) != revision_name(chosen)
         newer = revision_name(chosen) != revision_name(rendered)
-        return Pinned(chosen, inputs, kept_in, adopted=moved, newer_available=newer)
-    if held is None:
+        return Pinned(chosen, inputs, stored_in, adopted=moved, newer_available=newer)
+    if before is None:
         return Pinned(None, inputs, None, refusals=refused, may_start_pods=False)
-    allowed = not refusals(held.template or {}, pool, policies)
-    return replace(held, refusals=refused, may_start_pods=allowed)
+    allowed = not refusals(before.template or {}, pool, policies)
+    return replace(before, refusals=refused, may_start_pods=allowed)
 
 
 def _stored(view: PoolView, inputs: str) -> Manifest | None:
-    """Return the template that was once rendered from these inputs, if it is still kept somewhere."""
-    kept = [one for one in view.revisions if not one.deleting and inputs_of(one) == inputs]
-    if kept:
-        return template_of(max(kept, key=number_of))
+    """Return the template that was rendered from these inputs before, if it is still stored."""
+    revisions = view.revisions
+    matches = [item for item in revisions if not item.deleting and inputs_of(item) == inputs]
+    if matches:
+        return template_of(max(matches, key=number_of))
     deployed, running = view.children.get(("Deployment", child_name(view.pool))), _running(view)
     return running if deployed is not None and inputs_of(deployed) == inputs else None
 
 
 def _latest(view: PoolView) -> ChildObject | None:
-    usable = [one for one in view.revisions if not one.deleting]
+    usable = [revision for revision in view.revisions if not revision.deleting]
     return max(usable, key=number_of, default=None)
 
 
-def _held(
-    view: PoolView, kept: ChildObject | None, inputs: str, rendered: Manifest
-) -> Pinned | None:
-    """Return the template in force before this pass: from its revision, else from the Deployment."""
-    if kept is not None:
-        template, rendered_from = template_of(kept), inputs_of(kept) or ""
-        kept_in = revision(view.pool, template, rendered_from, number_of(kept))
-        return Pinned(template, rendered_from, kept_in)
+def _in_force(view: PoolView, inputs: str, rendered: Manifest) -> Pinned | None:
+    """Return the template in force before this pass: from the latest revision, else from the Deployment."""
+    latest = _latest(view)
+    if latest is not None:
+        template, rendered_from = template_of(latest), inputs_of(latest) or ""
+        stored_in = revision(view.pool, template, rendered_from, number_of(latest))
+        return Pinned(template, rendered_from, stored_in)
     running = _running(view)
     if running is None or revision_name(running) in {None, revision_name(rendered)}:
         return None
@@ -119,7 +118,7 @@ def _running(view: PoolView) -> Manifest | None:
 
 
 def _number(view: PoolView, rendered: Manifest) -> int:
-    """Return the number that makes `rendered` the latest; a template come back is numbered anew."""
+    """Return the number that makes `rendered` the latest revision; a template that returns gets a new number."""
     latest = _latest(view)
     if latest is None:
         return 1

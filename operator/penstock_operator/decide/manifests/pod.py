@@ -1,6 +1,6 @@
-"""The pod template: a function of template-class fields and the pinned image, and of nothing else.
+"""The pod template of a pool, which depends on its template fields and the pinned image only.
 
-Not of a policy, not of the live limits, not of the operator's version (docs/design/design.md#template-and-live-fields).
+Policies and live limits do not change it (docs/design/design.md#template-and-live-fields).
 """
 
 from typing import Any
@@ -19,21 +19,21 @@ USER = 65532
 DRAIN_DEADLINE_SECONDS = 120
 """Built-in `drain.deadlineSeconds`."""
 STOP_ACCEPTING_SECONDS = 5
-"""The runtime goes on accepting this long after SIGTERM (docs/design/runtime.md#drain)."""
+"""Time after SIGTERM in which the runtime still accepts requests (docs/design/runtime.md#drain)."""
 GRACE_MARGIN_SECONDS = 15
-"""To settle, close connections and unload after the drain's own deadline."""
+"""Time to complete requests, close connections and unload the model after the drain deadline."""
 
 
 def drain_deadline(spec: PoolSpec) -> int:
-    """Return how long a pod may drain, in seconds."""
+    """Return the drain deadline of a pod, in seconds."""
     return (spec.drain and spec.drain.deadline_seconds) or DRAIN_DEADLINE_SECONDS
 
 
 def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
     """Return the template of the pool's pods under restricted pod security."""
-    wanted = pool.spec.template or PodTemplate()
+    own = pool.spec.template or PodTemplate()
     spec: dict[str, Any] = {
-        "serviceAccountName": wanted.service_account_name or child_name(pool),
+        "serviceAccountName": own.service_account_name or child_name(pool),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": (
             drain_deadline(pool.spec) + STOP_ACCEPTING_SECONDS + GRACE_MARGIN_SECONDS
@@ -48,26 +48,26 @@ def pod_template(pool: PoolObject, config: DecideConfig) -> Manifest:
         },
         "volumes": volumes(pool),
         "containers": [container(pool, config, drain_deadline(pool.spec))],
-        **_placement(wanted),
+        **_placement(own),
     }
-    if wanted.service_account_name is None:  # another account's own word on tokens is respected
+    if own.service_account_name is None:  # a named account decides on tokens itself
         spec["automountServiceAccountToken"] = False
-    return {"metadata": _metadata(pool, wanted), "spec": spec}
+    return {"metadata": _metadata(pool, own), "spec": spec}
 
 
-def _metadata(pool: PoolObject, wanted: PodTemplate) -> Manifest:
-    """The operator's labels win; `restartedAt` on the pool reaches the pods as their own."""
-    annotations = dict(wanted.annotations or {})
+def _metadata(pool: PoolObject, own: PodTemplate) -> Manifest:
+    """Return the pods' metadata: the operator's labels take precedence, `restartedAt` is copied from the pool."""
+    annotations = dict(own.annotations or {})
     restarted = pool.annotations.get(names.ANNOTATION_RESTARTED_AT)
     if restarted:
         annotations[names.ANNOTATION_RESTARTED_AT] = restarted
     if pool.spec.tls is not None:
         annotations[names.ANNOTATION_SCHEME] = "https"
-    held: Manifest = {"labels": {**(wanted.labels or {}), **labels(pool)}}
-    return held | ({"annotations": annotations} if annotations else {})
+    metadata: Manifest = {"labels": {**(own.labels or {}), **labels(pool)}}
+    return metadata | ({"annotations": annotations} if annotations else {})
 
 
-def _placement(wanted: PodTemplate) -> dict[str, Any]:
+def _placement(own: PodTemplate) -> dict[str, Any]:
     fields = {"node_selector", "tolerations", "priority_class_name", "image_pull_secrets"}
-    given = wanted.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
+    given = own.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
     return {key: value for key, value in given.items() if value}

@@ -1,8 +1,8 @@
-"""Somebody else writes the Deployment's replicas: set back as drift, but never in an endless fight.
+"""Conflicts with another writer of the Deployment's replicas: the operator reverts its writes, then backs off.
 
-Every write of ours marks the Deployment with the count it carried, so another count is another's. After
-`ROUNDS` such writes within `WINDOW_SECONDS` the operator leaves the count alone until the other has been
-quiet for so long that fewer remain in the window.
+Every write of the operator annotates the Deployment with its count, so a different count comes from another writer.
+After `MAX_REVERTS` such writes within `WINDOW_SECONDS` the operator leaves the count alone until fewer of them remain
+in the window.
 """
 
 from dataclasses import dataclass
@@ -14,42 +14,42 @@ from penstock_operator.observed import ChildObject
 
 WINDOW_SECONDS = 300.0
 CONTESTED = "ReplicasContested"
-ROUNDS = 5
-"""An autoscaler of another kind (15 s a round) is found out in 75 s; a person's slip never is."""
+MAX_REVERTS = 5
+"""Another autoscaler (one write every 15 s) reaches it in 75 s; an accidental `kubectl scale` does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """The count to ask for, and what is remembered of others' writes."""
+    """The replicas to deploy, and the recent writes of another writer."""
 
     count: ReplicaCount
-    seen: tuple[tuple[float, str], ...]
-    """(when, generation of the Deployment) of others' writes within the window."""
+    writes: tuple[tuple[float, str], ...]
+    """(time, generation of the Deployment) of the other writer's writes within the window."""
     backs_off: bool
 
 
 def contest(
     deployed: ChildObject | None,
-    wanted: int,
-    seen: tuple[tuple[float, str], ...],
+    desired: int,
+    writes: tuple[tuple[float, str], ...],
     now: float,
 ) -> Contest:
-    """Return what to ask of the Deployment whose replicas are `wanted`."""
-    recent = tuple(one for one in seen if one[0] > now - WINDOW_SECONDS)
+    """Return the replicas to deploy for the `desired` count; `writes` are those of the contest before."""
+    recent = tuple(write for write in writes if write[0] > now - WINDOW_SECONDS)
     if deployed is None:
-        return Contest(ReplicaCount(wanted, str(wanted)), recent, backs_off=False)
+        return Contest(ReplicaCount(desired, str(desired)), recent, backs_off=False)
     live, mark = _live(deployed)
-    others = mark is not None and str(live) != mark
-    write = _write(deployed)
-    if others and write not in {one for _, one in recent}:
-        recent = (*recent, (now, write))
-    if others and mark is not None and len(recent) >= ROUNDS:
+    foreign = mark is not None and str(live) != mark
+    version = _version(deployed)
+    if foreign and version not in {earlier for _, earlier in recent}:
+        recent = (*recent, (now, version))
+    if foreign and mark is not None and len(recent) >= MAX_REVERTS:
         return Contest(ReplicaCount(live, mark), recent, backs_off=True)
-    return Contest(ReplicaCount(wanted, str(wanted)), recent, backs_off=False)
+    return Contest(ReplicaCount(desired, str(desired)), recent, backs_off=False)
 
 
-def _write(deployed: ChildObject) -> str:
-    """Return what tells writes of the spec apart: the generation, for every report of its status is a new version."""
+def _version(deployed: ChildObject) -> str:
+    """Return the version of the spec: the generation, since every status update changes the resourceVersion."""
     generation = deployed.manifest["metadata"].get("generation")
     return deployed.resource_version if generation is None else f"generation {generation}"
 
@@ -61,9 +61,9 @@ def _live(deployed: ChildObject) -> tuple[int, str | None]:
 
 
 def contested(replicas: int) -> Condition:
-    """Return what the Scaling condition says while the operator backs off."""
+    """Return the Scaling condition for the time in which the operator backs off."""
     message = (
-        f"somebody else keeps writing the Deployment's replicas, now {replicas}: point that writer at"
-        " the InferencePool's scale, or stop it; until then the count is left alone"
+        f"another writer keeps changing the Deployment's replicas, now {replicas}, so the operator leaves the count"
+        " alone: point that writer at the InferencePool's scale subresource, or stop it"
     )
     return condition("Scaling", ConditionStatus.FALSE, CONTESTED, message)

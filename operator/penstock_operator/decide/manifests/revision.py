@@ -1,4 +1,4 @@
-"""The pinned pod templates of a pool, each kept in a ControllerRevision that the pool owns."""
+"""ControllerRevisions that store a pool's pinned pod templates."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from penstock_operator.observed import ChildObject, PoolObject
 
 
 def labelled(pool: PoolObject, template: Manifest) -> Manifest:
-    """Return `template` with its pods labelled by the revision it is kept in.
+    """Return `template` with the label of its revision.
 
-    The name is `<pool>-<digest of the template>`: at most 63 characters, since it is a label's value.
+    The name is `<pool>-<digest of the template>`: at most 63 characters, the limit of a label value.
     """
     own = template["metadata"]
     labels = {**own["labels"], names.LABEL_REVISION: f"{pool.name}-{digest(template)}"}
@@ -36,9 +36,9 @@ def revision(pool: PoolObject, template: Manifest, inputs: str, number: int) -> 
     }
 
 
-def number_of(kept: ChildObject) -> int:
-    """Return a revision's place in the pool's history."""
-    return int(kept.manifest.get("revision", 0))
+def number_of(revision: ChildObject) -> int:
+    """Return a revision's number in the pool's history."""
+    return int(revision.manifest.get("revision", 0))
 
 
 def inputs_of(child: ChildObject) -> str | None:
@@ -47,7 +47,7 @@ def inputs_of(child: ChildObject) -> str | None:
     return annotations.get(names.ANNOTATION_TEMPLATE_INPUTS)
 
 
-def template_of(kept: ChildObject) -> Manifest:
-    """Return the pod template that a revision keeps."""
-    template: dict[str, Any] = kept.manifest["data"]["template"]
+def template_of(revision: ChildObject) -> Manifest:
+    """Return the pod template in a revision."""
+    template: dict[str, Any] = revision.manifest["data"]["template"]
     return template

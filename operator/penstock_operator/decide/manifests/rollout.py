@@ -1,17 +1,17 @@
-"""How a change of the template reaches the pods: one more first, one less first, or not yet. Pure.
+"""Rollout of a changed pod template: with a surge pod, by replacing pods in place, or waiting. Pure.
 
-`spec.rollout.strategy` says what is given up where there is no room for one replica more:
+`spec.rollout.strategy` decides what happens without room for one more replica:
 
-- SurgeThenReplace (unset): surge; once the new pod found no room for 30 s that an old one's leaving could make,
-  or a budget or quota has none, the rest of this rollout replaces
-- Surge: surge, and wait for room; where a budget has none the rollout does not begin, for it would break the budget
-- Replace: one pod is given up before its successor starts
+- SurgeThenReplace (default): surge; the rest of the rollout replaces pods once the new pod was unschedulable for 30 s
+  where the end of an old one would make room, or where a budget or quota has no room
+- Surge: surge, and wait for room; without room in a budget the rollout does not start
+- Replace: one pod ends before its successor starts
 
-Until a budget is divided (a new operator, a new pool) nobody knows what it has to spare: a rollout that surges goes on,
-one that has not begun waits, and no surge is given up.
+Until a budget is divided (a new operator, a new pool) its free devices are unknown: a rollout that surges continues,
+one that has not started waits, and no rollout gives up its surge.
 
-That a rollout gave up its surge is kept on the Deployment itself, under the revision that rolls: it outlives the
-operator and ends with the rollout. No node and no foreign pod is read: the scheduler's own words tell.
+An annotation of the Deployment records, with the revision, that a rollout gave up its surge: it outlives the operator
+and ends with the rollout. The operator reads no nodes or foreign pods, only the scheduler's message on the pool's pods.
 """
 
 from collections.abc import Iterable
@@ -29,15 +29,15 @@ from penstock_operator.observed import ChildObject, PodObject, PoolView
 UNPLACED_SECONDS = 30.0
 """A scheduler that has room binds a pod in seconds (docs/design/design.md#rollout)."""
 ROOM = ("Insufficient ", "Too many pods", "ReadWriteOncePod")
-"""What a scheduler says where a pod's leaving may make room for another."""
+"""Parts of the scheduler's message where the end of a pod may make room for another."""
 HOPELESS = "Preemption is not helpful for scheduling"
 HOPEFUL = "No preemption victims found"
-"""kube-scheduler judges each node: would it help if pods left? Only the first verdict on all of them is hopeless."""
-UNDIVIDED = "not every pool under the GPU budget was looked at yet"
+"""kube-scheduler's verdict on each node, whether preemption could help; only the first on all nodes rules it out."""
+UNDIVIDED = "not every pool under the GPU budget has been observed yet"
 
 
 class RolloutSettings(StrEnum):
-    """What the Deployment is told."""
+    """Rollout mode of the Deployment."""
 
     SURGE = "Surge"
     REPLACE = "Replace"
@@ -47,15 +47,15 @@ class RolloutSettings(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """How a template that differs from the pods' own would reach them now."""
+    """The mode of a rollout and its reason."""
 
     way: RolloutSettings = RolloutSettings.SURGE
     outdated: int = 0
-    """Pods of other templates that still serve."""
+    """Pods of other templates that are not terminating."""
     gave_up: str = ""
-    """The revision whose rollout replaces though it should surge; empty where none does."""
+    """Revision whose rollout gave up its surge; empty without one."""
     why: str = ""
-    """What there is no room in, in words; empty where that was found out before this pass."""
+    """Reason for the missing room; empty where an earlier pass reported it."""
 
 
 def rollout(
@@ -65,20 +65,20 @@ def rollout(
     grant: QuotaGrant | None,
     now: float,
 ) -> RolloutPlan:
-    """Return how the pool's pods come to the pinned template; `deployed` is the pool's own Deployment."""
+    """Return how pods get the pinned template; `deployed` is the pool's own Deployment."""
     current = revision_name(pinned.template or {}) or ""
     outdated = sum(_of_another(pod, current) for pod in view.pods)
-    asked = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
-    if asked is RolloutStrategy.REPLACE:
+    strategy = (view.pool.spec.rollout and view.pool.spec.rollout.strategy) or None
+    if strategy is RolloutStrategy.REPLACE:
         return RolloutPlan(RolloutSettings.REPLACE, outdated)
     if deployed is None or not outdated:
-        return RolloutPlan(_next_way(asked, deployed, grant), outdated)
-    if asked is not RolloutStrategy.SURGE and _gave_up(deployed) == current:
+        return RolloutPlan(_next_way(strategy, deployed, grant), outdated)
+    if strategy is not RolloutStrategy.SURGE and _gave_up(deployed) == current:
         return RolloutPlan(RolloutSettings.REPLACE, outdated, current)
     if _undivided(grant) and not _surges(deployed, current):
         return RolloutPlan(RolloutSettings.WAIT, outdated, why=UNDIVIDED)
     short = _budget(grant)
-    if asked is RolloutStrategy.SURGE:
+    if strategy is RolloutStrategy.SURGE:
         return RolloutPlan(
             RolloutSettings.WAIT if short else RolloutSettings.SURGE, outdated, why=short
         )
@@ -92,24 +92,24 @@ def rollout(
 
 
 def _next_way(
-    asked: RolloutStrategy | None, deployed: ChildObject | None, grant: QuotaGrant | None
+    strategy: RolloutStrategy | None, deployed: ChildObject | None, grant: QuotaGrant | None
 ) -> RolloutSettings:
-    """Return how the next rollout would begin, as far as is known now."""
-    if asked is RolloutStrategy.SURGE:
+    """Return the mode of the next rollout, as far as is known now."""
+    if strategy is RolloutStrategy.SURGE:
         return RolloutSettings.SURGE
     replaces = _max_surge(deployed) == 0 if _undivided(grant) else bool(_budget(grant))
     return RolloutSettings.REPLACE if replaces else RolloutSettings.SURGE
 
 
 def _surges(deployed: ChildObject, current: str) -> bool:
-    """Return whether the Deployment was told of the current template already, and surges to it."""
+    """Return whether the Deployment already has the current template and surges to it."""
     spec = deployed.manifest.get("spec") or {}
     begun = revision_name(spec.get("template") or {}) == current and not spec.get("paused")
     return begun and _max_surge(deployed) != 0
 
 
 def _max_surge(deployed: ChildObject | None) -> int | str | None:
-    """Return what the Deployment says; None where it says nothing."""
+    """Return the Deployment's `maxSurge`; None where it is unset."""
     spec = deployed.manifest.get("spec") or {} if deployed else {}
     step: int | str | None = spec.get("strategy", {}).get("rollingUpdate", {}).get("maxSurge")
     return step
@@ -120,8 +120,8 @@ def _of_another(pod: PodObject, current: str) -> bool:
 
 
 def _gave_up(deployed: ChildObject) -> str:
-    held = deployed.manifest["metadata"].get("annotations") or {}
-    return str(held.get(names.ANNOTATION_WITHOUT_SURGE, ""))
+    annotations = deployed.manifest["metadata"].get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_WITHOUT_SURGE, ""))
 
 
 def _undivided(grant: QuotaGrant | None) -> bool:
@@ -129,36 +129,36 @@ def _undivided(grant: QuotaGrant | None) -> bool:
 
 
 def _budget(grant: QuotaGrant | None) -> str:
-    """Return whose budget has no room for a surge; empty where there is room, or nobody knows."""
+    """Return the policy whose budget has no room for a surge; empty where there is room or it is unknown."""
     if grant is None or grant.surge or not grant.divided:
         return ""
-    return f"policy {grant.policy} has no device to spare"
+    return f"policy {grant.policy} has no free device"
 
 
 def _unplaced(pods: Iterable[PodObject], now: float) -> str:
-    """Return why a new pod found no room for so long that an old one is given up for it."""
+    """Return why a new pod is unschedulable for so long that an old one ends for it."""
     for pod in pods:
         since, problem = pod.unschedulable_since, pod.problem
         if since is None or problem is None or now - since < UNPLACED_SECONDS:
             continue
         if helped_by_leaving(problem.message):
-            return f"pod {pod.name} found no room for 30 s: {problem.message}"
+            return f"pod {pod.name} is unschedulable for 30 s: {problem.message}"
     return ""
 
 
 def helped_by_leaving(message: str) -> bool:
-    """Tell from the scheduler's words whether an unschedulable pod might fit if another left."""
+    """Return whether an unschedulable pod might fit if another ended, by the scheduler's message."""
     if HOPELESS in message and HOPEFUL not in message:
         return False
-    return any(word in message for word in ROOM)
+    return any(part in message for part in ROOM)
 
 
 def _quota(deployed: ChildObject, now: float) -> str:
-    """Return the words of a ResourceQuota that lets the Deployment make no further pod."""
+    """Return the message of a ResourceQuota that prevents the Deployment from creating a pod."""
     conditions = deployed.status.get("conditions") or ()
-    for one in conditions:
-        full = one.get("type") == "ReplicaFailure" and one.get("status") == "True"
-        message, since = one.get("message") or "", one.get("lastTransitionTime")
+    for item in conditions:
+        full = item.get("type") == "ReplicaFailure" and item.get("status") == "True"
+        message, since = item.get("message") or "", item.get("lastTransitionTime")
         if full and since and "exceeded quota" in message:
             age = now - datetime.fromisoformat(since).timestamp()
             return message if age >= UNPLACED_SECONDS else ""

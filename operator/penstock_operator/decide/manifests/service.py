@@ -1,4 +1,4 @@
-"""Where a pool's clients go."""
+"""The Service of a pool's clients."""
 
 from penstock_api import names
 from penstock_operator.decide.manifests.metadata import Manifest, metadata, selector, service_name
@@ -6,7 +6,7 @@ from penstock_operator.observed import PoolObject
 
 
 def service(pool: PoolObject) -> Manifest:
-    """Return the Service: the client port alone, so that exposing a pool never exposes its controls."""
+    """Return the Service with the client port only, so that exposing a pool never exposes its control API."""
     port = {
         "name": names.CLIENT_PORT_NAME,
         "port": names.CLIENT_PORT,

@@ -1,11 +1,11 @@
-"""The identity of a pool's pods: a ServiceAccount of their own that can do nothing."""
+"""The ServiceAccount of a pool's pods, without any permission."""
 
 from penstock_operator.decide.manifests.metadata import Manifest, child_name, metadata
 from penstock_operator.observed import PoolObject
 
 
 def service_account(pool: PoolObject) -> Manifest:
-    """Return the ServiceAccount; no token is mounted, since the runtime never calls the API server."""
+    """Return the ServiceAccount; its token is not mounted, since the runtime never calls the API server."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

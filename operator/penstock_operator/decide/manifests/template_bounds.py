@@ -1,7 +1,7 @@
-"""What policies allow a pod template to say: images, ServiceAccounts, PriorityClasses.
+"""Bounds of policies on pod templates: allowed images, ServiceAccounts and PriorityClasses.
 
-An absent list bounds nothing; an empty one allows nothing but the pool's own ServiceAccount; several
-policies intersect. The rendered template is judged, so that a stored one can be judged again.
+An absent list sets no bound; an empty one allows only the pool's own ServiceAccount; several policies intersect. The
+bounds apply to the rendered template, so that they also apply to a stored one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from penstock_operator.observed import PolicyObject, PoolObject
 def refusals(
     template: Manifest, pool: PoolObject, policies: Iterable[PolicyObject]
 ) -> tuple[str, ...]:
-    """Return a sentence for everything in `template` that a policy does not allow."""
+    """Return a sentence for every value in `template` that a policy does not allow."""
     return tuple(
         sentence
         for policy in policies
@@ -30,7 +30,7 @@ def _refused(
     for field, image in _images(spec):
         reference = full_reference(image)
         if allowed is not None and not reference.startswith(tuple(allowed)):
-            yield _sentence(field, reference, policy, allowed, "begins with none of")
+            yield _sentence(field, reference, policy, allowed, "does not start with any of")
     account, accounts = spec["serviceAccountName"], bounds.service_account_names
     if accounts is not None and account not in {*accounts, child_name(pool)}:
         yield _sentence("template.serviceAccountName", account, policy, accounts, "is not among")
@@ -40,7 +40,7 @@ def _refused(
 
 
 def _images(spec: Manifest) -> Iterable[tuple[str, str]]:
-    """Yield every image that a pod pulls, with the field that names it."""
+    """Yield every image that a pod pulls, with its field."""
     for container in spec["containers"]:
         yield "runtime.image", container["image"]
     for volume in spec.get("volumes") or ():
@@ -52,12 +52,12 @@ def _sentence(field: str, value: str, policy: str, allowed: Sequence[str], how: 
     listed = ", ".join(allowed) or "none"
     return (
         f"spec.{field} '{value}' {how} those that policy {policy} allows ({listed}):"
-        " use an allowed one, or ask the policy's owner"
+        " use an allowed value, or have the owner of the policy extend the list"
     )
 
 
 def full_reference(image: str) -> str:
-    """Return an image reference with its registry, as containers' tools complete it."""
+    """Return an image reference with its registry, completed as container tools do."""
     first, _, rest = image.partition("/")
     if rest and ("." in first or ":" in first or first == "localhost"):
         return image

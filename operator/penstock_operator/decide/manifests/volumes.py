@@ -1,4 +1,4 @@
-"""What a pool's pods see of files, and where."""
+"""Volumes and mounts of a pool's pods."""
 
 from typing import Any
 
@@ -18,20 +18,21 @@ SCRATCH_FOLDER = "/tmp"  # noqa: S108 - the pod's own emptyDir: its root is read
 
 
 def volumes(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the pod's volumes: settings, scratch, the model's, the certificate and the API keys if it has them, the pool's own."""
-    held: list[dict[str, Any]] = [
+    """Return the pod's volumes: settings, scratch, model, certificate and API keys if set, and the pool's own."""
+    entries: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "configMap": {"name": child_name(pool)}},
         {"name": SCRATCH_VOLUME, "emptyDir": {}},
     ]
-    held += model_volumes(pool.spec.model.source)
+    entries += model_volumes(pool.spec.model.source)
     if pool.spec.tls is not None:
         secret = {"secretName": pool.spec.tls.secret_ref.name}
-        held.append({"name": TLS_VOLUME, "secret": secret})
+        entries.append({"name": TLS_VOLUME, "secret": secret})
     if pool.spec.api_keys is not None:
         keys = pool.spec.api_keys.secret_ref
         items = [{"key": keys.key, "path": names.API_KEYS_FILE}]
-        held.append({"name": KEYS_VOLUME, "secret": {"secretName": keys.name, "items": items}})
-    return held + [_volume(one) for one in (pool.spec.template or PodTemplate()).volumes or ()]
+        entries.append({"name": KEYS_VOLUME, "secret": {"secretName": keys.name, "items": items}})
+    own = (pool.spec.template or PodTemplate()).volumes or ()
+    return entries + [_volume(volume) for volume in own]
 
 
 def _volume(volume: Volume) -> dict[str, Any]:
@@ -42,29 +43,31 @@ def _volume(volume: Volume) -> dict[str, Any]:
 
 
 def mounts(pool: PoolObject) -> list[dict[str, Any]]:
-    """Return the runtime container's mounts, one a path."""
-    held: list[dict[str, Any]] = [
+    """Return the runtime container's mounts, one per path."""
+    entries: list[dict[str, Any]] = [
         {"name": SETTINGS_VOLUME, "mountPath": names.SETTINGS_FOLDER, "readOnly": True},
         {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER},
     ]
-    held += model_mounts(pool.spec.model.source)
+    entries += model_mounts(pool.spec.model.source)
     if pool.spec.tls is not None:
-        held.append({"name": TLS_VOLUME, "mountPath": names.TLS_FOLDER, "readOnly": True})
+        entries.append({"name": TLS_VOLUME, "mountPath": names.TLS_FOLDER, "readOnly": True})
     if pool.spec.api_keys is not None:
-        held.append({"name": KEYS_VOLUME, "mountPath": names.API_KEYS_FOLDER, "readOnly": True})
+        entries.append({"name": KEYS_VOLUME, "mountPath": names.API_KEYS_FOLDER, "readOnly": True})
     template = pool.spec.template or PodTemplate()
     own = (template.container and template.container.volume_mounts) or ()
-    given = held + [_plain(one) for one in own]
-    return list({one["mountPath"]: one for one in given}.values())
+    mounted = entries + [_plain(mount) for mount in own]
+    return list({mount["mountPath"]: mount for mount in mounted}.values())
 
 
 def _plain(part: ApiModel) -> dict[str, Any]:
     """Return JSON as the API server stores it: `readOnly: false` is stored as absent."""
 
-    def kept(value: Any) -> Any:
+    def without_false(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {key: kept(one) for key, one in value.items() if one is not False}
+        return {key: without_false(item) for key, item in value.items() if item is not False}
 
-    plain: dict[str, Any] = kept(part.model_dump(mode="json", by_alias=True, exclude_none=True))
+    plain: dict[str, Any] = without_false(
+        part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    )
     return plain

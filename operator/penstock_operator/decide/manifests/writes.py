@@ -1,12 +1,12 @@
-"""Present or absent, ours or not: what has to be written for one child.
+"""The write that brings one child object to its desired state.
 
 absent                    -> create
-ours, and as wanted       -> nothing
-ours, and different       -> apply, to this very object (its UID is a precondition); a ControllerRevision
-                             is deleted and made anew, since the API server compares its data byte for byte,
-                             order of keys and escapes included, and refuses any write that went through JSON
-ours, and being deleted   -> nothing: it is created when it is gone
-somebody else's           -> nothing, ever: a name conflict
+own, as desired           -> no write
+own, different            -> apply, with the UID as precondition; a ControllerRevision is deleted and created again,
+                             since the API server compares its data byte for byte, order of keys and escapes
+                             included, and rejects any write that went through JSON
+own, being deleted        -> no write: it is created once it is gone
+of another owner          -> never a write: a name conflict
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from penstock_operator.observed import ChildObject, PoolObject
 
 
 def with_hash(manifest: Manifest) -> Manifest:
-    """Return `manifest` with its own hash on it, so that a field no longer wanted is noticed.
+    """Return `manifest` annotated with its own hash, which reveals fields that are no longer desired.
 
-    Replicas are left out of the hash: they are compared by value, and change without a new builder.
+    The hash excludes replicas: they are compared by value.
     """
     spec = manifest.get("spec", {})
     steady = {k: v for k, v in spec.items() if k != "replicas"}
@@ -34,34 +34,34 @@ def with_hash(manifest: Manifest) -> Manifest:
     }
 
 
-def foreign(held: ChildObject | None, pool: PoolObject) -> bool:
-    """Tell whether the name is taken by an object that this pool does not control."""
-    return held is not None and held.controller_uid != pool.uid
+def foreign(live: ChildObject | None, pool: PoolObject) -> bool:
+    """Return whether `live` exists and this pool does not control it."""
+    return live is not None and live.controller_uid != pool.uid
 
 
-def child_write(pool: PoolObject, held: ChildObject | None, wanted: Manifest) -> ChildWrite | None:
-    """Return the write that makes `held` what is wanted, or None."""
-    manifest = with_hash(wanted)
-    if held is None:
+def child_write(pool: PoolObject, live: ChildObject | None, desired: Manifest) -> ChildWrite | None:
+    """Return the write that brings `live` to the desired state, or None."""
+    manifest = with_hash(desired)
+    if live is None:
         return ChildWrite(Write.CREATE, manifest["kind"], manifest)
-    if held.deleting or foreign(held, pool) or _same(held.manifest, manifest):
+    if live.deleting or foreign(live, pool) or _same(live.manifest, manifest):
         return None
     if manifest["kind"] == "ControllerRevision":
-        return delete(held)
-    precondition = {"uid": held.uid}
+        return delete(live)
+    precondition = {"uid": live.uid}
     if manifest["kind"] == "Deployment":
-        # Replicas were computed from this version: somebody else's write in between must be seen first.
-        precondition["resourceVersion"] = held.resource_version
+        # Replicas were computed from this version: a later write of another writer has to be observed first.
+        precondition["resourceVersion"] = live.resource_version
     own = {**manifest["metadata"], **precondition}
     return ChildWrite(Write.APPLY, manifest["kind"], {**manifest, "metadata": own})
 
 
-def _same(live: Mapping[str, Any], wanted: Manifest) -> bool:
-    said = {key: value for key, value in wanted.items() if key not in {"apiVersion", "kind"}}
-    return covers(live, said)
+def _same(live: Mapping[str, Any], desired: Manifest) -> bool:
+    content = {key: value for key, value in desired.items() if key not in {"apiVersion", "kind"}}
+    return covers(live, content)
 
 
-def delete(held: ChildObject) -> ChildWrite:
+def delete(live: ChildObject) -> ChildWrite:
     """Return the deletion of exactly this object."""
-    identity = {"namespace": held.namespace, "name": held.name, "uid": held.uid}
-    return ChildWrite(Write.DELETE, held.kind, {"metadata": identity})
+    identity = {"namespace": live.namespace, "name": live.name, "uid": live.uid}
+    return ChildWrite(Write.DELETE, live.kind, {"metadata": identity})

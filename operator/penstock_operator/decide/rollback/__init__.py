@@ -1,1 +1,1 @@
-"""An edit that does harm is set aside: the settings before it stay in force, and nobody's object is touched."""
+"""Rollback of edits that lower attainment: the settings before stay in force, and no object of a user changes."""

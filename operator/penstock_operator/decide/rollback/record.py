@@ -1,23 +1,24 @@
-"""What outlives the operator of a pool's settings: the last good ones, those on trial, those set aside.
+"""The rollback record of a pool: its accepted settings, those on trial and those rolled back.
 
-Kept as JSON in a ConfigMap of the operator's own namespace. One that cannot be read is as good as none.
+It is stored as JSON in a ConfigMap of the operator's own namespace, so that it outlives the operator. An unreadable
+record counts as none.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as checked
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as validated
 
 from penstock_operator.decide.spec.live_fields import OBJECTIVE, Value, plausible
 
 DIGITS = 12
 
 
-@checked(frozen=True, config=ConfigDict(extra="forbid"))
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
 class Score:
     """Requests of one window."""
 
@@ -36,9 +37,9 @@ class Score:
         return self.total / self.seconds if self.seconds > 0 else 0.0
 
 
-@checked(frozen=True, config=ConfigDict(extra="forbid"))
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
 class Settings:
-    """An effective revision: the live fields in force, and which of them somebody asked for as guards."""
+    """An effective revision: the live fields in force, and which of them the spec or a policy set as guards."""
 
     fields: dict[str, Value]
     guarded: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Settings:
         """Return the objectives by path, in milliseconds."""
         return {key: int(value) for key, value in self.fields.items() if key.startswith(OBJECTIVE)}
 
-    def aimed_at(self, objectives: Mapping[str, int]) -> "Settings":
+    def with_objectives(self, objectives: Mapping[str, int]) -> "Settings":
         """Return these settings with other objectives."""
         own = {key: value for key, value in self.fields.items() if not key.startswith(OBJECTIVE)}
         return Settings({**own, **objectives}, self.guarded)
@@ -61,28 +62,28 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The settings of one pool that were found good, and what became of later ones."""
+    """The accepted settings of one pool, and the outcome of later ones."""
 
     accepted: Settings
     trial: str = ""
-    """Digest of the settings that are being tried."""
+    """Digest of the settings on trial."""
     before: Score | None = None
-    """Of the accepted settings, what trials are compared with; None once they were in force for a window since."""
-    set_aside: str = ""
-    """Digest of the settings that did harm."""
+    """Score of the accepted settings that a trial is compared with; None once they were in force for a new window."""
+    rolled_back: Annotated[str, Field(alias="set_aside")] = ""
+    """Digest of the settings that were rolled back; stored as `set_aside`."""
     why: str = ""
-    """How much harm, in words."""
+    """Loss of attainment, as a sentence."""
 
     def as_json(self) -> str:
-        """Return the record as it is kept."""
-        return _RECORD.dump_json(self).decode()
+        """Return the record as it is stored."""
+        return _RECORD.dump_json(self, by_alias=True).decode()
 
 
 _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 
 
-def read(text: str | None) -> Record | None:
-    """Return a kept record, None where there is none that can be read."""
+def read_record(text: str | None) -> Record | None:
+    """Return a stored record; None where there is no readable one."""
     if text is None:
         return None
     try:
@@ -91,4 +92,5 @@ def read(text: str | None) -> Record | None:
         return None
     if not isinstance(record, Record):
         return None
-    return record if all(plausible(*one) for one in record.accepted.fields.items()) else None
+    fields = record.accepted.fields
+    return record if all(plausible(name, value) for name, value in fields.items()) else None

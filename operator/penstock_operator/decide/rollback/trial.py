@@ -1,154 +1,192 @@
-"""The life of an edit under `OnObjectiveMiss`: tried, measured, kept or set aside. Pure.
+"""The trial of an edit under `OnObjectiveMiss`: measured against the window before it, then accepted or rolled back. Pure.
 
-The window after begins when every Ready pod obeys the settings. It is compared with the last window in which the
-accepted ones were in force, at demand within 20 %; more than one point lower is a miss. Where demand differs the next
-window is waited for, three in all; what cannot be compared by then is kept. So is an edit that comes with a tighter
-objective, or over which it tightens: attainment before says nothing of it.
+The window after begins when every Ready pod has acknowledged the settings. It is compared with the last window in
+which the accepted settings were in force, at demand within 20 %; attainment more than one point lower is a miss.
+Where demand differs the comparison is repeated with the next window, up to three; an edit that cannot be compared by
+then is accepted. So is an edit that comes with a tighter objective, or during whose trial the objective tightens:
+attainment before is no measure for it.
 """
 
 from dataclasses import dataclass, replace
 
 from penstock_operator.decide.rollback.record import Record, Score, Settings
-from penstock_operator.decide.rollback.windows import CounterMark, marked, score
 
-MISS = 0.01
-LIKE_DEMAND = 0.2
-WINDOWS = 3
-LEAST_REQUESTS = 50
-"""Fewer in a window say nothing to a point."""
-FIRST_SECONDS = 10.0
-"""Two ticks: until then pods may seem to obey only because they have not been told yet."""
+MAX_ATTAINMENT_LOSS = 0.01
+MAX_DEMAND_CHANGE = 0.2
+MAX_WINDOWS = 3
+MIN_REQUESTS = 50
+"""Fewer requests in a window do not resolve one point of attainment."""
+SETTLING_SECONDS = 10.0
+"""Two ticks after publication, in which an acknowledgement may still be that of the limits before."""
+MARKS_PER_WINDOW = 20
+"""The edge of a window is off by a twentieth of it at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterMark:
+    """Counters of requests on time and of all requests at one time."""
+
+    time: float
+    good: float
+    total: float
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackWatch:
-    """What is remembered of a pool between ticks, beside its record; lost with the process."""
+    """Measurements of a pool between ticks, in addition to its record; lost with the process."""
 
     marks: tuple[CounterMark, ...] = ()
-    """Of the accepted settings, while they are in force."""
+    """Marks of the accepted settings, while they are in force."""
     begun: float | None = None
-    """When the settings in force were published; None: before this process looked."""
+    """Time at which the settings in force were published; None: before this process started."""
     since: CounterMark | None = None
-    """Where the window after begins."""
+    """Start of the window after."""
     windows: int = 0
     """Windows that could not be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackObservation:
-    """One look at a pool."""
+    """One observation of a pool."""
 
     now: CounterMark
     window: float
     """Seconds."""
-    obeyed: bool
-    """Whether every Ready pod obeys what is published."""
+    acknowledged: bool
+    """Whether every Ready pod acknowledged the published limits."""
 
 
-def begun(
-    record: Record | None, watch: RollbackWatch, asked: Settings, look: RollbackObservation
+def register(
+    record: Record | None,
+    watch: RollbackWatch,
+    requested: Settings,
+    observation: RollbackObservation,
 ) -> tuple[Record, RollbackWatch]:
-    """Return record and watch with the settings that are asked for now: old, set aside, or on trial."""
+    """Return record and watch for the settings that are requested now: accepted, rolled back, or on trial."""
     if record is None:
-        return Record(asked), _marked(RollbackWatch(), look)
-    record, watch = _aimed(record, watch, asked)
-    digest = asked.digest()
-    if asked == record.accepted:
-        resting = replace(record, trial="", set_aside="", why="")
-        return _rested(resting, RollbackWatch(begun=look.now.time) if record.trial else watch, look)
-    if digest == record.set_aside:
-        return _rested(record, watch, look)
-    before = record.before or _before(watch.marks, look)
+        return Record(requested), _marked(RollbackWatch(), observation)
+    record, watch = _with_objectives(record, watch, requested)
+    digest, now = requested.digest(), observation.now.time
+    if requested == record.accepted:
+        settled = replace(record, trial="", rolled_back="", why="")
+        return _accepted(settled, RollbackWatch(begun=now) if record.trial else watch, observation)
+    if digest == record.rolled_back:
+        return _accepted(record, watch, observation)
+    before = record.before or _window_before(watch.marks, observation)
     if before is None:
-        return Record(asked), RollbackWatch()
+        return Record(requested), RollbackWatch()
     if digest == record.trial:
-        started = look.now.time if watch.begun is None else watch.begun
-        return record, replace(watch, begun=started)
-    trial = replace(record, trial=digest, before=before, set_aside="", why="")
-    return trial, RollbackWatch(begun=look.now.time)
+        return record, replace(watch, begun=now if watch.begun is None else watch.begun)
+    trial = replace(record, trial=digest, before=before, rolled_back="", why="")
+    return trial, RollbackWatch(begun=now)
 
 
-def judged(
-    record: Record, watch: RollbackWatch, asked: Settings, look: RollbackObservation
+def evaluate(
+    record: Record, watch: RollbackWatch, requested: Settings, observation: RollbackObservation
 ) -> tuple[Record, RollbackWatch]:
-    """Return record and watch after a look at the trial, if there is one."""
+    """Return record and watch after an observation of the trial, if there is one."""
     if not record.trial or record.before is None or watch.begun is None:
         return record, watch
     if watch.since is None:
-        return record, replace(watch, since=look.now) if _in_force(watch, look) else watch
-    after = score(watch.since, look.now)
-    if after.seconds < look.window:
+        in_force = _in_force(watch, observation)
+        return record, replace(watch, since=observation.now) if in_force else watch
+    after = score(watch.since, observation.now)
+    if after.seconds < observation.window:
         return record, watch
-    if not _comparable(record.before, after) and watch.windows + 1 < WINDOWS:
-        return record, replace(watch, since=look.now, windows=watch.windows + 1)
-    return _verdict(record, record.before, after, asked), RollbackWatch(begun=look.now.time)
+    if not _comparable(record.before, after) and watch.windows + 1 < MAX_WINDOWS:
+        return record, replace(watch, since=observation.now, windows=watch.windows + 1)
+    verdict = _verdict(record, record.before, after, requested)
+    return verdict, RollbackWatch(begun=observation.now.time)
 
 
-def _verdict(record: Record, before: Score, after: Score, asked: Settings) -> Record:
-    if not _comparable(before, after) or after.attainment >= before.attainment - MISS:
-        return Record(asked, before=after if after.total >= LEAST_REQUESTS else None)
-    return replace(record, trial="", set_aside=record.trial, why=_why(before, after))
+def _verdict(record: Record, before: Score, after: Score, requested: Settings) -> Record:
+    kept = after.attainment >= before.attainment - MAX_ATTAINMENT_LOSS
+    if kept or not _comparable(before, after):
+        return Record(requested, before=after if after.total >= MIN_REQUESTS else None)
+    return replace(record, trial="", rolled_back=record.trial, why=_why(before, after))
 
 
-def _aimed(record: Record, watch: RollbackWatch, asked: Settings) -> tuple[Record, RollbackWatch]:
-    """Return record and watch with the objectives that are asked for, which are never on trial.
+def _with_objectives(
+    record: Record, watch: RollbackWatch, requested: Settings
+) -> tuple[Record, RollbackWatch]:
+    """Return record and watch with the requested objectives, which are never on trial.
 
-    What else is on trial or set aside stays so. Attainment before a tighter objective is no measure for after it;
-    before a looser one it was no higher than it would have been, so what falls below it does harm all the more.
+    Other settings on trial or rolled back stay so. Attainment before a tighter objective is no measure for attainment
+    after it. Before a looser objective attainment was at most what it would have been, so a trial that falls below it
+    is a miss all the more.
     """
-    objectives, held = asked.objectives, record.accepted.objectives
-    if objectives == held:
+    objectives, accepted = requested.objectives, record.accepted.objectives
+    if objectives == accepted:
         return record, watch
-    then, now = asked.aimed_at(held).digest(), asked.digest()
+    then, now = requested.with_objectives(accepted).digest(), requested.digest()
     moved = replace(
         record,
-        accepted=record.accepted.aimed_at(objectives),
+        accepted=record.accepted.with_objectives(objectives),
         trial=now if record.trial == then else record.trial,
-        set_aside=now if record.set_aside == then else record.set_aside,
+        rolled_back=now if record.rolled_back == then else record.rolled_back,
     )
-    if all(metric in held and held[metric] <= objectives[metric] for metric in objectives):
+    if all(metric in accepted and accepted[metric] <= objectives[metric] for metric in objectives):
         return moved, replace(watch, since=None)
     return replace(moved, before=None), RollbackWatch()
 
 
-def _rested(
-    record: Record, watch: RollbackWatch, look: RollbackObservation
+def _accepted(
+    record: Record, watch: RollbackWatch, observation: RollbackObservation
 ) -> tuple[Record, RollbackWatch]:
     """Return record and watch while the accepted settings are in force."""
-    watch = _marked(watch, look)
-    seen = look.now.time - watch.marks[0].time if watch.marks else 0.0
-    return (replace(record, before=None) if seen >= look.window else record), watch
+    watch = _marked(watch, observation)
+    seconds = observation.now.time - watch.marks[0].time if watch.marks else 0.0
+    return (replace(record, before=None) if seconds >= observation.window else record), watch
 
 
-def _marked(watch: RollbackWatch, look: RollbackObservation) -> RollbackWatch:
-    """Return the watch with a new mark; the first waits until the pods obey, lest it tell of the settings before."""
-    if not watch.marks and not _in_force(watch, look):
+def _marked(watch: RollbackWatch, observation: RollbackObservation) -> RollbackWatch:
+    """Return the watch with a new mark; the first waits for the pods' acknowledgement of the settings."""
+    if not watch.marks and not _in_force(watch, observation):
         return watch
-    return replace(watch, marks=marked(watch.marks, look.now, look.window))
+    return replace(watch, marks=with_mark(watch.marks, observation.now, observation.window))
 
 
-def _in_force(watch: RollbackWatch, look: RollbackObservation) -> bool:
-    return look.obeyed and (watch.begun is None or look.now.time - watch.begun >= FIRST_SECONDS)
+def with_mark(
+    marks: tuple[CounterMark, ...], mark: CounterMark, window: float
+) -> tuple[CounterMark, ...]:
+    """Return the marks of one window, with `mark` if the last is old enough."""
+    oldest = window * (1 + 1 / MARKS_PER_WINDOW)
+    kept = tuple(earlier for earlier in marks if mark.time - earlier.time <= oldest)
+    if kept and mark.time - kept[-1].time < window / MARKS_PER_WINDOW:
+        return kept
+    return (*kept, mark)
 
 
-def _before(marks: tuple[CounterMark, ...], look: RollbackObservation) -> Score | None:
-    """Return the window up to now; None where less than half of it was seen, or too little."""
+def score(since: CounterMark, now: CounterMark) -> Score:
+    """Return the requests between two marks."""
+    return Score(now.good - since.good, now.total - since.total, now.time - since.time)
+
+
+def _in_force(watch: RollbackWatch, observation: RollbackObservation) -> bool:
+    settled = watch.begun is None or observation.now.time - watch.begun >= SETTLING_SECONDS
+    return observation.acknowledged and settled
+
+
+def _window_before(
+    marks: tuple[CounterMark, ...], observation: RollbackObservation
+) -> Score | None:
+    """Return the window up to now; None with less than half of it measured, or too few requests."""
     if not marks:
         return None
-    found = score(marks[0], look.now)
-    seen = found.seconds >= look.window / 2 and found.total >= LEAST_REQUESTS
-    return found if seen else None
+    before = score(marks[0], observation.now)
+    measured = before.seconds >= observation.window / 2 and before.total >= MIN_REQUESTS
+    return before if measured else None
 
 
 def _comparable(before: Score, after: Score) -> bool:
-    if after.total < LEAST_REQUESTS:
+    if after.total < MIN_REQUESTS:
         return False
-    return abs(after.demand - before.demand) <= LIKE_DEMAND * before.demand
+    return abs(after.demand - before.demand) <= MAX_DEMAND_CHANGE * before.demand
 
 
 def _why(before: Score, after: Score) -> str:
     return (
         f"attainment fell from {100 * before.attainment:.1f} % to {100 * after.attainment:.1f} %"
-        f" at like demand ({before.demand:.1f} and {after.demand:.1f} requests a second,"
-        f" {before.seconds:.0f} and {after.seconds:.0f} s)"
+        f" at comparable demand ({before.demand:.1f} and {after.demand:.1f} requests/s"
+        f" over {before.seconds:.0f} and {after.seconds:.0f} s)"
     )

@@ -1,1 +1,1 @@
-"""The effective spec of a pool: defaults, policies, ranges, schedules."""
+"""The effective spec of a pool: built-in values, policy defaults, its own spec, bounds and schedules."""

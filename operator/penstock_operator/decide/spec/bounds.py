@@ -1,4 +1,4 @@
-"""The policies' bounds on live fields: of all that match the tightest wins, so no tie can loosen anything."""
+"""Upper bounds that policies set on live fields: the tightest of all matching policies applies, so ties loosen nothing."""
 
 from collections.abc import Sequence
 
@@ -14,38 +14,42 @@ _BOUNDS = {
     "queue_depth": (live_fields.MAX_QUEUE_DEPTH,),
     "weight": (live_fields.WEIGHT,),
 }
-"""Which fields each bound lowers."""
+"""Fields that each bound lowers."""
 
 
 def _bounds(policies: Sequence[PolicyObject], name: str) -> list[tuple[int, str]]:
     """Return (bound, policy) of every policy that sets the bound `name`."""
-    bounds = [(one.spec.bounds or PolicyBounds(), one.name) for one in policies]
-    return [(bound.max, who) for each, who in bounds if (bound := getattr(each, name)) is not None]
+    bounds = [(policy.spec.bounds or PolicyBounds(), policy.name) for policy in policies]
+    return [
+        (bound.max, policy)
+        for fields, policy in bounds
+        if (bound := getattr(fields, name)) is not None
+    ]
 
 
 def tightest(policies: Sequence[PolicyObject], name: str) -> int | None:
-    """Return the least of the bounds `name`, or None where no policy sets it."""
+    """Return the smallest bound `name`; None where no policy sets it."""
     return min((bound for bound, _ in _bounds(policies, name)), default=None)
 
 
 def lowered(
-    asked: Fields, policies: Sequence[PolicyObject], *, scales: bool
+    requested: Fields, policies: Sequence[PolicyObject], *, scales: bool
 ) -> tuple[dict[str, Value], tuple[BoundedField, ...]]:
-    """Return `asked` within the bounds, and what was lowered by whom.
+    """Return `requested` within the bounds, and each lowered field with its policy.
 
-    Scaling's own fields are told of only where they act (`scales`).
+    Fields of `scaling` are reported only where they have an effect (`scales`).
     """
-    granted, bounded = dict(asked), []
+    granted, bounded = dict(requested), []
     for name, paths in _BOUNDS.items():
         bounds = _bounds(policies, name)
         for field in paths if bounds else ():
-            most, policy = min(bounds)
-            wish = int(asked[field])
-            granted[field] = min(wish, most)
-            if wish > most and (scales or not field.startswith("scaling.")):
+            bound, policy = min(bounds)
+            value = int(requested[field])
+            granted[field] = min(value, bound)
+            if value > bound and (scales or not field.startswith("scaling.")):
                 bounded.append(
                     BoundedField(
-                        field=f"spec.{field}", asked=str(wish), granted=str(most), policy=policy
+                        field=f"spec.{field}", asked=str(value), granted=str(bound), policy=policy
                     )
                 )
     return granted, tuple(bounded)

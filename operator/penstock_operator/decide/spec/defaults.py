@@ -1,8 +1,8 @@
-"""What the policies' defaults come to: by priority, per field, and never by a coin toss.
+"""Policy defaults of a pool: for each field the value of the policy with the highest priority.
 
-Where two policies of the highest priority that names a field want different values, neither applies: the
-value previously in force stays. That value is remembered in an annotation of the pool's settings
-ConfigMap (`held`), so it outlives the operator; without one, the policies of lower priority decide.
+Where policies of that priority set different values for a field, none of them applies and the value in force before
+stays. It is stored in an annotation of the pool's ConfigMap (`previous`), so it outlives the operator; without it the
+policies of lower priority decide.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from penstock_operator.observed import PolicyObject
 
 @dataclass(frozen=True, slots=True)
 class Tie:
-    """Policies of one priority that want different values for one field."""
+    """Policies of equal priority that set different values for one field."""
 
     field: str
     policies: tuple[str, ...]
@@ -25,40 +25,42 @@ class Tie:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The values that policies supply for one pool, before its own spec."""
+    """The default values of one pool, before its own spec."""
 
     values: Fields
-    """By field; also what the next pass holds on to when a tie appears."""
+    """By field; they stay in force when a tie appears."""
     sources: dict[str, str]
-    """The policy that each value came from; fields held through a tie are not in it."""
+    """Policy of each value; fields that keep a value through a tie are absent."""
     ties: tuple[Tie, ...]
 
 
-def policy_defaults(policies: Sequence[PolicyObject], held: Fields) -> Defaults:
-    """Return the defaults that `policies` (highest priority first) give, `held` breaking ties."""
-    asked = [(one, live_fields(one.spec.defaults)) for one in policies if one.spec.defaults]
+def policy_defaults(policies: Sequence[PolicyObject], previous: Fields) -> Defaults:
+    """Return the defaults from `policies` (highest priority first); values of `previous` stay through ties."""
+    sets = [
+        (policy, live_fields(policy.spec.defaults)) for policy in policies if policy.spec.defaults
+    ]
     values: dict[str, Value] = {}
     sources: dict[str, str] = {}
     ties: list[Tie] = []
-    for field in sorted({name for _, fields in asked for name in fields}):
-        wishes = [(one, fields[field]) for one, fields in asked if field in fields]
-        tie = _tie(field, wishes)
+    for field in sorted({name for _, fields in sets for name in fields}):
+        candidates = [(policy, fields[field]) for policy, fields in sets if field in fields]
+        tie = _tie(field, candidates)
         if tie is not None:
             ties.append(tie)
-            wishes = [(one, value) for one, value in wishes if priority(one) < tie.priority]
-        if tie is not None and field in held:
-            values[field] = held[field]
-        elif wishes and _tie(field, wishes) is None:
-            values[field], sources[field] = wishes[0][1], wishes[0][0].name
+            candidates = [(p, value) for p, value in candidates if priority(p) < tie.priority]
+        if tie is not None and field in previous:
+            values[field] = previous[field]
+        elif candidates and _tie(field, candidates) is None:
+            values[field], sources[field] = candidates[0][1], candidates[0][0].name
     return Defaults(values, sources, tuple(ties))
 
 
-def _tie(field: str, wishes: Sequence[tuple[PolicyObject, Value]]) -> Tie | None:
-    """Return the tie among the highest priority's wishes, if they differ."""
-    if not wishes:
+def _tie(field: str, candidates: Sequence[tuple[PolicyObject, Value]]) -> Tie | None:
+    """Return the tie of the highest priority's values, if they differ."""
+    if not candidates:
         return None
-    rank, top = next(groupby(wishes, key=lambda wish: priority(wish[0])))
+    rank, top = next(groupby(candidates, key=lambda candidate: priority(candidate[0])))
     highest = list(top)
     if len({value for _, value in highest}) == 1:
         return None
-    return Tie(field, tuple(one.name for one, _ in highest), rank)
+    return Tie(field, tuple(policy.name for policy, _ in highest), rank)

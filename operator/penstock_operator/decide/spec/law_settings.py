@@ -1,11 +1,11 @@
-"""Live settings of a control law: the effective spec makes them, the laws read them."""
+"""Live settings of a control law, from the effective spec."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """Targets that the spec or a policy sets; None: only the built-in stands, and guards nothing."""
+    """Targets that the spec or a policy sets; None: neither does, and the built-in value guards nothing."""
 
     low_percent: int | None = None
     high_percent: int | None = None
@@ -15,7 +15,7 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class LawSettings:
-    """The effective live settings a law obeys (after defaults, spec and bounds)."""
+    """The effective live settings of a law, after defaults, spec, bounds and schedules."""
 
     objective_milliseconds: int | None
     size_min: int
@@ -29,8 +29,8 @@ class LawSettings:
     stabilization_seconds: int
     max_percent_per_minute: int
     guards: Guards = field(default_factory=Guards)
-    """What the user asked for himself, beside what a law would do by itself."""
+    """Explicit targets, in addition to the law's own."""
     first_token_milliseconds: int | None = None
-    """The objective TimeToFirstToken, of pools that generate text."""
+    """Objective TimeToFirstToken of pools that generate text."""
     output_token_milliseconds: int | None = None
-    """The objective TimePerOutputToken, of the same."""
+    """Objective TimePerOutputToken of pools that generate text."""

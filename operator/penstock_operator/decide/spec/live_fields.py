@@ -1,7 +1,7 @@
-"""The live class as a flat map, `scaling.minReplicas` -> 1, so that precedence is a union of maps.
+"""Live fields as a flat map from path to value, such as `scaling.minReplicas` -> 1, so that precedence is a union of maps.
 
-Paths are the wire's own, below `spec`; an objective is `objectives.<metric>` in milliseconds. Values are
-integers and enum strings, so that a map survives JSON.
+Paths are those of the API below `spec`; an objective is `objectives.<metric>` in milliseconds. Values are integers
+and enum strings, so that a map survives JSON.
 """
 
 from collections.abc import Mapping
@@ -50,14 +50,14 @@ BUILT_IN: Fields = {
     WEIGHT: 100,
     PREEMPTION: "LowerPriority",
 }
-"""Values of live fields that neither a pool nor a policy sets; there is no built-in objective (docs/design/design.md#precedence)."""
+"""Values of the live fields that neither pool nor policy sets; objectives have none (docs/design/design.md#precedence)."""
 
 _MODES = ("scaling.mode", "batching.mode")
-"""Never from a policy: one edit would flip every pool."""
+"""Modes never come from a policy, where one edit would switch every pool."""
 
 
 def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
-    """Return the live fields that `source` sets, modes and `replicas` apart."""
+    """Return the live fields that `source` sets, without modes and `replicas`."""
     given = source.model_dump(
         mode="json", by_alias=True, exclude_none=True, include={"scaling", "batching", WEIGHT}
     )
@@ -66,21 +66,21 @@ def live_fields(source: PoolSpec | PolicyDefaults) -> dict[str, Value]:
 
 
 def _walk(prefix: str, tree: Mapping[str, Any]) -> list[tuple[str, Value]]:
-    found: list[tuple[str, Value]] = []
+    flat: list[tuple[str, Value]] = []
     for key, value in tree.items():
         nested = isinstance(value, dict)
-        found += _walk(f"{prefix}{key}.", value) if nested else [(prefix + key, value)]
-    return found
+        flat += _walk(f"{prefix}{key}.", value) if nested else [(prefix + key, value)]
+    return flat
 
 
 def _objectives(objectives: tuple[Objective, ...]) -> dict[str, Value]:
-    return {OBJECTIVE + one.metric.value: one.milliseconds for one in objectives}
+    return {OBJECTIVE + item.metric.value: item.milliseconds for item in objectives}
 
 
 def plausible(field: str, value: object) -> bool:
-    """Tell whether `value` is one that a policy's default for `field` could have.
+    """Return whether a policy's default for `field` could have `value`, by the API's own types.
 
-    Checked against the API's own types, for values that were out of the operator's hands.
+    It checks stored values that users can edit.
     """
     tree: object = value
     path = field.split(".")

@@ -1,4 +1,4 @@
-"""Which Prometheus a pool's signals come from, and how it is to be asked: an administrator's word, never a pool's."""
+"""The Prometheus server of a pool's signals and how to query it: set by the administrator or a policy, never by a pool."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from penstock_operator.observed import PolicyObject, PoolObject
 
 @dataclass(frozen=True, slots=True)
 class KeyOf:
-    """One key of an object in the operator's own namespace."""
+    """A key of a Secret or ConfigMap in the operator's own namespace."""
 
     name: str
     key: str
@@ -19,19 +19,19 @@ class KeyOf:
 
 @dataclass(frozen=True, slots=True)
 class MetricsServer:
-    """A Prometheus; what proves one to the other is named here, not held."""
+    """A Prometheus server; certificates and credentials are referenced by name."""
 
     url: str
     ca: KeyOf | None = None
-    """Of a ConfigMap; None: the certificates that the system trusts."""
+    """CA bundle in a ConfigMap; None: the certificates that the system trusts."""
     credentials: str | None = None
-    """Name of a Secret with a token, or a username and a password."""
+    """Name of a Secret with a token, or with user name and password."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent with every question, sorted by name."""
+    """Headers of every query, sorted by name."""
 
     @classmethod
     def of(cls, spec: Prometheus) -> "MetricsServer":
-        """Return the server that a policy names."""
+        """Return the server of a policy."""
         ca, secret = spec.ca_config_map_ref, spec.credentials_secret_ref
         return cls(
             spec.url,
@@ -48,18 +48,18 @@ def metrics_server(
     default: MetricsServer | None,
     last: MetricsServer | None = None,
 ) -> MetricsServer | None:
-    """Return where the pool's signals are: the highest priority's word, else `default`.
+    """Return the server of the pool's signals: that of the policy with the highest priority, else `default`.
 
-    Policies of equal priority with different servers apply neither: `last`, the one that the pass used
-    before, stays. It is the pass's own memory, never something a pool's author can write.
+    Where policies of equal priority name different servers none of them applies: `last`, the server of the pass
+    before, stays. It is in the operator's memory, where no pool's author can change it.
     """
     selected = [
-        (one, MetricsServer.of(one.spec.metrics.prometheus))
-        for one in matching(pool.labels, namespace_labels, policies)
-        if one.spec.metrics and one.spec.metrics.prometheus
+        (policy, MetricsServer.of(policy.spec.metrics.prometheus))
+        for policy in matching(pool.labels, namespace_labels, policies)
+        if policy.spec.metrics and policy.spec.metrics.prometheus
     ]
     if not selected:
         return default
-    _, top = next(groupby(selected, key=lambda found: priority(found[0])))
+    _, top = next(groupby(selected, key=lambda item: priority(item[0])))
     servers = {server for _, server in top}
     return servers.pop() if len(servers) == 1 else last or default

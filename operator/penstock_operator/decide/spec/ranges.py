@@ -1,7 +1,7 @@
-"""Lower and upper limits that come from different hands and contradict each other.
+"""Reconciliation of lower and upper limits that come from different sources and contradict each other.
 
-The schema refuses a contradiction within one object, but a policy's default or a built-in can still
-contradict a spec. The weaker source gives way; between equals the lower limit does, which spends less.
+The schema rejects a contradiction within one object, but a policy's default or a built-in value can still contradict
+the spec. The limit of the weaker source changes; between equal sources the lower limit does, which costs less.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from penstock_operator.decide.spec.live_fields import Fields, Value
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Built-ins, policy defaults and spec, each over the one before."""
+    """Policy defaults and spec as layers over the built-in values."""
 
     defaults: Fields
     spec: Fields
@@ -23,7 +23,7 @@ class Layers:
         return {**live_fields.BUILT_IN, **self.defaults, **self.spec}
 
     def rank(self, path: str) -> int:
-        """Return 2 for a field of the spec, 1 for a policy's default, 0 for a built-in."""
+        """Return 2 for a field of the spec, 1 for a policy's default, 0 for a built-in value."""
         return 2 if path in self.spec else int(path in self.defaults)
 
 
@@ -32,27 +32,27 @@ _RANGES = (
     (live_fields.SIZE_MIN, live_fields.SIZE_MAX, 0),
     (live_fields.LOW_PERCENT, live_fields.HIGH_PERCENT, 1),
 )
-"""(lower, upper, least distance)"""
+"""(lower, upper, minimum distance)"""
 
 _NAMES = ("built-in", "policy default", "spec")
 
 
 def reconcile(layers: Layers) -> tuple[Mapping[str, Value], tuple[str, ...]]:
-    """Return all values without contradictions, and a sentence for each that gave way.
+    """Return all values without contradictions, and a sentence for each that changed.
 
-    A built-in gives way silently: nobody asked for it.
+    A built-in value changes without a sentence, since no user set it.
     """
     values, notes = layers.values(), []
     for lower, upper, distance in _RANGES:
         low, high = int(values[lower]), int(values[upper])
         if low + distance <= high:
             continue
-        yields, stays = (
+        changes, stays = (
             (upper, lower) if layers.rank(upper) < layers.rank(lower) else (lower, upper)
         )
-        values[lower], values[upper] = _settled(low, high, distance, raise_upper=yields == upper)
-        if layers.rank(yields):
-            notes.append(_note(layers, yields, stays, values))
+        values[lower], values[upper] = _settled(low, high, distance, raise_upper=changes == upper)
+        if layers.rank(changes):
+            notes.append(_note(layers, changes, stays, values))
     return values, tuple(notes)
 
 
@@ -64,8 +64,8 @@ def _settled(low: int, high: int, distance: int, *, raise_upper: bool) -> tuple[
     return low, low + distance
 
 
-def _note(layers: Layers, yields: str, stays: str, values: Fields) -> str:
+def _note(layers: Layers, changes: str, stays: str, values: Fields) -> str:
     return (
-        f"{yields} of the {_NAMES[layers.rank(yields)]} contradicts {stays} {values[stays]}"
-        f" of the {_NAMES[layers.rank(stays)]}: {values[yields]} is used"
+        f"{changes} of the {_NAMES[layers.rank(changes)]} contradicts {stays} {values[stays]}"
+        f" of the {_NAMES[layers.rank(stays)]}: {values[changes]} applies"
     )

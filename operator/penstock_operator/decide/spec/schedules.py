@@ -1,7 +1,7 @@
-"""Known busy hours: which windows are open now, and which can never be. Pure, by the clock given.
+"""Schedules of policies: the windows that are open at a given time, and schedules that never open. Pure.
 
-Cron is read as Debian's (cronsim), in the schedule's own zone: a time that a change of clocks leaves out comes when
-they have changed, one that comes twice opens once, or both times if its minute or hour begins with a star.
+Cron expressions follow Debian's cron (cronsim) in the schedule's time zone. A time that a clock change skips opens
+right after the change; a time that occurs twice opens once, or both times if its minute or hour begins with a star.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,52 +21,56 @@ ZERO = timedelta()
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A window that is open now."""
+    """An open window of a schedule."""
 
     policy: str
     schedule: str
     min_replicas: int
     until: float
-    """Unix seconds."""
+    """End of the window, in Unix seconds."""
 
 
 def openings(policies: Iterable[PolicyObject], now: float) -> dict[str, Opening]:
     """Return each policy's open window with the highest floor, by the policy's name."""
-    found: dict[str, Opening] = {}
+    highest_of: dict[str, Opening] = {}
     for policy in policies:
-        each = [_opening(policy.name, one, now) for one in policy.spec.schedules or ()]
-        open_now = [one for one in each if one is not None]
+        windows = [_opening(policy.name, item, now) for item in policy.spec.schedules or ()]
+        open_now = [opening for opening in windows if opening is not None]
         if open_now:
-            found[policy.name] = max(open_now, key=lambda one: (one.min_replicas, one.until))
-    return found
+            highest_of[policy.name] = max(open_now, key=_floor)
+    return highest_of
 
 
-def highest(found: dict[str, Opening], policies: Sequence[PolicyObject]) -> Opening | None:
-    """Return the highest floor that `policies`, those that select a pool, declare now."""
-    mine = [found[one.name] for one in policies if one.name in found]
-    return max(mine, key=lambda one: (one.min_replicas, one.until), default=None)
+def _floor(opening: Opening) -> tuple[int, float]:
+    return opening.min_replicas, opening.until
+
+
+def highest(open_now: dict[str, Opening], policies: Sequence[PolicyObject]) -> Opening | None:
+    """Return the open window with the highest floor of `policies`, those that select a pool."""
+    own = [open_now[policy.name] for policy in policies if policy.name in open_now]
+    return max(own, key=_floor, default=None)
 
 
 def faults(policy: PolicyObject) -> tuple[str, ...]:
     """Return why schedules of a policy never open: field, value, remedy."""
-    found = []
-    for one in policy.spec.schedules or ():
-        where = f"spec.schedules[{one.name}]"
-        if zone(one.time_zone) is None:
-            found.append(
-                f"{where}.timeZone {one.time_zone} is no IANA time zone: write one such as Europe/Berlin"
+    sentences = []
+    for schedule in policy.spec.schedules or ():
+        where = f"spec.schedules[{schedule.name}]"
+        if zone(schedule.time_zone) is None:
+            sentences.append(
+                f"{where}.timeZone {schedule.time_zone} is not an IANA time zone: use a name such as Europe/Berlin"
             )
-        elif (fault := _fault(one.cron)) is not None:
-            found.append(
-                f"{where}.cron {one.cron!r} cannot be read ({fault}): write minute, hour, day of month,"
-                " month and day of week, as in 30 8 * * MON-FRI"
+        elif (fault := _fault(schedule.cron)) is not None:
+            sentences.append(
+                f"{where}.cron {schedule.cron!r} is invalid ({fault}): give minute, hour, day of month,"
+                " month and day of week, e.g. 30 8 * * MON-FRI"
             )
-    return tuple(found)
+    return tuple(sentences)
 
 
 @lru_cache(maxsize=256)
 def zone(name: str | None) -> ZoneInfo | None:
-    """Return a time zone by its IANA name (unset: UTC), None where there is no such."""
+    """Return a time zone by its IANA name (unset: UTC); None for an unknown name."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -81,19 +85,21 @@ def _fault(cron: str) -> str | None:
     return None
 
 
-def _opening(policy: str, one: Schedule, now: float) -> Opening | None:
-    opened = _last_opened(one.cron, one.time_zone, int(now // MINUTE))
+def _opening(policy: str, schedule: Schedule, now: float) -> Opening | None:
+    opened = _last_opened(schedule.cron, schedule.time_zone, int(now // MINUTE))
     if opened is None:
         return None
-    until = opened + one.duration_minutes * MINUTE
-    return Opening(policy, one.name, one.min_replicas, until) if now < until else None
+    until = opened + schedule.duration_minutes * MINUTE
+    if now >= until:
+        return None
+    return Opening(policy, schedule.name, schedule.min_replicas, until)
 
 
 @lru_cache(maxsize=1024)
 def _last_opened(cron: str, time_zone: str | None, minute: int) -> float | None:
-    """Return when a window last opened, at `minute` (since 1970) or before; None where it never did.
+    """Return when a window last opened, at `minute` (since 1970) or before; None if it never did.
 
-    Cron knows no seconds, so one answer serves a whole minute.
+    Cron has no seconds, so a result is valid for a whole minute.
     """
     where = zone(time_zone)
     if where is None:
@@ -101,15 +107,15 @@ def _last_opened(cron: str, time_zone: str | None, minute: int) -> float | None:
     now = minute * MINUTE
     try:
         before = CronSim(cron, _latest(datetime.fromtimestamp(now + 1, where)), reverse=True)
-        return next(opened for one in before if (opened := one.timestamp()) <= now)
+        return next(opened for time in before if (opened := time.timestamp()) <= now)
     except (CronSimError, StopIteration):
         return None
 
 
 def _latest(now: datetime) -> datetime:
-    """Return from where to look back for what was before `now`: cron goes by the wall, on which an hour may come twice.
+    """Return the local time from which to search backwards: cron uses local time, in which an hour may occur twice.
 
-    In its second pass all of the first has been, also what the wall puts after `now`.
+    In its second occurrence all of the first is past, local times after `now` included.
     """
     first = now.replace(fold=0)
     return first + ((first.utcoffset() or ZERO) - (now.utcoffset() or ZERO))

@@ -1,4 +1,4 @@
-"""Which policies speak about which pools: label selectors as in meta/v1."""
+"""Selection of pools by policies, with the label selectors of meta/v1."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,13 +7,13 @@ from penstock_operator.observed import PolicyObject
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether `labels` satisfy every part of `selector`; None and empty select everything."""
+    """Return whether `labels` satisfy every part of `selector`; None and empty select everything."""
     if selector is None:
         return True
-    wanted = selector.match_labels or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    required = selector.match_labels or {}
+    if any(labels.get(key) != value for key, value in required.items()):
         return False
-    return all(_meets(one, labels) for one in selector.match_expressions or ())
+    return all(_meets(item, labels) for item in selector.match_expressions or ())
 
 
 def _meets(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
@@ -37,12 +37,12 @@ def matching(
 ) -> tuple[PolicyObject, ...]:
     """Return the policies that select a pool of `labels`, the highest priority first, then by name."""
     selected = (
-        one
-        for one in policies
-        if matches(one.spec.namespace_selector, namespace_labels)
-        and matches(one.spec.pool_selector, labels)
+        policy
+        for policy in policies
+        if matches(policy.spec.namespace_selector, namespace_labels)
+        and matches(policy.spec.pool_selector, labels)
     )
-    return tuple(sorted(selected, key=lambda one: (-priority(one), one.name)))
+    return tuple(sorted(selected, key=lambda policy: (-priority(policy), policy.name)))
 
 
 def priority(policy: PolicyObject) -> int:

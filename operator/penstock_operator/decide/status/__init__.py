@@ -1,1 +1,1 @@
-"""The status of a pool and its policies: conditions, Events, fields."""
+"""The desired status of pools and policies: fields, conditions and Events."""

@@ -1,4 +1,4 @@
-"""Events for what changed between the status that is held and the one that is wanted."""
+"""Events for the differences between the stored and the desired status of a pool."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,64 +11,67 @@ from penstock_operator.decide.pool_outcome import BUDGETED_FIELD, PoolOutcome
 from penstock_operator.decide.scaling.report.conditions import LAW_FAILED
 
 _WARNED = ("Ready", "Progressing", "PolicyApplied")
-"""Conditions whose turn to a new bad reason is worth an Event."""
-_PASSING = ("ReplicasUnavailable", "PoliciesNotReadable", "Settled", "Blocked")
-"""Reasons that every start or end of a step passes through, that another condition tells, or that concern no single pool."""
+"""Conditions whose change to a new failure reason is reported as an Event."""
+_WITHOUT_EVENT = ("ReplicasUnavailable", "PoliciesNotReadable", "Settled", "Blocked")
+"""Reasons without an Event: part of every change, reported by another condition, or not about a single pool."""
 
 
-def pool_events(found: PoolOutcome, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
-    """Return what is to be told about this pass, the scaling room's own Events included."""
+def pool_events(outcome: PoolOutcome, conditions: Sequence[Condition]) -> tuple[EventNote, ...]:
+    """Return the Events of this pass, those of the scaling package included."""
     return (
-        *found.outcome.events,
-        *_bounds(found),
-        *_template(found),
-        *_warnings(found, conditions),
-        *_short(found, conditions),
+        *outcome.scaling.events,
+        *_bounds(outcome),
+        *_template(outcome),
+        *_warnings(outcome, conditions),
+        *_short(outcome, conditions),
     )
 
 
-def _bounds(found: PoolOutcome) -> Iterator[EventNote]:
-    held = found.view.pool.status.bounded or ()
-    before = {one.field: one for one in held if one.field != BUDGETED_FIELD}
-    after = {one.field: one for one in found.effective.bounded}
-    for field, one in after.items():
-        if before.get(field) != one:
-            message = f"{field} {one.asked} is bounded to {one.granted} by policy {one.policy}"
+def _bounds(outcome: PoolOutcome) -> Iterator[EventNote]:
+    stored = outcome.view.pool.status.bounded or ()
+    before = {bound.field: bound for bound in stored if bound.field != BUDGETED_FIELD}
+    after = {bound.field: bound for bound in outcome.effective.bounded}
+    for field, bound in after.items():
+        if before.get(field) != bound:
+            message = (
+                f"{field} {bound.asked} is bounded to {bound.granted} by policy {bound.policy}"
+            )
             yield EventNote(EventType.NORMAL, "Bounded", message)
     for field in before.keys() - after.keys():
         message = f"{field} is no longer bounded by policy {before[field].policy}"
         yield EventNote(EventType.NORMAL, "BoundLifted", message)
 
 
-def _template(found: PoolOutcome) -> Iterator[EventNote]:
-    if found.pinned.adopted and found.pinned.template is not None:
-        message = f"rolling out template {revision_name(found.pinned.template)}"
+def _template(outcome: PoolOutcome) -> Iterator[EventNote]:
+    if outcome.pinned.adopted and outcome.pinned.template is not None:
+        message = f"rolling out template {revision_name(outcome.pinned.template)}"
         yield EventNote(EventType.NORMAL, "TemplateAdopted", message)
-    if found.rollout.gave_up and found.rollout.why:
-        message = f"this rollout replaces pods without a surge: {found.rollout.why}"
+    if outcome.rollout.gave_up and outcome.rollout.why:
+        message = f"this rollout replaces pods without a surge: {outcome.rollout.why}"
         yield EventNote(EventType.NORMAL, "ReplacingWithoutSurge", message)
 
 
-def _warnings(found: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
-    held = {one.reason for one in found.view.pool.status.conditions or () if _alarming(one)}
-    news = {one.reason: one for one in reversed(conditions) if _alarming(one)}
-    for reason in reversed(news):
-        if reason not in held:
-            yield EventNote(EventType.WARNING, reason, news[reason].message)
+def _warnings(outcome: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+    stored = outcome.view.pool.status.conditions or ()
+    before = {item.reason for item in stored if _is_failure(item)}
+    after = {item.reason: item for item in reversed(conditions) if _is_failure(item)}
+    for reason in reversed(after):
+        if reason not in before:
+            yield EventNote(EventType.WARNING, reason, after[reason].message)
 
 
-def _short(found: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
-    held = found.view.pool.status.conditions or ()
-    known = {one.reason for one in held if one.type == BUDGET_LIMITED and _true(one)}
-    for one in conditions:
-        if one.type == BUDGET_LIMITED and _true(one) and one.reason not in known:
-            yield EventNote(EventType.WARNING, one.reason, one.message)
+def _short(outcome: PoolOutcome, conditions: Sequence[Condition]) -> Iterator[EventNote]:
+    stored = outcome.view.pool.status.conditions or ()
+    before = {item.reason for item in stored if _is_short(item)}
+    for item in conditions:
+        if _is_short(item) and item.reason not in before:
+            yield EventNote(EventType.WARNING, item.reason, item.message)
 
 
-def _true(one: Condition) -> bool:
-    return one.status is ConditionStatus.TRUE
+def _is_short(item: Condition) -> bool:
+    return item.type == BUDGET_LIMITED and item.status is ConditionStatus.TRUE
 
 
-def _alarming(one: Condition) -> bool:
-    told = one.type in _WARNED or one.reason in {CONTESTED, LAW_FAILED}
-    return told and one.status is ConditionStatus.FALSE and one.reason not in _PASSING
+def _is_failure(item: Condition) -> bool:
+    reported = item.type in _WARNED or item.reason in {CONTESTED, LAW_FAILED}
+    return reported and item.status is ConditionStatus.FALSE and item.reason not in _WITHOUT_EVENT

@@ -1,4 +1,4 @@
-"""What each policy's status should read: how many pools it selects, and with whom it disagrees."""
+"""The desired status of each policy: selected pools, conflicts with other policies, and use of its budgets."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -16,55 +16,55 @@ from penstock_operator.observed import Observed, PolicyObject
 
 
 def policy_plans(observed: Observed, ledger: QuotaLedger, now: float) -> tuple[PolicyPlan, ...]:
-    """Return the wanted status of every policy, over every pool, due or not."""
+    """Return the desired status of every policy, over all pools, due or not."""
     matched: Counter[str] = Counter()
     ties: defaultdict[str, set[Tie]] = defaultdict(set)
-    found: dict[tuple[str, ...], tuple[Tie, ...]] = {}
+    ties_of: dict[tuple[str, ...], tuple[Tie, ...]] = {}
     for pool in observed.all_pools:
         selected = matching(pool.labels, pool.namespace_labels, observed.policies)
-        names = tuple(one.name for one in selected)
+        names = tuple(policy.name for policy in selected)
         matched.update(names)
-        if names not in found:  # pools are many, ways of being selected few
-            found[names] = policy_defaults(selected, {}).ties
-        for tie in found[names]:
+        if names not in ties_of:  # many pools share few sets of policies
+            ties_of[names] = policy_defaults(selected, {}).ties
+        for tie in ties_of[names]:
             for name in tie.policies:
                 ties[name].add(tie)
     return tuple(
         PolicyPlan(
-            one.name,
+            policy.name,
             _status(
-                one,
-                matched[one.name],
-                sorted_ties(ties[one.name]),
-                budget_statuses(one, ledger),
+                policy,
+                matched[policy.name],
+                sorted_ties(ties[policy.name]),
+                budget_statuses(policy, ledger),
                 now,
             ),
         )
-        for one in observed.policies
+        for policy in observed.policies
     )
 
 
 def budget_statuses(policy: PolicyObject, ledger: QuotaLedger) -> tuple[BudgetStatus, ...]:
-    """Return how each of a policy's budgets is spent, in devices."""
-    found = []
+    """Return the use of each of a policy's budgets, in devices."""
+    statuses = []
     for budget in policy.spec.gpu_budgets or ():
         wanted = granted = used = 0
-        for uid, one in ledger.claims.items():
-            if one.resource == budget.resource_name and policy.name in one.policies:
+        for uid, request in ledger.requests.items():
+            if request.resource == budget.resource_name and policy.name in request.policies:
                 grant = ledger.grants.get(uid)
-                wanted += one.requested * one.per_replica
-                granted += 0 if grant is None else grant.entitled * one.per_replica
-                used += one.used
-        found.append(
+                wanted += request.requested * request.per_replica
+                granted += 0 if grant is None else grant.entitled * request.per_replica
+                used += request.used
+        statuses.append(
             BudgetStatus(
                 resource_name=budget.resource_name, wanted=wanted, granted=granted, used=used
             )
         )
-    return tuple(found)
+    return tuple(statuses)
 
 
 def sorted_ties(ties: set[Tie]) -> list[Tie]:
-    """Return ties in a stable order, so that a message does not change by itself."""
+    """Return ties in a stable order, so that messages are stable too."""
     return sorted(ties, key=lambda tie: (tie.field, tie.policies))
 
 
@@ -80,39 +80,42 @@ def _status(
         _conflicted(ties),
         _exhausted(budgets),
     )
-    held = policy.status.conditions or ()
+    stored = policy.status.conditions or ()
     return PolicyStatus(
         observed_generation=policy.generation,
         matched_pools=matched,
         budgets=budgets or None,
-        conditions=merge(held, conditions, policy.generation, rfc3339(now)),
+        conditions=merge(stored, conditions, policy.generation, rfc3339(now)),
     )
 
 
 def _accepted(policy: PolicyObject) -> Condition:
-    wrong = faults(policy)
-    if wrong:
-        message = f"{'; '.join(wrong)}; all else is in force"
+    invalid = faults(policy)
+    if invalid:
+        message = f"{'; '.join(invalid)}; the rest of the policy is in force"
         return condition("Accepted", ConditionStatus.FALSE, "ScheduleInvalid", message)
     return condition("Accepted", ConditionStatus.TRUE, "Valid", "the policy is in force")
 
 
 def _exhausted(budgets: Sequence[BudgetStatus]) -> Condition:
     if not budgets:
-        return condition("BudgetExhausted", ConditionStatus.FALSE, "NoBudget", "it sets no budget")
-    short = [one for one in budgets if one.granted < one.wanted]
+        return condition(
+            "BudgetExhausted", ConditionStatus.FALSE, "NoBudget", "the policy sets no budget"
+        )
+    short = [budget for budget in budgets if budget.granted < budget.wanted]
     if not short:
-        message = "every pool has the devices it wants"
+        message = "every pool has the devices that it requests"
         return condition("BudgetExhausted", ConditionStatus.FALSE, "EnoughForAll", message)
     message = "; ".join(
-        f"{one.wanted} {one.resource_name} wanted, {one.granted} granted" for one in short
+        f"{budget.wanted} {budget.resource_name} requested, {budget.granted} granted: raise the budget's count"
+        for budget in short
     )
     return condition("BudgetExhausted", ConditionStatus.TRUE, "MoreWanted", message)
 
 
 def _conflicted(ties: Sequence[Tie]) -> Condition:
     if not ties:
-        message = "no policy of equal priority disagrees"
+        message = "no policy of equal priority sets a different default"
         return condition("Conflicted", ConditionStatus.FALSE, "NoConflict", message)
     message = "; ".join(tie_sentence(tie) for tie in ties)
     return condition("Conflicted", ConditionStatus.TRUE, "EqualPriority", message)

@@ -85,7 +85,7 @@ def test_a_default_that_gave_way_is_explained_and_a_built_in_is_not() -> None:
     default = policy("p", defaults={"scaling": {"maxReplicas": 5}})
     (note,) = of(pool(scaling={"minReplicas": 10}), default).notes
     assert "scaling.maxReplicas of the policy default" in note
-    assert "10 is used" in note
+    assert "10 applies" in note
     assert of(pool(scaling={"minReplicas": 10})).notes == ()
 
 

@@ -23,7 +23,7 @@ from tests.unit.operator.decide.world import (
 def test_a_pool_whose_replicas_all_serve_is_ready_and_settled() -> None:
     plan = settled(pool=pool(replicas=3)).run()
     assert reason(plan, "Ready") == "True/AllReplicasReady"
-    assert message(plan, "Ready") == "3 of 3 replicas ready"
+    assert message(plan, "Ready") == "3/3 replicas ready"
     assert reason(plan, "Progressing") == "False/Settled"
     assert reason(plan, "UpToDate") == "True/LatestTemplate"
 
@@ -45,7 +45,7 @@ def test_a_pool_whose_devices_are_used_does_not_mention_them(count: int) -> None
 def test_a_pool_of_no_replicas_is_ready_and_says_that_nothing_is_served() -> None:
     plan = settled(pool=pool(replicas=0)).run()
     assert reason(plan, "Ready") == "True/AllReplicasReady"
-    assert "no request is served: set spec.replicas" in message(plan, "Ready")
+    assert "serves no requests: set spec.replicas" in message(plan, "Ready")
 
 
 def test_a_pool_still_starting_says_how_far_it_is() -> None:
@@ -53,7 +53,7 @@ def test_a_pool_still_starting_says_how_far_it_is() -> None:
     world.pods = (replace(world.pods[0], ready=False),)
     plan = world.run()
     assert reason(plan, "Ready") == "False/ReplicasUnavailable"
-    assert "0 of 3 replicas ready" in message(plan, "Ready")
+    assert "0/3 replicas ready" in message(plan, "Ready")
     assert reason(plan, "Progressing") == "True/Scaling"
 
 
@@ -72,7 +72,7 @@ def test_a_pool_that_grows_says_how_far_it_is() -> None:
     world.pods = (world.pods[0], replace(world.pods[1], ready=False))
     plan = world.run()
     assert reason(plan, "Ready") == "True/SomeReplicasReady"
-    assert "1 of 3 replicas ready" in message(plan, "Ready")
+    assert "1/3 replicas ready" in message(plan, "Ready")
     assert reason(plan, "Progressing") == "True/Scaling"
 
 
@@ -170,7 +170,7 @@ def test_a_rollout_that_does_not_move_is_stuck() -> None:
 def test_limits_are_applied_when_every_ready_pod_says_so() -> None:
     plan = settled(pool=pool(replicas=2)).run()
     assert reason(plan, "LimitsApplied") == "True/AllPodsAcknowledged"
-    assert message(plan, "LimitsApplied") == "2 of 2 ready pods obey generation 1"
+    assert message(plan, "LimitsApplied") == "2/2 ready pods acknowledged limits generation 1"
     assert known(plan.status.batch).acknowledged_pods == 2
 
 

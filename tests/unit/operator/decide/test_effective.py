@@ -111,7 +111,7 @@ def tied() -> tuple[PolicyObject, PolicyObject]:
 
 
 def test_equal_policies_that_differ_apply_neither_and_keep_the_last() -> None:
-    spec = of(pool(), *tied(), held={"batching.maxQueueDepth": 15})
+    spec = of(pool(), *tied(), previous={"batching.maxQueueDepth": 15})
     assert spec.max_queue_depth == 15
     assert spec.policy_defaults == {"batching.maxQueueDepth": 15}
     (tie,) = spec.ties
@@ -134,7 +134,7 @@ def test_a_tie_that_the_spec_settles_is_not_felt_by_the_pool() -> None:
     spec = of(pool(batching={"maxQueueDepth": 99}), *tied())
     assert spec.max_queue_depth == 99
     assert spec.ties
-    assert spec.felt_ties == ()
+    assert spec.unresolved_ties == ()
 
 
 def test_a_tie_on_one_field_leaves_the_policies_other_fields_in_force() -> None:

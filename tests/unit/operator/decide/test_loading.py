@@ -29,7 +29,7 @@ def starting(*answers: Acknowledgement) -> World:
 def test_the_bytes_and_percent_of_a_load_are_in_the_condition() -> None:
     plan = starting(loading(LoadStage.FETCHING, 3.14, 14.2)).run()
     assert reason(plan, "Ready") == "False/ModelLoading"
-    assert "the model is fetched: 3.1 of 14.2 GB, 22 %" in message(plan, "Ready")
+    assert "downloading the model: 3.1 of 14.2 GB, 22 %" in message(plan, "Ready")
     assert "3.1 of 14.2 GB, 22 %" in message(plan, "Progressing")
 
 
@@ -39,16 +39,18 @@ def test_the_load_that_is_furthest_is_told_and_the_others_are_counted() -> None:
     )  # fmt: skip
     said = message(world.run(), "Ready")
     assert world.pods[1].name in said
-    assert "7.0 of 10.0 GB, 70 %, and 2 more load" in said
+    assert "7.0 of 10.0 GB, 70 %, and 2 more are loading" in said
 
 
 def test_who_waits_for_another_pods_fetch_says_so() -> None:
     said = message(starting(loading(LoadStage.WAITING, 1, 10)).run(), "Ready")
-    assert "10 %; it shares its cache with another pod, which fetches" in said
+    assert "10 %; another pod downloads into the shared cache" in said
 
 
 def test_a_model_whose_files_are_there_is_being_placed() -> None:
-    assert "placed on its device" in message(starting(loading(LoadStage.STARTING)).run(), "Ready")
+    assert "loading it onto its device" in message(
+        starting(loading(LoadStage.STARTING)).run(), "Ready"
+    )
 
 
 def test_a_pod_that_failed_is_told_before_those_that_load() -> None:

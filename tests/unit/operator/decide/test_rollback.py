@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.decide.rollback.record import Record, Settings, read
-from penstock_operator.decide.rollback.ruling import OWN
+from penstock_operator.decide.rollback.decision import UNREVISIONED
+from penstock_operator.decide.rollback.record import Record, Settings, read_record
 from penstock_operator.decide.spec import live_fields
 from penstock_operator.decide.spec.effective import GUARDS, EffectiveSpec, in_force
 from penstock_operator.observed import PodSample, PolicyObject, PoolSignals, SignalSource
@@ -97,8 +97,8 @@ def test_an_edit_that_worsens_attainment_is_set_aside_after_a_window() -> None:
 def test_the_condition_names_what_is_set_aside_how_much_it_cost_and_what_to_do() -> None:
     found = edited(story(), 0.7, **BAD).live(2 * WINDOW)
     told = message(found.world.run(), "PolicyApplied")
-    assert "batching.size.max 16 -> 2 set aside" in told
-    assert "attainment fell from 100.0 % to 70.0 % at like demand (10.0 and 10.0" in told
+    assert "batching.size.max 16 -> 2 rolled back" in told
+    assert "attainment fell from 100.0 % to 70.0 % at comparable demand (10.0 and 10.0" in told
     assert "try others, or set rollback.mode to Never" in told
 
 
@@ -188,16 +188,16 @@ def test_an_edit_right_after_a_good_one_is_compared_with_that() -> None:
 
 def test_an_old_window_is_forgotten_once_the_good_settings_were_seen_for_one() -> None:
     found = edited(story(), 0.7, **BAD).live(WINDOW + 15)
-    assert known(read(found.world.kept)).before is not None
+    assert known(read_record(found.world.kept)).before is not None
     edited(found, 0.9).live(2 * WINDOW)
-    assert known(read(found.world.kept)).before is None
+    assert known(read_record(found.world.kept)).before is None
     edited(found, 0.9, **WORSE).live(WINDOW + 30)
     assert (found.cap, found.says()) == (3, "True/Applied")
 
 
 def test_a_trial_whose_window_before_is_not_known_is_over() -> None:
     found = edited(story(), 0.7, **BAD).live(20).restart()
-    record = replace(known(read(found.world.kept)), before=None)
+    record = replace(known(read_record(found.world.kept)), before=None)
     found.world.kept = record.as_json()
     found.live(20)
     assert found.cap == 2
@@ -238,8 +238,8 @@ def test_a_moved_objective_brings_no_edit_that_was_set_aside_into_force(millisec
     found = edited(story(), 0.7, **BAD).live(WINDOW + 30)
     edited(found, 1.0, **objective(milliseconds)).live(3 * WINDOW)
     assert (found.cap, found.says()) == (16, "False/SetAside")
-    assert known(read(found.world.kept)).accepted.fields[REQUEST_LATENCY] == milliseconds
-    assert "batching.size.max 16 -> 2 set aside" in message(found.world.run(), "PolicyApplied")
+    assert known(read_record(found.world.kept)).accepted.fields[REQUEST_LATENCY] == milliseconds
+    assert "batching.size.max 16 -> 2 rolled back" in message(found.world.run(), "PolicyApplied")
     edited(found, 1.0, **GOOD).live(5)
     assert (found.cap, found.says()) == (16, "True/Applied")
 
@@ -248,7 +248,7 @@ def test_no_objective_any_more_brings_no_edit_that_was_set_aside_into_force() ->
     found = edited(story(), 0.7, **BAD).live(WINDOW + 30)
     edited(found, 1.0, objectives=[]).live(30)
     assert (found.cap, found.says()) == (16, "False/SetAside")
-    assert REQUEST_LATENCY not in known(read(found.world.kept)).accepted.fields
+    assert REQUEST_LATENCY not in known(read_record(found.world.kept)).accepted.fields
 
 
 def test_a_trial_goes_on_over_a_looser_objective_in_a_window_of_its_own() -> None:
@@ -279,7 +279,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(live_fields.BUILT_IN.keys() - set(OWN)))
+@pytest.mark.parametrize("path", sorted(live_fields.BUILT_IN.keys() - set(UNREVISIONED)))
 def test_every_setting_of_a_revision_is_brought_back(path: str) -> None:
     plain = of(pool())
     value = live_fields.BUILT_IN[path]
@@ -327,10 +327,10 @@ def test_with_too_few_requests_to_judge_by_an_edit_is_kept() -> None:
 def test_a_record_survives_its_json_and_one_that_cannot_be_read_is_none() -> None:
     guards = ("scaling.queueDepth.targetPerReplica",)
     record = Record(Settings({"batching.size.max": 16}, guards), trial="abc")
-    assert read(record.as_json()) == record
+    assert read_record(record.as_json()) == record
     assert json.loads(record.as_json())["trial"] == "abc"
     for text in (None, "", "{", "[]", '{"accepted": 3}', '{"unknown": 1}'):
-        assert read(text) is None
+        assert read_record(text) is None
 
 
 @pytest.mark.parametrize("text", ["{}", '{"accepted": {"fields": {"batching.size.max": "many"}}}'])
@@ -338,3 +338,13 @@ def test_a_record_edited_by_hand_ends_no_pass(text: str) -> None:
     found = story().restart()
     found.world.kept = text
     assert found.live(30).cap == 16
+
+
+def test_a_record_of_the_version_before_still_loads() -> None:
+    text = (
+        '{"accepted":{"fields":{"batching.size.max":16},"guarded":[]},"trial":"",'
+        '"before":{"good":9.0,"total":10.0,"seconds":60.0},"set_aside":"abc","why":"slow"}'
+    )
+    record = known(read_record(text))
+    assert (record.rolled_back, known(record.before).attainment) == ("abc", 0.9)
+    assert json.loads(record.as_json()) == json.loads(text)

@@ -70,7 +70,7 @@ def test_what_gave_up_its_surge_replaces_to_the_end_of_this_rollout_and_no_furth
     plan = world.settle()
     assert step(world) == REPLACING
     assert "ReplacingWithoutSurge" not in events(plan)
-    assert "one pod less at a time" in message(plan, "Progressing")
+    assert "ending one old pod at a time" in message(plan, "Progressing")
 
     world.pods = tuple(pod(f"new-{one}", revision=world.revision) for one in range(3))
     world.settle()
@@ -153,8 +153,8 @@ def test_a_broken_template_keeps_the_pods_before_it_and_says_how_to_go_back() ->
     world.pods = (*world.pods, broken)
     plan = world.settle()
     told = message(plan, "Progressing")
-    assert "2 pods of the template before go on" in told
-    assert f"to go back to it, {before}, undo the edit" in told
+    assert "2 pods of the previous template still serve" in told
+    assert f"to return to revision {before}, undo the edit" in told
 
     world.edit_spec(runtime={})
     world.settle()

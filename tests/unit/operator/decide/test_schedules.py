@@ -112,7 +112,7 @@ def test_the_pool_says_which_window_is_open_and_until_when() -> None:
     world.now = berlin(2026, 11, 20, 9, 0)
     told = message(world.run(), POLICY_APPLIED)
     assert "schedule morning of policy prod: at least 3 replicas until 2026-11-20 09:00 UTC" in told
-    assert "4 are above scaling.maxReplicas" in told
+    assert "4 exceed scaling.maxReplicas" in told
 
 
 def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:
@@ -130,13 +130,13 @@ def test_an_open_window_starts_the_replicas_of_its_floor_at_once() -> None:
     [
         (
             {"timeZone": "Mars/Base"},
-            "spec.schedules[morning].timeZone Mars/Base is no IANA time zone",
+            "spec.schedules[morning].timeZone Mars/Base is not an IANA time zone",
         ),
         (
             {"cron": "61 8 * * *"},
-            "spec.schedules[morning].cron '61 8 * * *' cannot be read (Bad minute)",
+            "spec.schedules[morning].cron '61 8 * * *' is invalid (Bad minute)",
         ),
-        ({"cron": "0 8 31 2 *"}, "spec.schedules[morning].cron '0 8 31 2 *' cannot be read"),
+        ({"cron": "0 8 31 2 *"}, "spec.schedules[morning].cron '0 8 31 2 *' is invalid"),
     ],
 )
 def test_a_schedule_that_can_never_open_is_refused_with_field_value_and_remedy(

@@ -73,10 +73,10 @@ def of(
     pool_: PoolObject,
     *policies: PolicyObject,
     labels: dict[str, str] | None = None,
-    held: Fields | None = None,
+    previous: Fields | None = None,
 ) -> EffectiveSpec:
     """What is in force for a pool under these policies."""
-    return effective(pool_, labels or {}, policies, held)
+    return effective(pool_, labels or {}, policies, previous)
 
 
 def child(

@@ -1,33 +1,33 @@
-"""What a pool's conditions say: one file a question, a reason always, a remedy in every message."""
+"""The conditions of a pool, one module per condition; every message names a remedy where one is needed."""
 
 from penstock_api.conditions import Condition
 from penstock_operator.decide.manifests.replica_conflict import contested
 from penstock_operator.decide.pool_outcome import PoolOutcome
 from penstock_operator.decide.status.conditions.applied import limits_applied
-from penstock_operator.decide.status.conditions.budget import budget_limited
-from penstock_operator.decide.status.conditions.devices import devices_used
+from penstock_operator.decide.status.conditions.budget import budget_limited, devices_used
 from penstock_operator.decide.status.conditions.policy import policy_applied
 from penstock_operator.decide.status.conditions.progress import progressing, up_to_date
 from penstock_operator.decide.status.conditions.readiness import ready
 
 
-def all_conditions(found: PoolOutcome) -> tuple[Condition, ...]:
-    """Return every condition of the pool, in the order in which they are shown."""
+def all_conditions(outcome: PoolOutcome) -> tuple[Condition, ...]:
+    """Return every condition of the pool, in display order."""
     return (
-        ready(found),
-        progressing(found),
-        up_to_date(found),
-        *_scaling(found),
-        limits_applied(found),
-        policy_applied(found),
-        budget_limited(found),
-        *devices_used(found),
+        ready(outcome),
+        progressing(outcome),
+        up_to_date(outcome),
+        *_scaling(outcome),
+        limits_applied(outcome),
+        policy_applied(outcome),
+        budget_limited(outcome),
+        *devices_used(outcome),
     )
 
 
-def _scaling(found: PoolOutcome) -> tuple[Condition, ...]:
-    """Return the scaling room's conditions, its word on Scaling overruled while it is not obeyed."""
-    if not found.contested:
-        return found.outcome.conditions
-    others = (one for one in found.outcome.conditions if one.type != "Scaling")
-    return (contested(found.replicas), *others)
+def _scaling(outcome: PoolOutcome) -> tuple[Condition, ...]:
+    """Return the scaling conditions; override `Scaling` while another writer owns the replica count."""
+    conditions = outcome.scaling.conditions
+    if not outcome.contested:
+        return conditions
+    others = (condition for condition in conditions if condition.type != "Scaling")
+    return (contested(outcome.replicas), *others)

@@ -1,4 +1,4 @@
-"""LimitsApplied: do the pods obey the published limits?"""
+"""The LimitsApplied condition: whether the ready pods acknowledged the published limits."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.limits import unacknowledged_pods
@@ -9,31 +9,33 @@ LIMITS_APPLIED = "LimitsApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def limits_applied(found: PoolOutcome) -> Condition:
-    """Return the condition over the pods that serve; loading pods read the limits when they start."""
-    limits = found.limits
-    if limits is None or not found.ready:
+def limits_applied(outcome: PoolOutcome) -> Condition:
+    """Return the condition over the ready pods; loading pods read the limits at startup."""
+    limits = outcome.limits
+    if limits is None or not outcome.ready:
         return condition(LIMITS_APPLIED, UNKNOWN, "Waiting", "no pod is ready yet")
-    disobeying = unacknowledged_pods(found.view, limits)
-    obeying = f"{len(found.ready) - len(disobeying)} of {len(found.ready)} ready pods"
-    if not disobeying:
-        message = f"{obeying} obey generation {limits.generation}"
-        return condition(LIMITS_APPLIED, TRUE, "AllPodsAcknowledged", message)
-    unreached = [(pod, problem) for pod in disobeying if (problem := _problem(found, pod))]
+    pending, total = unacknowledged_pods(outcome.view, limits), len(outcome.ready)
+    acknowledged = (
+        f"{total - len(pending)}/{total} ready pods acknowledged limits"
+        f" generation {limits.generation}"
+    )
+    if not pending:
+        return condition(LIMITS_APPLIED, TRUE, "AllPodsAcknowledged", acknowledged)
+    unreached = [(pod, problem) for pod in pending if (problem := _problem(outcome, pod))]
     if unreached:
-        told = "; ".join(f"pod {pod.name}: {problem}" for pod, problem in unreached[:3])
+        problems = "; ".join(f"pod {pod.name}: {problem}" for pod, problem in unreached[:3])
         message = (
-            f"{obeying} obey generation {limits.generation}; {told}: let the operator reach port"
-            " 8001 of the pods; it tries again every tick"
+            f"{acknowledged}; {problems}: let the operator reach port 8001 of the pods;"
+            " it retries at every tick"
         )
         return condition(LIMITS_APPLIED, FALSE, "PodsUnreachable", message)
-    message = f"{obeying} obey generation {limits.generation}; the others were just told"
+    message = f"{acknowledged}; waiting for the others"
     return condition(LIMITS_APPLIED, FALSE, "Waiting", message)
 
 
-def _problem(found: PoolOutcome, pod: PodObject) -> str:
-    """Return why a pod could not be told, or nothing if it has just not been asked yet."""
+def _problem(outcome: PoolOutcome, pod: PodObject) -> str:
+    """Return why a push to a pod failed; empty before the first attempt."""
     if pod.host_network:
-        return "it uses the node's network, where the operator sends nothing"
-    answer = found.view.acknowledgements.get(pod.uid)
+        return "it uses the node's network, where the operator pushes no limits"
+    answer = outcome.view.acknowledgements.get(pod.uid)
     return answer.problem if answer is not None else ""

@@ -1,43 +1,59 @@
-"""BudgetLimited: does the pool get the devices it wants?"""
+"""The conditions on devices: BudgetLimited, the grant of a GPU budget, and DevicesUsed, devices without work."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.ledger import BUDGET_LIMITED
+from penstock_operator.decide.manifests.environment import accelerator
 from penstock_operator.decide.pool_outcome import PoolOutcome
 
+DEVICES_USED = "DevicesUsed"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 REMEDIES = {
-    "Cluster": "add a node with them, or give this pool more weight or minReplicas",
-    "GpuBudget": "raise the budget's count, or give this pool more weight or minReplicas",
+    "Cluster": "add a node with such devices, or raise this pool's weight or minReplicas",
+    "GpuBudget": "raise the budget's count, or this pool's weight or minReplicas",
 }
 
 
-def budget_limited(found: PoolOutcome) -> Condition:
-    """Return the condition: how many replicas were wanted, how many granted, and by whom."""
-    claim, grant = found.claim, found.grant
-    if not found.policies_readable:
-        message = "the operator may not read InferencePolicies, so no budget applies"
+def budget_limited(outcome: PoolOutcome) -> Condition:
+    """Return the condition: the replicas requested and granted, and the limit that binds."""
+    request, grant = outcome.quota_request, outcome.grant
+    if not outcome.policies_readable:
+        message = "the operator may not read InferencePolicies, so no budget applies: grant it get, list, watch"
         return condition(BUDGET_LIMITED, UNKNOWN, "PoliciesNotReadable", message)
-    if claim is None or grant is None:
-        message = "no policy's GPU budget binds this pool"
+    if request is None or grant is None:
+        message = "no policy's GPU budget applies to this pool"
         return condition(BUDGET_LIMITED, FALSE, "NoBudget", message)
-    each, wanted, granted = claim.per_replica, claim.requested, grant.entitled
-    asked = f"{wanted} replicas ({wanted * each} {claim.resource}) wanted"
-    if granted >= wanted and grant.replicas >= wanted:
-        return condition(BUDGET_LIMITED, FALSE, "WithinBudget", f"{asked} and granted")
-    if granted >= wanted:
-        message = f"{asked} and granted, {grant.replicas} may run now: other pools still drain"
+    per_replica, count, granted = request.per_replica, request.requested, grant.entitled
+    requested = f"{count} replicas ({count * per_replica} {request.resource}) requested"
+    if granted >= count and grant.replicas >= count:
+        return condition(BUDGET_LIMITED, FALSE, "WithinBudget", f"{requested} and granted")
+    if granted >= count:
+        message = f"{requested} and granted, {grant.replicas} can run now: pods of other pools are draining"
         return condition(BUDGET_LIMITED, TRUE, "WaitingForDrain", message)
     if not grant.divided:
-        message = f"{asked}, {granted} held: not every pool under the budget was looked at yet"
+        message = (
+            f"{requested}, {granted} kept: not every pool under the budget has been observed yet"
+        )
         return condition(BUDGET_LIMITED, TRUE, "NotDividedYet", message)
-    who = (
-        f"the cluster places {grant.limit} for the pools of policy {grant.policy} that may go to the same nodes"
+    limit = (
+        f"the cluster places {grant.limit} for the pools of policy {grant.policy} that select the same nodes"
         if grant.bound_by == "Cluster"
         else f"policy {grant.policy} has {grant.limit} for all its pools"
     )
     message = (
-        f"{asked}, {granted} ({granted * each}) granted: {who}, their minReplicas first and the rest by"
+        f"{requested}, {granted} ({granted * per_replica}) granted: {limit}, first their minReplicas, then by"
         f" weight: {REMEDIES[grant.bound_by]}"
     )
     reason = "ClusterShort" if grant.bound_by == "Cluster" else "BudgetShort"
     return condition(BUDGET_LIMITED, TRUE, reason, message)
+
+
+def devices_used(outcome: PoolOutcome) -> tuple[Condition, ...]:
+    """Return the condition where a replica has several devices: the runtime computes on the first."""
+    device = accelerator(outcome.view.pool)
+    if device.count <= 1:
+        return ()
+    message = (
+        f"each replica has {device.count} {device.resource_name} and computes on one of them:"
+        " set spec.accelerator.count to 1, and use more replicas for more devices"
+    )
+    return (condition(DEVICES_USED, FALSE, "OneDeviceUsed", message),)

@@ -1,4 +1,4 @@
-"""How far the loads of starting pods have come, in words."""
+"""Progress of model loading in starting pods, for condition messages."""
 
 from collections.abc import Iterable
 
@@ -8,22 +8,22 @@ from penstock_operator.observed import PodObject
 
 MODEL_LOADING = "ModelLoading"
 _UNITS = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
-_BEHIND = "; it shares its cache with another pod, which fetches"
+_SHARED_CACHE = "; another pod downloads into the shared cache"
 
 
-def loading(found: PoolOutcome) -> str | None:
-    """Return a sentence on the load that has come furthest, or None where no pod tells of one."""
-    told = list(_told(found))
-    if not told:
+def loading(outcome: PoolOutcome) -> str | None:
+    """Return a sentence on the pod that is furthest in loading; None where no pod reports progress."""
+    reports = list(_reports(outcome))
+    if not reports:
         return None
-    pod, furthest = max(told, key=lambda one: (_share(one[1]), one[0].name))
-    others = f", and {len(told) - 1} more load" if len(told) > 1 else ""
+    pod, furthest = max(reports, key=lambda report: (_share(report[1]), report[0].name))
+    others = f", and {len(reports) - 1} more are loading" if len(reports) > 1 else ""
     return f"pod {pod.name}: {_sentence(furthest)}{others}"
 
 
-def _told(found: PoolOutcome) -> Iterable[tuple[PodObject, Loading]]:
-    for pod in found.pods:
-        answer = found.view.acknowledgements.get(pod.uid)
+def _reports(outcome: PoolOutcome) -> Iterable[tuple[PodObject, Loading]]:
+    for pod in outcome.pods:
+        answer = outcome.view.acknowledgements.get(pod.uid)
         if answer is not None and answer.loading is not None and not pod.ready:
             yield pod, answer.loading
 
@@ -36,17 +36,17 @@ def _share(load: Loading) -> float:
 
 def _sentence(load: Loading) -> str:
     if load.stage is LoadStage.STARTING:
-        return "the model's files are there; it is placed on its device and warmed"
-    behind = _BEHIND if load.stage is LoadStage.WAITING else ""
+        return "the model is on disk; loading it onto its device and warming up"
+    waiting = _SHARED_CACHE if load.stage is LoadStage.WAITING else ""
     if not load.total_bytes:
-        return f"the model's files are being listed{behind}"
-    return f"the model is fetched: {progress(load)}{behind}"
+        return f"listing the model's files{waiting}"
+    return f"downloading the model: {progress(load)}{waiting}"
 
 
 def progress(load: Loading) -> str:
-    """Return bytes and percent, as `3.1 of 14.2 GB, 22 %`; 100 % is said of nothing unfinished."""
-    held, total = min(load.loaded_bytes, load.total_bytes), load.total_bytes
-    unit, size = next((one for one in _UNITS if total >= one[1]), ("bytes", 1))
+    """Return bytes and percent, as `3.1 of 14.2 GB, 22 %`; only a complete download has 100 %."""
+    loaded, total = min(load.loaded_bytes, load.total_bytes), load.total_bytes
+    unit, size = next((item for item in _UNITS if total >= item[1]), ("bytes", 1))
     digits = 0 if size == 1 else 1
-    percent = held * 100 // total
-    return f"{held / size:.{digits}f} of {total / size:.{digits}f} {unit}, {percent} %"
+    percent = loaded * 100 // total
+    return f"{loaded / size:.{digits}f} of {total / size:.{digits}f} {unit}, {percent} %"

@@ -1,4 +1,4 @@
-"""PolicyApplied: what the administrators' policies made of the spec."""
+"""The PolicyApplied condition: the effect of the selecting policies on the pool's spec."""
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
 from penstock_operator.decide.pool_outcome import PoolOutcome
@@ -8,39 +8,41 @@ POLICY_APPLIED = "PolicyApplied"
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 
-def policy_applied(found: PoolOutcome) -> Condition:
-    """Return the condition: refusals before ties before what simply applies."""
-    if not found.policies_readable:
+def policy_applied(outcome: PoolOutcome) -> Condition:
+    """Return the condition: rejections take precedence over ties, ties over what applies."""
+    spec = outcome.effective
+    if not outcome.policies_readable:
         message = "the operator may not read InferencePolicies, so none applies: grant it get, list, watch"
         return condition(POLICY_APPLIED, UNKNOWN, "PoliciesNotReadable", message)
-    if found.pinned.refusals:
-        message = "nothing is rolled, running pods stay: " + "; ".join(found.pinned.refusals)
+    if outcome.pinned.refusals:
+        message = "no rollout starts, running pods stay: " + "; ".join(outcome.pinned.refusals)
         return condition(POLICY_APPLIED, FALSE, "TemplateNotAllowed", message)
-    if found.effective.felt_ties:
-        message = "; ".join(tie_sentence(tie) for tie in found.effective.felt_ties)
+    if spec.unresolved_ties:
+        message = "; ".join(tie_sentence(tie) for tie in spec.unresolved_ties)
         return condition(POLICY_APPLIED, FALSE, "Conflicted", message)
-    if found.set_aside:
-        message = f"{found.set_aside}; the settings before stay in force: try others, or set rollback.mode to Never"
+    if outcome.rolled_back:
+        message = f"{outcome.rolled_back}; the settings before stay in force: try others, or set rollback.mode to Never"
         return condition(POLICY_APPLIED, FALSE, "SetAside", message)
-    if not found.effective.policies:
+    if not spec.policies:
         return condition(POLICY_APPLIED, TRUE, "NoPolicy", "no policy selects this pool")
-    return condition(POLICY_APPLIED, TRUE, "Applied", _applied(found))
+    return condition(POLICY_APPLIED, TRUE, "Applied", _applied(outcome))
 
 
 def tie_sentence(tie: Tie) -> str:
-    """Return which policies disagree on what, and what follows."""
+    """Return the policies that conflict, the field, and the consequence."""
     return (
-        f"policies {', '.join(tie.policies)} of priority {tie.priority} default {tie.field} to different"
-        " values, so neither applies and the last value stays: give them different priorities"
+        f"policies {', '.join(tie.policies)} of priority {tie.priority} set different defaults for {tie.field},"
+        " so none of them applies and the last value stays: give them different priorities"
     )
 
 
-def _applied(found: PoolOutcome) -> str:
-    named = ", ".join(one.name for one in found.effective.policies)
+def _applied(outcome: PoolOutcome) -> str:
+    spec = outcome.effective
+    policies = ", ".join(policy.name for policy in spec.policies)
     lowered = [
-        f"{one.field} {one.asked} is bounded to {one.granted} by {one.policy}"
-        for one in found.effective.bounded
+        f"{bounded.field} {bounded.asked} is bounded to {bounded.granted} by {bounded.policy}"
+        for bounded in spec.bounded
     ]
-    trial = ["the settings are on trial: attainment is compared with before"]
-    more = [*lowered, *found.effective.notes, *(trial if found.on_trial else [])]
-    return "; ".join([f"policies in force: {named}", *more])
+    trial = ["the settings are on trial: attainment is compared with that before the edit"]
+    notes = [*lowered, *spec.notes, *(trial if outcome.on_trial else [])]
+    return "; ".join([f"policies in force: {policies}", *notes])

@@ -1,4 +1,4 @@
-"""Why pods do not serve, from Kubernetes' words to a condition's reason with a remedy."""
+"""Problems of pods as condition reasons, each with a remedy."""
 
 import re
 from collections.abc import Iterable
@@ -25,18 +25,17 @@ _REASONS = {
 _REMEDIES = {
     IMAGE: "check spec.runtime.image, and spec.template.imagePullSecrets for a private registry",
     VOLUME: "create the volume, or name an existing one in spec.model.source or spec.template.volumes",
-    "ModelLoadFailed": "correct spec.model, or the model itself; the pods try again by themselves",
-    "CertificateUnusable": "put a certificate and its key in PEM into the Secret that spec.tls names; the pods"
-    " try again by themselves",
-    "ModelAccessDenied": "give the pods credentials that may read it; they try again by themselves",
-    "ModelNotFound": "correct spec.model.source, or put the model there; the pods try again by themselves",
-    "ModelSourceUnreachable": "check the network and the source; what was fetched is kept in the cache",
-    "ModelCorrupt": "upload the model again if the next try fails too",
-    "CacheFull": "use a larger cache in spec.model.source, or make room in it",
-    "Unschedulable": "free or add a node with what spec.accelerator and spec.template ask for;"
-    " the pods start by themselves when there is room",
+    "ModelLoadFailed": "correct spec.model, or the model itself; the pods retry",
+    "CertificateUnusable": "store a certificate and its key in PEM in the Secret of spec.tls; the pods retry",
+    "ModelAccessDenied": "give the pods credentials with read access; they retry",
+    "ModelNotFound": "correct spec.model.source, or upload the model there; the pods retry",
+    "ModelSourceUnreachable": "check the network and the source; files that were downloaded stay in the cache",
+    "ModelCorrupt": "upload the model again if the next attempt fails too",
+    "CacheFull": "use a larger cache in spec.model.source, or free space in it",
+    "Unschedulable": "free or add a node with the resources of spec.accelerator and spec.template;"
+    " the pods start once there is room",
     "OOMKilled": "raise spec.template.container.resources.limits.memory, or lower spec.batching.size.max",
-    "ContainerConfigError": "create what spec.template.container.env refers to, or correct the reference",
+    "ContainerConfigError": "create the object that spec.template.container.env references, or correct the reference",
     "CrashLoopBackOff": "see `kubectl logs --previous` of the pod",
 }
 
@@ -44,7 +43,7 @@ _URGENCY = (
     "ModelAccessDenied", "ModelNotFound", "CacheFull", "ModelCorrupt", "ModelSourceUnreachable",
     "ModelLoadFailed", "CertificateUnusable", "OOMKilled", IMAGE, VOLUME, "ContainerConfigError", "Unschedulable",
 )  # fmt: skip
-"""Which problem is told first where pods have several: the author's own, then the cluster's."""
+"""Order in which problems are reported: those of the spec before those of the cluster."""
 
 _CAMEL = re.compile(r"^[A-Z][A-Za-z0-9]{0,127}$")
 
@@ -58,18 +57,20 @@ def reason(problem: PodProblem) -> str:
 
 
 def worst(pods: Iterable[PodObject]) -> tuple[PodObject, PodProblem] | None:
-    """Return the pod whose problem is told, or None where no pod has one."""
+    """Return the pod whose problem is reported; None without a problem."""
     failing = [(pod, pod.problem) for pod in pods if pod.problem is not None and not pod.ready]
-    return min(failing, key=lambda one: (_rank(one[1]), one[0].created, one[0].name), default=None)
+    return min(failing, key=_urgency, default=None)
 
 
-def _rank(problem: PodProblem) -> int:
-    named = reason(problem)
-    return _URGENCY.index(named) if named in _URGENCY else len(_URGENCY)
+def _urgency(failing: tuple[PodObject, PodProblem]) -> tuple[int, float, str]:
+    pod, problem = failing
+    name = reason(problem)
+    rank = _URGENCY.index(name) if name in _URGENCY else len(_URGENCY)
+    return rank, pod.created, pod.name
 
 
 def sentence(pod: PodObject, problem: PodProblem) -> str:
-    """Return what is wrong with a pod, and what to do about it."""
-    told = problem.message.strip().rstrip(".") or problem.reason
+    """Return the problem of a pod and its remedy."""
+    text = problem.message.strip().rstrip(".") or problem.reason
     remedy = _REMEDIES.get(reason(problem), "see `kubectl describe` of the pod")
-    return f"pod {pod.name}: {told}: {remedy}"
+    return f"pod {pod.name}: {text}: {remedy}"

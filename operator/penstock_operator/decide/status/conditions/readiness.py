@@ -1,7 +1,7 @@
-"""Ready: does the pool serve?
+"""The Ready condition: whether the pool serves requests.
 
-As with a Deployment's Available, growing does not make a serving pool unready: Progressing tells what the
-missing replicas wait for, so that `kubectl wait` and alerts see failures, not every scale-up.
+As with a Deployment's Available, scaling up does not make a serving pool unready: Progressing reports what missing
+replicas wait for, so that `kubectl wait` and alerts react to failures and not to every scale-up.
 """
 
 from penstock_api.conditions import Condition, ConditionStatus, condition
@@ -11,85 +11,87 @@ from penstock_operator.decide.status.conditions.loading import MODEL_LOADING, lo
 from penstock_operator.decide.status.conditions.problems import reason, sentence, worst
 
 READY = "Ready"
-_NOTHING_SERVED = (
-    "; no replica is wanted, so no request is served: set spec.replicas, or scaling.mode Auto"
+_SCALED_TO_ZERO = (
+    "; the pool is scaled to zero and serves no requests: set spec.replicas, or scaling.mode Auto"
 )
 TRUE, FALSE = ConditionStatus.TRUE, ConditionStatus.FALSE
 
 
-def ready(found: PoolOutcome) -> Condition:
-    """Return the condition; what stands in the way is told before what merely takes time."""
+def ready(outcome: PoolOutcome) -> Condition:
+    """Return the condition; obstacles take precedence over progress."""
     return (
-        _conflict(found)
-        or _rejection(found)
-        or _not_allowed(found)
-        or _no_devices(found)
-        or _replicas(found)
+        _conflict(outcome)
+        or _rejection(outcome)
+        or _not_allowed(outcome)
+        or _no_devices(outcome)
+        or _replicas(outcome)
     )  # fmt: skip
 
 
-def _conflict(found: PoolOutcome) -> Condition | None:
-    if not found.conflicts:
+def _conflict(outcome: PoolOutcome) -> Condition | None:
+    if not outcome.conflicts:
         return None
-    taken = ", ".join(f"{one.kind} {one.name}" for one in found.conflicts)
+    taken = ", ".join(f"{item.kind} {item.name}" for item in outcome.conflicts)
     message = (
-        f"{taken} exists and is not controlled by this pool, so it is left alone and nothing new is"
-        " created: delete it, or give the pool another name"
+        f"{taken} exists and is not controlled by this pool, so no new child is created: delete it,"
+        " or give the pool another name"
     )
     return condition(READY, FALSE, "NameConflict", message)
 
 
-def _rejection(found: PoolOutcome) -> Condition | None:
-    if not found.view.rejections:
+def _rejection(outcome: PoolOutcome) -> Condition | None:
+    if not outcome.view.rejections:
         return None
-    told = "; ".join(
-        f"{one.kind} {one.name}: {one.reason}: {one.message}" for one in found.view.rejections
+    rejected = "; ".join(
+        f"{item.kind} {item.name}: {item.reason}: {item.message}"
+        for item in outcome.view.rejections
     )
-    message = f"the API server refused {told}: correct the spec, or what refuses it"
+    message = f"the API server rejected {rejected}: correct the spec, or the rule that rejects it"
     return condition(READY, FALSE, "ChildRejected", message)
 
 
-def _not_allowed(found: PoolOutcome) -> Condition | None:
-    if found.pinned.template is not None:
+def _not_allowed(outcome: PoolOutcome) -> Condition | None:
+    if outcome.pinned.template is not None:
         return None
-    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(found.pinned.refusals))
+    return condition(READY, FALSE, "TemplateNotAllowed", "; ".join(outcome.pinned.refusals))
 
 
-def _no_devices(found: PoolOutcome) -> Condition | None:
-    """A pool to which nothing is granted has all its replicas, none, and serves nobody."""
-    if found.claim is None or found.replicas > 0 or found.claim.requested == 0:
+def _no_devices(outcome: PoolOutcome) -> Condition | None:
+    """Return the condition of a pool without a grant, which has all of its zero replicas and serves no request."""
+    request = outcome.quota_request
+    if request is None or outcome.replicas > 0 or request.requested == 0:
         return None
-    message = f"no device is granted to it: see {BUDGET_LIMITED}"
+    message = f"no device is granted to the pool: see the {BUDGET_LIMITED} condition"
     return condition(READY, FALSE, "NoDevicesGranted", message)
 
 
-def _replicas(found: PoolOutcome) -> Condition:
-    wanted, serving = found.replicas, len(found.ready)
-    count = f"{serving} of {wanted} replicas ready"
-    if serving >= wanted:
+def _replicas(outcome: PoolOutcome) -> Condition:
+    desired, serving = outcome.replicas, len(outcome.ready)
+    count = f"{serving}/{desired} replicas ready"
+    if serving >= desired:
         return condition(
-            READY, TRUE, "AllReplicasReady", count if wanted else count + _NOTHING_SERVED
+            READY, TRUE, "AllReplicasReady", count if desired else count + _SCALED_TO_ZERO
         )
-    failing = worst(found.pods)
+    failing = worst(outcome.pods)
     if serving:
-        starting = loading(found) or "the others are starting"
+        starting = loading(outcome) or "the others are starting"
         why = sentence(*failing) if failing is not None else starting
         return condition(READY, TRUE, "SomeReplicasReady", f"{count}; {why}")
     if failing is not None:
         pod, problem = failing
         return condition(READY, FALSE, reason(problem), f"{count}; {sentence(pod, problem)}")
-    failure = deployment_condition(found, "ReplicaFailure")
+    failure = deployment_condition(outcome, "ReplicaFailure")
     if failure.get("status") == "True":
         message = f"{count}; {failure.get('message', '')}"
         return condition(READY, FALSE, failure.get("reason") or "ReplicaFailure", message)
-    load = loading(found)
+    load = loading(outcome)
     if load is not None:
         return condition(READY, FALSE, MODEL_LOADING, f"{count}; {load}")
-    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first")
+    return condition(READY, FALSE, "ReplicasUnavailable", f"{count}; waiting for the first pod")
 
 
-def deployment_condition(found: PoolOutcome, type: str) -> dict[str, str]:
-    """Return one of the Deployment's own conditions, or an empty one."""
-    deployment = found.deployment
-    held = (deployment.status.get("conditions") if deployment else None) or ()
-    return next((dict(one) for one in held if one.get("type") == type), {})
+def deployment_condition(outcome: PoolOutcome, type: str) -> dict[str, str]:
+    """Return a condition of the Deployment; empty without it."""
+    deployment = outcome.deployment
+    conditions = (deployment.status.get("conditions") if deployment else None) or ()
+    return next((dict(item) for item in conditions if item.get("type") == type), {})

@@ -26,7 +26,8 @@ def test_the_condition_says_how_many_were_wanted_and_granted_and_what_to_do() ->
     assert reason(plans["a"], "BudgetLimited") == "True/BudgetShort"
     told = message(plans["a"], "BudgetLimited")
     assert (
-        f"4 replicas (4 {GPU}) wanted, 2 (2) granted: policy prod has 4 for all its pools" in told
+        f"4 replicas (4 {GPU}) requested, 2 (2) granted: policy prod has 4 for all its pools"
+        in told
     )
     assert "raise the budget's count" in told
 
@@ -127,7 +128,7 @@ def test_a_rollout_that_a_full_budget_cannot_surge_is_told_and_replaces() -> Non
     world.pods = tuple(replace(one, revision=world.revision) for one in world.pods)
     world.edit_spec(template={"labels": {"v": "2"}})
     (told,) = [one for one in made.go()["a"].events if one.reason == "ReplacingWithoutSurge"]
-    assert "policy prod has no device to spare" in told.message
+    assert "policy prod has no free device" in told.message
     assert "ReplacingWithoutSurge" not in {one.reason for one in made.go()["a"].events}
 
 
@@ -245,6 +246,6 @@ def test_a_pod_that_waits_for_other_nodes_limits_no_pool_that_may_go_elsewhere()
     world.pods = (*world.pods[:2], waiting("a-x", world.now - 31, text))
     plans = made.go()
     assert reason(plans["a"], "BudgetLimited") == "True/ClusterShort"
-    assert "that may go to the same nodes" in message(plans["a"], "BudgetLimited")
+    assert "that select the same nodes" in message(plans["a"], "BudgetLimited")
     assert reason(plans["b"], "BudgetLimited") == "False/WithinBudget"
     assert step(made, "b") == {"maxSurge": 1, "maxUnavailable": 0}

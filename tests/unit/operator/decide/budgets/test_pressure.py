@@ -6,7 +6,7 @@ import pytest
 
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.ledger import QuotaLedger
-from tests.unit.operator.decide.budgets.claims import BUDGET, asked_for, claim, entitled
+from tests.unit.operator.decide.budgets.requests import BUDGET, asked_for, entitled, request
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Cluster:
             for uid, count in leaving.items():
                 self.bound[uid] -= count
             for uid in sorted(self.asked):
-                mine = self.ledger.claims[uid].placement
-                alike = [one.uid for one in self.ledger.claims.values() if one.placement == mine]
+                mine = self.ledger.requests[uid].placement
+                alike = [one.uid for one in self.ledger.requests.values() if one.placement == mine]
                 free = self.devices[mine] - sum(self.bound[one] + leaving[one] for one in alike)
                 self.bound[uid] += max(min(self.asked[uid] - self.bound[uid], free), 0)
             news = {
@@ -40,7 +40,7 @@ class Cluster:
                     leaving=leaving[uid],
                     unplaced=self.asked[uid] - self.bound[uid] if self.now > 30 else 0,
                 )
-                for uid, one in self.ledger.claims.items()
+                for uid, one in self.ledger.requests.items()
             }
             self.ledger = settle(self.ledger, news, {BUDGET: budget}, (), self.now)
             self.asked = asked_for(self.ledger)
@@ -48,7 +48,7 @@ class Cluster:
 
 
 def cluster(devices: int, **wanted: tuple[int, int]) -> Cluster:
-    claims = {uid: claim(uid, count, weight=weight) for uid, (count, weight) in wanted.items()}
+    claims = {uid: request(uid, count, weight=weight) for uid, (count, weight) in wanted.items()}
     ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     return Cluster({"": devices}, ledger, asked_for(ledger), dict.fromkeys(wanted, 0))
 
@@ -56,14 +56,14 @@ def cluster(devices: int, **wanted: tuple[int, int]) -> Cluster:
 def two_kinds(weight: int, others: int = 10) -> Cluster:
     """Let `a` wait for a third device of its kind, of which there are two, and `b` come to want five of `others`."""
     claims = {
-        "a": claim("a", 3, placement="a100"),
-        "b": claim("b", 1, placement="t4", weight=weight),
+        "a": request("a", 3, placement="a100"),
+        "b": request("b", 1, placement="t4", weight=weight),
     }
     ledger = settle(QuotaLedger(), claims, {BUDGET: 100}, (), 0.0)
     bound = {"a": 2, "b": 1}
     world = Cluster({"a100": 2, "t4": others}, ledger, asked_for(ledger), bound).live(120)
-    wish = replace(world.ledger.claims["b"], requested=5, need=5.0)
-    world.ledger = replace(world.ledger, claims={**world.ledger.claims, "b": wish})
+    wish = replace(world.ledger.requests["b"], requested=5, need=5.0)
+    world.ledger = replace(world.ledger, requests={**world.ledger.requests, "b": wish})
     return world
 
 

@@ -15,85 +15,85 @@ from penstock_operator.decide.budgets.apportion import (
 )
 from penstock_operator.decide.budgets.settlement import Budgets, settle
 from penstock_operator.decide.ledger import QuotaLedger, QuotaRequest
-from tests.unit.operator.decide.budgets.claims import (
+from tests.unit.operator.decide.budgets.requests import (
     BUDGET,
     GPU,
     asked_for,
-    claim,
     entitled,
     obeyed,
+    request,
     settled,
 )
 
 
 def test_with_enough_for_all_everybody_has_what_he_wants() -> None:
-    assert entitled(settled(7, claim("a", 4), claim("b", 3))) == {"a": 4, "b": 3}
+    assert entitled(settled(7, request("a", 4), request("b", 3))) == {"a": 4, "b": 3}
 
 
 def test_equal_weights_share_equally() -> None:
-    assert entitled(settled(4, claim("a", 4), claim("b", 3))) == {"a": 2, "b": 2}
+    assert entitled(settled(4, request("a", 4), request("b", 3))) == {"a": 2, "b": 2}
 
 
 def test_shares_follow_weights() -> None:
-    assert entitled(settled(4, claim("a", 4, weight=300), claim("b", 3))) == {"a": 3, "b": 1}
-    assert entitled(settled(8, claim("a", 9, weight=300), claim("b", 9))) == {"a": 6, "b": 2}
+    assert entitled(settled(4, request("a", 4, weight=300), request("b", 3))) == {"a": 3, "b": 1}
+    assert entitled(settled(8, request("a", 9, weight=300), request("b", 9))) == {"a": 6, "b": 2}
 
 
 def test_floors_come_before_weights() -> None:
-    ledger = settled(4, claim("a", 4, weight=10_000), claim("b", 3, weight=1, floor=2))
+    ledger = settled(4, request("a", 4, weight=10_000), request("b", 3, weight=1, floor=2))
     assert entitled(ledger) == {"a": 2, "b": 2}
 
 
 def test_floors_that_do_not_fit_go_by_weight() -> None:
-    ledger = settled(3, claim("a", 4, weight=200, floor=4), claim("b", 4, floor=4))
+    ledger = settled(3, request("a", 4, weight=200, floor=4), request("b", 4, floor=4))
     assert entitled(ledger) == {"a": 2, "b": 1}
 
 
 def test_what_one_pool_does_not_want_the_others_have() -> None:
-    assert entitled(settled(4, claim("a", 9, weight=1), claim("b", 1, weight=1000))) == {
+    assert entitled(settled(4, request("a", 9, weight=1), request("b", 1, weight=1000))) == {
         "a": 3,
         "b": 1,
     }
 
 
 def test_a_replica_that_is_held_without_need_goes_to_who_needs_it() -> None:
-    ledger = settled(4, claim("a", 3, need=0.4), claim("b", 3, need=3.0))
+    ledger = settled(4, request("a", 3, need=0.4), request("b", 3, need=3.0))
     assert entitled(ledger) == {"a": 1, "b": 3}
 
 
 def test_the_last_replica_goes_to_who_most_probably_needs_it() -> None:
-    ledger = settled(5, claim("a", 3, need=2.2), claim("b", 3, need=2.9))
+    ledger = settled(5, request("a", 3, need=2.2), request("b", 3, need=2.9))
     assert entitled(ledger) == {"a": 2, "b": 3}
 
 
 def test_a_very_heavy_pool_does_not_have_more_than_its_share() -> None:
-    small = [claim(f"small-{number}", 3, floor=0) for number in range(10)]
-    ledger = settled(10, claim("big", 10, weight=1000, floor=0), *small)
+    small = [request(f"small-{number}", 3, floor=0) for number in range(10)]
+    ledger = settled(10, request("big", 10, weight=1000, floor=0), *small)
     assert entitled(ledger)["big"] == 5
 
 
 def test_replicas_of_several_devices_take_what_fits_and_leave_the_rest_to_others() -> None:
-    ledger = settled(7, claim("big", 3, per_replica=4), claim("small", 9))
+    ledger = settled(7, request("big", 3, per_replica=4), request("small", 9))
     assert entitled(ledger) == {"big": 1, "small": 3}
 
 
 def test_a_pool_under_two_budgets_keeps_both() -> None:
-    both = claim("both", 5, policies=("prod", "team"))
-    other = claim("other", 5, policies=("team",))
+    both = request("both", 5, policies=("prod", "team"))
+    other = request("other", 5, policies=("team",))
     budgets = {("prod", GPU): 4, ("team", GPU): 6}
     ledger = settle(QuotaLedger(), {"both": both, "other": other}, budgets, (), 0.0)
     assert entitled(ledger) == {"both": 3, "other": 3}
 
 
 def test_resources_are_divided_apart() -> None:
-    other = claim("b", 3, resource="example.com/tpu")
+    other = request("b", 3, resource="example.com/tpu")
     budgets = {BUDGET: 2, ("prod", "example.com/tpu"): 1}
-    ledger = settle(QuotaLedger(), {"a": claim("a", 3), "b": other}, budgets, (), 0.0)
+    ledger = settle(QuotaLedger(), {"a": request("a", 3), "b": other}, budgets, (), 0.0)
     assert entitled(ledger) == {"a": 2, "b": 1}
 
 
 def test_a_pool_under_no_budget_is_granted_nothing_and_refused_nothing() -> None:
-    assert settled(4, claim("a", 4, policies=("elsewhere",))).grants == {}
+    assert settled(4, request("a", 4, policies=("elsewhere",))).grants == {}
 
 
 NUMBERS = st.integers(0, 12)
@@ -202,7 +202,7 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
         news = {one.uid: one for one in claims}
         ledger = settle(ledger, news, limits, (), begin + 5 * number)
         for key, count in limits.items():
-            members = [one for one in ledger.claims.values() if key[0] in one.policies]
+            members = [one for one in ledger.requests.values() if key[0] in one.policies]
             held = sum(one.committed for one in members)
             asked = asked_for(ledger)
             after = sum(
@@ -211,7 +211,7 @@ def test_nobody_starts_what_others_still_hold_whatever_comes_in_whatever_order(
             )
             assert after <= max(count, held)
         assert all(
-            0 <= grant.replicas <= ledger.claims[uid].requested
+            0 <= grant.replicas <= ledger.requests[uid].requested
             for uid, grant in ledger.grants.items()
         )
 

@@ -7,7 +7,7 @@ import pytest
 from penstock_api import names
 from penstock_operator.decide.budgets.settlement import settle
 from penstock_operator.decide.ledger import QuotaLedger
-from tests.unit.operator.decide.budgets.claims import BUDGET, GPU, asked_for, claim
+from tests.unit.operator.decide.budgets.requests import BUDGET, GPU, asked_for, request
 from tests.unit.operator.decide.budgets.town import Town, budget, step, town
 from tests.unit.operator.decide.world import World, policy, reason
 
@@ -16,18 +16,18 @@ TEMPLATE = {"labels": {"v": "2"}}
 
 
 def test_nobodys_count_moves() -> None:
-    news = {"a": claim("a", 4, deployed=2), "b": claim("b", 1, deployed=3)}
+    news = {"a": request("a", 4, deployed=2), "b": request("b", 1, deployed=3)}
     ledger = settle(QuotaLedger(), news, {BUDGET: 8}, {BUDGET}, 0.0)
     assert asked_for(ledger) == {"a": 2, "b": 1}
 
 
 def test_budgets_that_share_pools_wait_together_and_others_do_not_wait() -> None:
     news = {
-        "a": claim("a", 4, policies=("prod",)),
-        "b": claim("b", 4, policies=("prod", "team")),
-        "c": claim("c", 4, policies=("team",)),
-        "d": claim("d", 4, policies=("other",)),
-        "e": claim("e", 4, resource="example.com/tpu"),
+        "a": request("a", 4, policies=("prod",)),
+        "b": request("b", 4, policies=("prod", "team")),
+        "c": request("c", 4, policies=("team",)),
+        "d": request("d", 4, policies=("other",)),
+        "e": request("e", 4, resource="example.com/tpu"),
     }
     budgets = {(name, GPU): 8 for name in ("prod", "team", "other")}
     budgets["prod", "example.com/tpu"] = 8

@@ -11,7 +11,7 @@ GPU = "nvidia.com/gpu"
 BUDGET = ("prod", GPU)
 
 
-def claim(uid: str, wanted: int, **more: Any) -> QuotaRequest:
+def request(uid: str, wanted: int, **more: Any) -> QuotaRequest:
     """A claim of one-device replicas under the policy `prod`, whose need is what is wanted."""
     plain = QuotaRequest(
         uid=uid,
@@ -58,5 +58,5 @@ def running(ledger: QuotaLedger) -> Sequence[QuotaRequest]:
             deployed=ledger.grants[uid].replicas,
             staying=ledger.grants[uid].replicas * one.per_replica,
         )
-        for uid, one in ledger.claims.items()
+        for uid, one in ledger.requests.items()
     ]
