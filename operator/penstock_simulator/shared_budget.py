@@ -52,7 +52,7 @@ class Tenant:
         settings = self.scenario.settings
         wanted = min(max(decision.replicas, settings.min_replicas), settings.max_replicas)
         self.wanted.append(wanted)
-        need = max((one.replicas for one in decision.asked), default=float(wanted))
+        need = max((one.replicas for one in decision.demands), default=float(wanted))
         staying = len(self.fleet.staying(now))
         return QuotaRequest(
             uid=self.name,

@@ -27,7 +27,7 @@ from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.pool_draft import PassContext, PoolDraft, draft
 from penstock_operator.decide.pool_outcome import PoolOutcome, own_deployment
 from penstock_operator.decide.scaling import checkpoint
-from penstock_operator.decide.scaling.decision import ScalingOutcome, conclude, learnt
+from penstock_operator.decide.scaling.decision import ScalingOutcome, checkpoint_data, conclude
 from penstock_operator.decide.scaling.signals.attainment import Objectives, advance
 from penstock_operator.decide.shadow import Shadow, record_step
 from penstock_operator.decide.spec.law_settings import LawSettings
@@ -175,13 +175,13 @@ def _checkpoint(
 ) -> tuple[float, ChildWrite | None]:
     """Return the time of the last checkpoint decision, and the checkpoint to write if one is due."""
     before = drafted.state.checkpointed_at
-    if before is None or now - before < checkpoint.EVERY_SECONDS:
+    if before is None or now - before < checkpoint.INTERVAL_SECONDS:
         return (now if before is None else before), None
-    data = learnt(after.scaling)
+    data = checkpoint_data(after.scaling)
     if not data or outcome.limits is None:
         return now, None
     algorithm = outcome.effective.algorithm.value
-    return now, checkpoint.checkpoint(outcome.view, algorithm, data, now)
+    return now, checkpoint.checkpoint_write(outcome.view, algorithm, data, now)
 
 
 def _shadow(

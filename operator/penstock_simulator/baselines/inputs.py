@@ -47,6 +47,6 @@ def decided(observed: LawInput, replicas: int, cap: int | None, *, seen: bool = 
         cap_term="Fixed",
         replicas_term="Baseline",
         message=f"replicas {bounded}",
-        seen=UNSEEN,
+        observations=UNSEEN,
         metrics_available=seen,
     )

@@ -15,7 +15,7 @@ DEFAULTS = (
         "batch_cap.BACK_OFF",
     ),
     *("replicas.UTILIZATION", "replicas.BUSY", "replicas.DEAD_BAND", "replicas.DRAIN_SECONDS"),
-    *("replicas.LEAST_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
+    *("replicas.MIN_HOLD_SECONDS", "replicas.HOLD_STARTUPS"),
     *("capacity.batch_curves.HALF_LIFE_SECONDS", "capacity.batch_curves.PRIOR_BATCHES"),
     *(
         "demand.forecast.LEVEL_SECONDS",
@@ -24,17 +24,17 @@ DEFAULTS = (
     ),
     *(
         "demand.forecast.SURE_SIGMAS",
-        "demand.forecast.LARGEST_TREND",
+        "demand.forecast.MAX_TREND",
         "demand.forecast.MEAN_SECONDS",
     ),
     *(
         "demand.forecast.DOUBT",
         "demand.forecast.RAMP_DOUBT",
         "demand.forecast.RAMP_SECONDS",
-        "demand.forecast_errors.ALIKE",
+        "demand.forecast_errors.NEIGHBORS",
     ),
-    *("lateness_price.FIRST_PRICE", "lateness_price.LEAST_PRICE"),
-    *("lateness_price.ALLOWED", "lateness_price.PRICE_STEP", "lateness_price.LARGEST_PRICE"),
+    *("lateness_price.INITIAL_PRICE", "lateness_price.MIN_PRICE"),
+    *("lateness_price.ALLOWED_SHARE", "lateness_price.PRICE_STEP", "lateness_price.MAX_PRICE"),
     *("state.SMOOTHING_SECONDS", "capacity.startup.PRIOR_P90_SECONDS"),
 )
 """By module of the law's room and name."""

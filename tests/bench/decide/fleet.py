@@ -10,7 +10,7 @@ from penstock_operator.decide.plan import Plan
 from penstock_operator.decide.planner import make_plan
 from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
-    KEPT_MISSES,
+    MAX_ERRORS,
     ForecastError,
     ForecastErrors,
 )
@@ -101,9 +101,9 @@ class Fleet:
             law = state.scaling.law
             misses = ForecastErrors.of(
                 ForecastError(100 + 9 * math.cos(one), 5 * math.sin(one * 2.4))
-                for one in range(KEPT_MISSES)
+                for one in range(MAX_ERRORS)
             )
-            law = replace(law, forecaster=replace(law.forecaster, misses=misses))
+            law = replace(law, forecaster=replace(law.forecaster, errors=misses))
             self.states[uid] = replace(state, scaling=replace(state.scaling, law=law))
 
     def settle(self, plan: Plan) -> None:

@@ -86,7 +86,7 @@ def _for_replicas(
     remains: QuotaRequest, per_replica: int, proposal: Proposal, now: float
 ) -> QuotaRequest:
     """Return the request for the pool's replicas, with the devices in use that `remains` counts."""
-    view, requested = proposal.view, proposal.wanted
+    view, requested = proposal.view, proposal.requested
     return replace(
         remains,
         uid=view.pool.uid,

@@ -15,7 +15,7 @@ from penstock_operator.decide.manifests.writes import child_write, foreign
 from penstock_operator.observed import PoolView
 
 FILE = "memory.json"
-EVERY_SECONDS = 60.0
+INTERVAL_SECONDS = 60.0
 """Also how long after a pool was met: until then it has learnt nothing worth keeping."""
 DEAD_BAND = 0.25
 FLOORS: Mapping[str, float] = {
@@ -36,7 +36,7 @@ class Checkpoint:
     data: Mapping[str, Any]
 
 
-def held(view: PoolView) -> Checkpoint | None:
+def stored_checkpoint(view: PoolView) -> Checkpoint | None:
     """Return the pool's checkpoint; None where there is none that can be read."""
     child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     if child is None or foreign(child, view.pool):
@@ -50,20 +50,20 @@ def held(view: PoolView) -> Checkpoint | None:
     return known if isinstance(known.data, dict) else None
 
 
-def checkpoint(
+def checkpoint_write(
     view: PoolView, algorithm: str, data: Mapping[str, Any], now: float
 ) -> ChildWrite | None:
     """Return the write that keeps `data`, or None where it says nothing new."""
-    before = held(view)
+    before = stored_checkpoint(view)
     if before is not None and before.algorithm == algorithm:
-        early = 0 <= now - before.written < EVERY_SECONDS
-        if early or not moved(before.data, data):
+        early = 0 <= now - before.written < INTERVAL_SECONDS
+        if early or not left_dead_band(before.data, data):
             return None
     child = view.children.get(("ConfigMap", checkpoint_name(view.pool)))
     return child_write(view.pool, child, _manifest(view, algorithm, data, now))
 
 
-def moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def left_dead_band(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Tell whether what was learnt has left its dead band: a figure, a start, another revision."""
     if any(before.get(key) != after.get(key) for key in ("revision", "starts")):
         return True

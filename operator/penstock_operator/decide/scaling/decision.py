@@ -113,23 +113,23 @@ class Proposal:
     published: LimitsUpdate | None
     before: ScalingState | None
     law: Any
-    seen: LawInput
+    observed: LawInput
     decision: Decision
     base: int
     """The count that the law was asked about."""
     failure: LawFailure | None = None
 
     @property
-    def wanted(self) -> int:
+    def requested(self) -> int:
         """Return the replicas that the pool's mode asks the Deployment for."""
         return modes.granted_replicas(self.effective, self.decision, self.base)
 
     @property
     def need(self) -> float:
         """Return the replicas that demand alone asks for, in parts of one, at most what is wanted."""
-        if self.effective.scaling_mode is not ScalingMode.AUTO or not self.decision.asked:
-            return float(self.wanted)
-        return min(max(one.replicas for one in self.decision.asked), float(self.wanted))
+        if self.effective.scaling_mode is not ScalingMode.AUTO or not self.decision.demands:
+            return float(self.requested)
+        return min(max(one.replicas for one in self.decision.demands), float(self.requested))
 
 
 def decide_scaling(
@@ -166,7 +166,7 @@ def propose(
 
     def begun() -> Any:
         known = None if before is None else before.law
-        return law_memory.first_state(law, view, seen, now) if known is None else known
+        return law_memory.initial_state(law, view, seen, now) if known is None else known
 
     step = guarded_step(law, begun, seen, now, 0 if before is None else before.failures)
     manual = effective.scaling_mode is ScalingMode.MANUAL
@@ -181,9 +181,9 @@ def conclude(
 ) -> tuple[ScalingState, ScalingOutcome]:
     """Return the next state and what to do with both valves, within what the pool may have."""
     effective, view, before = proposal.effective, proposal.view, proposal.before
-    decision, wanted = proposal.decision, proposal.wanted
+    decision, wanted = proposal.decision, proposal.requested
     granted = wanted if allowance is None else min(wanted, allowance.replicas)
-    acted = _acted(effective, decision, proposal.seen, granted)
+    acted = _acted(effective, decision, proposal.observed, granted)
     last = view.pool.status.last_decision if before is None else before.last
     bound = allowance.bound_by if allowance is not None and granted < wanted else ""
     told = ReportedDecision(effective, decision, acted, accelerator(view.pool).count, bound)
@@ -233,9 +233,9 @@ def law_input(
     )
 
 
-def learnt(state: object) -> Mapping[str, Any] | None:
+def checkpoint_data(state: object) -> Mapping[str, Any] | None:
     """Return what of a pool's state is worth keeping through a restart; None where nothing is."""
-    return law_memory.learnt(state.law) if isinstance(state, ScalingState) else None
+    return law_memory.checkpoint_data(state.law) if isinstance(state, ScalingState) else None
 
 
 def _pod(
@@ -336,7 +336,7 @@ def _events(
     known = modes.live_replicas(view) if before is None else before.replicas
     why = _why(proposal.effective, proposal.decision)
     if after.limited and allowance is not None:
-        why = f"{allowance.why}; {proposal.wanted} wanted: {why}"
+        why = f"{allowance.why}; {proposal.requested} wanted: {why}"
     notes = [] if known is None else [report.count_event(known, after.replicas, why)]
     if before is not None and before.mode is not after.mode:
         notes.append(report.mode_event(before.mode, after.mode))

@@ -68,7 +68,7 @@ def _held(failure: LawFailure) -> Decision:
         cap_term=CapReason.LAW_FAILED,
         replicas_term=ReplicasReason.LAW_FAILED,
         message=f"cap {cap}, replicas {replicas}: {why}",
-        seen=MISSING,
+        observations=MISSING,
         metrics_available=seen.signals.source is not SignalSource.NONE,
         cap_why=why,
         replicas_why=why,

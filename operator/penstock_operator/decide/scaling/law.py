@@ -141,7 +141,7 @@ class Decision:
     cap_term: str
     replicas_term: str
     message: str
-    seen: LawObservations
+    observations: LawObservations
     metrics_available: bool
     """False: the pool counts as absent this tick (docs/design/control-law.md#data)."""
     hold_until: float | None = None
@@ -149,7 +149,7 @@ class Decision:
     """Half a sentence on the cap alone; `message` has both."""
     replicas_why: str = ""
     """Half a sentence on the count alone."""
-    asked: tuple[ReplicaDemand, ...] = ()
+    demands: tuple[ReplicaDemand, ...] = ()
     """What each term asked for."""
     outlook: DemandOutlook | None = None
 

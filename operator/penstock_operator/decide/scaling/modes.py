@@ -86,7 +86,7 @@ def next_base(effective: EffectiveSpec, decision: Decision, wanted: int, granted
 def _blind(effective: EffectiveSpec, decision: Decision) -> bool:
     """Return whether the law but holds the count; the second one names what it asks for as soon as it knows a capacity."""
     unmeasured = (
-        effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.asked
+        effective.algorithm is ScalingAlgorithm.CAPACITY_AT_OBJECTIVE and not decision.demands
     )
     failed = decision.replicas_term == ReplicasReason.LAW_FAILED
     return not decision.metrics_available or unmeasured or failed

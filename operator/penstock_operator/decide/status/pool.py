@@ -82,7 +82,7 @@ def _batch(outcome: PoolOutcome) -> BatchStatus | None:
 
 def figures(outcome: PoolOutcome, attained: Attainment) -> PlanFigures:
     """Return the values of one pool's metrics."""
-    decision, seen = outcome.scaling.decision, outcome.scaling.decision.seen
+    decision, seen = outcome.scaling.decision, outcome.scaling.decision.observations
     return PlanFigures(
         desired=decision.replicas,
         granted=outcome.replicas,

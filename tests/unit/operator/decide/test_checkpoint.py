@@ -12,7 +12,10 @@ from penstock_operator.decide.actions import Write
 from penstock_operator.decide.plan import PoolPlan
 from penstock_operator.decide.planner_state import PlannerState
 from penstock_operator.decide.scaling import checkpoint
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
+    from_checkpoint,
+    to_checkpoint,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.decision import LAWS, ScalingState
 from tests.bench.decide.fleet import SPEC, TICK, signals
@@ -96,7 +99,7 @@ def test_a_restarted_operator_goes_on_from_it() -> None:
     world = working()
     ticks(world, 60)
     before = law_state(world)
-    assert before.forecaster.misses.latest
+    assert before.forecaster.errors.latest
     world.states.clear()
     world.signals = signals(0, world, world.now)
     world.settle()
@@ -105,7 +108,7 @@ def test_a_restarted_operator_goes_on_from_it() -> None:
     assert after.forecaster.quantile_level == pytest.approx(
         before.forecaster.quantile_level, abs=0.02
     )
-    assert len(after.forecaster.misses.latest) >= 1
+    assert len(after.forecaster.errors.latest) >= 1
     assert after.forecaster.mean == pytest.approx(before.forecaster.mean, rel=0.4)
     assert after.forecaster.judgements > 0
     assert after.count.begun == world.now - TICK
@@ -125,10 +128,10 @@ def test_it_says_the_same_after_a_round_trip() -> None:
     world = working()
     ticks(world, 60)
     state = law_state(world)
-    once = saved(state)
+    once = to_checkpoint(state)
     text = json.loads(json.dumps(once))
-    again = saved(
-        restored(LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW), text, NOW, NOW)
+    again = to_checkpoint(
+        from_checkpoint(LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW), text, NOW, NOW)
     )
     for key in ("starts", "level", "trend", "noise", "quantileLevel", "imbalance", "dispersion"):
         assert again[key] == once[key], key
@@ -163,7 +166,7 @@ def test_what_is_no_checkpoint_is_none(text: str) -> None:
     held = world.children["ConfigMap", NAME]
     manifest = {**held.manifest, "data": {"memory.json": text}}
     world.children["ConfigMap", NAME] = replace(held, manifest=manifest)
-    assert checkpoint.held(world.view()) is None
+    assert checkpoint.stored_checkpoint(world.view()) is None
     world.states.clear()
     ticks(world, 2)
 
@@ -171,10 +174,10 @@ def test_what_is_no_checkpoint_is_none(text: str) -> None:
 def test_old_memory_is_of_another_time() -> None:
     initial = LAWS[ScalingAlgorithm.CAPACITY_AT_OBJECTIVE].initial(NOW)
     data = {"level": 50.0, "starts": [20.0]}
-    assert restored(initial, data, NOW - 7 * 3600, NOW) == initial
-    aged = restored(initial, data, NOW - 3600, NOW)
+    assert from_checkpoint(initial, data, NOW - 7 * 3600, NOW) == initial
+    aged = from_checkpoint(initial, data, NOW - 3600, NOW)
     assert (aged.forecaster.time, aged.startup.finished) == (None, (20.0,))
-    assert restored(initial, data, NOW - 60, NOW).forecaster.level == 50.0
+    assert from_checkpoint(initial, data, NOW - 60, NOW).forecaster.level == 50.0
 
 
 def test_a_strangers_object_of_that_name_is_left_alone() -> None:
@@ -182,5 +185,5 @@ def test_a_strangers_object_of_that_name_is_left_alone() -> None:
     ticks(world, 20)
     held = world.children["ConfigMap", NAME]
     world.children["ConfigMap", NAME] = replace(held, controller_uid="somebody")
-    assert checkpoint.held(world.view()) is None
+    assert checkpoint.stored_checkpoint(world.view()) is None
     assert all(plan.checkpoint is None for plan in ticks(world, 40))

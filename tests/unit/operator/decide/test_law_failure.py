@@ -133,7 +133,7 @@ def test_the_law_goes_on_from_what_it_saw_when_what_it_could_not_bear_is_over(
     plan = ticks(world, 1)[0]
     assert reason(plan, "Scaling") == "True/Acting"
     assert (
-        len(law_state(world).forecaster.pending) + len(law_state(world).forecaster.misses.latest)
+        len(law_state(world).forecaster.pending) + len(law_state(world).forecaster.errors.latest)
         > 15
     )
     assert law_state(world).count.begun >= NOW + 30 * 5, "no hold spans what was not seen"
@@ -162,8 +162,11 @@ def test_where_the_checkpoint_is_what_the_law_cannot_bear_it_begins_from_nothing
 ) -> None:
     world = working()
     ticks(world, 60)
-    price = known(law_state(world).lateness.price)
-    fragile(monkeypatch, lambda state, _: state.lateness.price != 40.0 and bool(state.curves.gone))
+    price = known(law_state(world).lateness.lateness_price)
+    fragile(
+        monkeypatch,
+        lambda state, _: state.lateness.lateness_price != 40.0 and bool(state.curves.gone),
+    )
     name = ("ConfigMap", "chat-penstock-memory")
     data = json.loads(world.children[name].manifest["data"]["memory.json"])
     assert data["data"]["curve"]

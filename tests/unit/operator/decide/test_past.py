@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.planner_state import PlannerState
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
 from penstock_operator.decide.scaling.decision import ScalingState
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import SPEC, TICK, signals
@@ -36,9 +36,11 @@ def test_demand_curve_and_traffic_are_known_at_the_first_tick() -> None:
     before = law_state(world)
     restarted(world, lived(world, 240))
     after = law_state(world)
-    assert middle(after.forecaster, 60) == pytest.approx(middle(before.forecaster, 60), rel=0.15)
+    assert expected_demand(after.forecaster, 60) == pytest.approx(
+        expected_demand(before.forecaster, 60), rel=0.15
+    )
     seen = after.forecaster
-    assert len(seen.pending) + len(seen.misses.latest) > 30
+    assert len(seen.pending) + len(seen.errors.latest) > 30
     assert after.unevenness == pytest.approx(before.unevenness, abs=0.05)
     assert all(one.data.batches > 100 for one in after.curves.pods.values())
     assert after.plan.cap == before.plan.cap

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import STUCK_SECONDS
-from penstock_operator.decide.scaling.capacity_at_objective.replicas import LEAST_HOLD_SECONDS
+from penstock_operator.decide.scaling.capacity_at_objective.replicas import MIN_HOLD_SECONDS
 from penstock_operator.observed import PodProblem, PodSample, PoolSignals, SignalSource
 from tests.bench.decide.fleet import TICK, signals
 from tests.unit.operator.decide.test_checkpoint import working
@@ -51,10 +51,10 @@ def seconds_until_lower(problem: PodProblem | None) -> float:
 
 def test_a_pod_that_loads_for_ever_holds_no_replica_for_half_an_hour() -> None:
     held = seconds_until_lower(None)
-    assert 100 + LEAST_HOLD_SECONDS < held <= STUCK_SECONDS + 6 * TICK
+    assert 100 + MIN_HOLD_SECONDS < held <= STUCK_SECONDS + 6 * TICK
 
 
 @pytest.mark.parametrize("reason", ["CrashLoopBackOff", "ModelLoadFailed", "ImagePullBackOff"])
 def test_a_pod_that_fails_holds_no_replica_beyond_a_usual_hold(reason: str) -> None:
     held = seconds_until_lower(PodProblem(reason, "it ended"))
-    assert held <= 100 + LEAST_HOLD_SECONDS + 6 * TICK
+    assert held <= 100 + MIN_HOLD_SECONDS + 6 * TICK

@@ -10,22 +10,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import learn
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    learn_batches,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
-    learn as learn_steps,
+    learn_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
-from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState, smoothed
+from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState, smooth
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals import windows as kept
+from penstock_operator.decide.scaling.signals.windows import (
+    advance_windows,
+    has_new_samples,
+    store_time,
+)
 from penstock_operator.observed import PoolSignals, SignalSource
 
 STEP_SECONDS = 5.0
 """As the law's own tick."""
-LONGEST_SECONDS = 600.0
+MAX_REPLAY_SECONDS = 600.0
 """Samples older than this are of no tick."""
 
 
@@ -42,7 +48,7 @@ def rebuilt(
 ) -> CapacityState:
     """Return `state`, of a pool just met, with what its past teaches; `asked` is now by the store's clock."""
     samples = sorted(
-        (one for one in past.samples if asked - LONGEST_SECONDS <= one.time <= asked),
+        (one for one in past.samples if asked - MAX_REPLAY_SECONDS <= one.time <= asked),
         key=lambda one: one.time,
     )
     if not samples:
@@ -61,18 +67,18 @@ def _lived(
     state: CapacityState, signals: PoolSignals, pods: Sequence[LawPod], now: float
 ) -> CapacityState:
     """Return the state after one tick of the past; it moves only on new samples."""
-    windows = kept.advance(state.windows, signals, pods, now)
-    if not kept.news(state.windows, windows):
+    windows = advance_windows(state.windows, signals, pods, now)
+    if not has_new_samples(state.windows, windows):
         return state
-    asked = kept.clock(signals, now)
+    asked = store_time(signals, now)
     state = replace(
         state,
         windows=windows,
-        curves=learn(state.curves, windows.pods, pods),
-        learnt=learn_steps(state.learnt, windows.pods, pods),
+        curves=learn_batches(state.curves, windows.pods, pods),
+        step_curves=learn_steps(state.step_curves, windows.pods, pods),
     )
     found = load(pods, windows.pods, {}, asked, 1.0)
-    state = smoothed(state, found, now)
+    state = smooth(state, found, now)
     if found.recent is None:
         return state
     newest = found.recent if found.newest is None else found.newest

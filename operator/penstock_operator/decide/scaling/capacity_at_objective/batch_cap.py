@@ -28,7 +28,7 @@ KNEE = 0.9
 DEAD_BAND = 0.05
 """A fit breathes: the plan follows b* only beyond this share."""
 BACK_OFF = 0.9
-LEAST_TRUST = 0.1
+MIN_TRUST = 0.1
 BRIDGE_SECONDS = 30.0
 """A bridge without a backlog is given back after this long: a replica may never start."""
 BRIDGE_STEP = 1.1
@@ -81,7 +81,7 @@ def spare_seconds(settings: LawSettings) -> float | None:
     return max(settings.objective_milliseconds / 1000 - window - CODEC_SECONDS, 0.0)
 
 
-def longest_batch(settings: LawSettings, steps: float | None) -> float | None:
+def max_batch_seconds(settings: LawSettings, steps: float | None) -> float | None:
     """Return what a batch may take at its 99th percentile, in seconds; None without an objective for it.
 
     Two fit RequestLatency. Of generation, a step is one token's time, and an answer's `steps` take half of RequestLatency.
@@ -95,7 +95,7 @@ def longest_batch(settings: LawSettings, steps: float | None) -> float | None:
     return min(limits, default=None)
 
 
-def longest_wait(settings: LawSettings, steps: float | None) -> float | None:
+def max_wait_seconds(settings: LawSettings, steps: float | None) -> float | None:
     """Return how long a request may wait and run before it is late, in seconds; of generation, until its first token."""
     if steps is None:
         return spare_seconds(settings)
@@ -106,7 +106,7 @@ def longest_wait(settings: LawSettings, steps: float | None) -> float | None:
 def best_cap(seen: PlanInput, trust: float) -> tuple[int, CapReason]:
     """Return min(b*, back-off, memory, envelope), and which of them it is."""
     top, term = _top(seen)
-    longest = longest_batch(seen.settings, seen.model.steps)
+    longest = max_batch_seconds(seen.settings, seen.model.steps)
     if longest is None:
         return _knee(seen, top, term)
     fits = seen.model.largest_within(longest * SPARE, top)
@@ -204,7 +204,7 @@ def _lowered(plan: BatchPlan, best: int, term: CapReason, now: float) -> BatchPl
 
 def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     """Judge measured batch time, at most once a window, and never that of a bridge."""
-    longest, p99 = longest_batch(seen.settings, seen.model.steps), seen.settled_p99_seconds
+    longest, p99 = max_batch_seconds(seen.settings, seen.model.steps), seen.settled_p99_seconds
     if (
         longest is None
         or p99 is None
@@ -213,7 +213,7 @@ def _backed_off(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
     ):
         return plan
     if p99 > longest:
-        trust = max(plan.trust * BACK_OFF, LEAST_TRUST)
+        trust = max(plan.trust * BACK_OFF, MIN_TRUST)
     elif p99 < longest * SPARE:
         trust = min(plan.trust / BACK_OFF, 1.0) if now - plan.raised >= UP_SECONDS else plan.trust
     else:
@@ -237,7 +237,7 @@ def _bridged(plan: BatchPlan, seen: PlanInput, now: float) -> BatchPlan:
 def _longest_bridge(seen: PlanInput) -> int:
     """Return the largest batch of which one fits the objective, memory and envelope."""
     top, _ = _top(seen)
-    longest = longest_batch(seen.settings, seen.model.steps)
+    longest = max_batch_seconds(seen.settings, seen.model.steps)
     if longest is None:
         return top
     whole = longest if seen.model.steps is not None else 2 * longest
@@ -277,6 +277,6 @@ def _objective_words(seen: PlanInput, cap: int) -> tuple[str, str]:
     if seen.model.steps is None:
         asked = f"{settings.objective_milliseconds} ms"
         return f"two batches{takes} fit {asked}", f"no batch is short enough for {asked}"
-    longest = 1000 * (longest_batch(settings, seen.model.steps) or 0.0)
+    longest = 1000 * (max_batch_seconds(settings, seen.model.steps) or 0.0)
     asked = f"{longest:.0f} ms a token"
     return f"a step{takes} fits {asked}", f"no step is short enough for {asked}"

@@ -24,15 +24,15 @@ from penstock_operator.decide.scaling.signals.attainment import (
 )
 from penstock_operator.observed import PodSample, PoolSignals, is_measured, measured
 
-ALLOWED = 0.006
+ALLOWED_SHARE = 0.006
 """Share of requests that may be late in the long run: the objective's 1 %, and something to spare."""
-FIRST_PRICE = 40.0
+INITIAL_PRICE = 40.0
 """Of all requests of a moment being late, in replicas for each replica's worth of demand. It begins on the safe side:
 traffic just met has not shown its bursts yet, and the price falls slowly while none comes."""
-LEAST_PRICE, LARGEST_PRICE = 12.0, 80.0
+MIN_PRICE, MAX_PRICE = 12.0, 80.0
 PRICE_STEP = 0.05
 """The price's logarithm moves by this for each second's worth of requests that were late beyond ALLOWED."""
-MOST_LATE_SECONDS = 2.0
+MAX_LATE_SECONDS = 2.0
 """In one tick: a stall says no more than that."""
 TYPICAL_SECONDS = 600.0
 """Of the smoothing of the pool's rate, by which a second's worth of requests is reckoned."""
@@ -46,10 +46,10 @@ class Lateness:
     typical: float | None = None
     """Requests a second."""
     time: float | None = None
-    price: float = field(default_factory=lambda: FIRST_PRICE)
+    lateness_price: float = field(default_factory=lambda: INITIAL_PRICE)
 
 
-def observe(
+def count_late(
     before: Lateness, signals: PoolSignals, objective_milliseconds: int | None, now: float
 ) -> tuple[Lateness, float | None]:
     """Return the counts after this round, and how many seconds' worth of requests were late beyond ALLOWED.
@@ -69,7 +69,7 @@ def observe(
     typical = rate if before.typical is None else before.typical + share * (rate - before.typical)
     late = total - (counted.good - before.counted.good)
     after = replace(before, counted=counted, typical=typical, time=now)
-    return after, (late - ALLOWED * total) / typical
+    return after, (late - ALLOWED_SHARE * total) / typical
 
 
 def _sound(sample: PodSample) -> bool:
@@ -81,10 +81,10 @@ def _sound(sample: PodSample) -> bool:
     )
 
 
-def priced(before: Lateness, late_seconds: float) -> Lateness:
+def reprice(before: Lateness, late_seconds: float) -> Lateness:
     """Return the lateness with its price moved by so many seconds' worth of requests late beyond ALLOWED."""
-    moved = before.price * exp(PRICE_STEP * min(late_seconds, MOST_LATE_SECONDS))
-    return replace(before, price=min(max(moved, LEAST_PRICE), LARGEST_PRICE))
+    moved = before.lateness_price * exp(PRICE_STEP * min(late_seconds, MAX_LATE_SECONDS))
+    return replace(before, lateness_price=min(max(moved, MIN_PRICE), MAX_PRICE))
 
 
 LateShare = Callable[[float], Mapping[int, float]]
@@ -93,13 +93,13 @@ Demands = Sequence[tuple[float, float]]
 """(probability, demand in replicas' whole capacity); the probabilities add up to 1."""
 COARSE, FINE = 8, 4
 """A step of the search is an eighth of the least count, then a quarter of that."""
-MOST_STEPS = 32
+MAX_STEPS = 32
 
 
-def best_count(demands: Demands, least: float, price: float, late: LateShare) -> float:
+def cheapest_count(demands: Demands, least: float, price: float, late: LateShare) -> float:
     """Return the count worth its price, in parts of a replica, at least `least`."""
     step = max(least, 1.0) / COARSE
-    best = _search(demands, price, late, [least + step * i for i in range(MOST_STEPS)])
+    best = _search(demands, price, late, [least + step * i for i in range(MAX_STEPS)])
     around = [best + step * (i - FINE) / FINE for i in range(1, 2 * FINE)]
     return _search(demands, price, late, [best, *(one for one in around if one >= least)])
 

@@ -12,26 +12,26 @@ from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import (
     SPARE,
     PlanInput,
     cap_move,
-    longest_batch,
-    longest_wait,
+    max_batch_seconds,
+    max_wait_seconds,
     next_plan,
     spare_seconds,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
-    first_rows,
+    initial_rows,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     CapacityModel,
-    curve_seen,
+    curve_in_use,
     off_curve,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import started_seconds
 from penstock_operator.decide.scaling.capacity_at_objective.demand import forecast
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
-    ALLOWED,
+    ALLOWED_SHARE,
     Lateness,
-    best_count,
-    priced,
+    cheapest_count,
+    reprice,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.observations import (
     Tick,
@@ -45,7 +45,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
     hold_seconds,
-    most_needed,
+    largest_need,
     needs,
     next_count,
     noted,
@@ -54,8 +54,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
 from penstock_operator.decide.scaling.capacity_at_objective.state import (
     GOOD_TICKS,
     CapacityState,
-    observed_by,
-    smoothed,
+    smooth,
+    with_samples,
 )
 from penstock_operator.decide.scaling.law import (
     Decision,
@@ -70,8 +70,8 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasMove,
     ReplicasReason,
 )
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.aggregates import MeasuredDemand
+from penstock_operator.decide.scaling.signals.windows import has_new_samples
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     batch_target_seconds,
     clamp_cap,
@@ -81,7 +81,7 @@ from penstock_operator.decide.scaling.utilization_band.replicas import bounds_on
 TICK_SECONDS = 5.0
 FELT = 0.85
 """A forecast that was too low hurt if the Ready pods were busier than this."""
-LEAST_COUNT = 0.2
+MIN_COUNT = 0.2
 """Of a replica: the search for a count has to begin somewhere."""
 
 
@@ -99,8 +99,8 @@ class CapacityAtObjective:
     ) -> tuple[CapacityState, Decision]:
         """Return the next state and the decision; never raises, whatever the signals."""
         held = state.windows
-        state = observed_by(state, observed, now)
-        news = kept.news(held, state.windows)
+        state = with_samples(state, observed, now)
+        news = has_new_samples(held, state.windows)
         found = tick(state, observed, now)
         state = replace(state, good_ticks=_good_ticks(state.good_ticks, found.demand, news=news))
         if state.good_ticks < GOOD_TICKS or found.demand.ready == 0:
@@ -144,13 +144,13 @@ def _without_curve(state: CapacityState, found: Tick) -> Decision:
 
 def _unproven_cap(state: CapacityState, found: Tick) -> CapMove | None:
     """Return the cap by the steps that pods timed at load, until answers have ended; None where no pod generates text."""
-    steps, settings = tuple(state.learnt.pods.values()), found.observed.settings
+    steps, settings = tuple(state.step_curves.pods.values()), found.observed.settings
     if not steps:
         return None
     token = settings.output_token_milliseconds
     longest = None if token is None else SPARE * token / 1000
     bound = settings.size_max if found.memory_bound is None else found.memory_bound
-    cap = clamp_cap(first_rows(steps, longest, bound), settings)
+    cap = clamp_cap(initial_rows(steps, longest, bound), settings)
     why = "by the steps timed at load: too few answers have ended yet"
     return CapMove(cap, CapReason.CURVE_UNKNOWN, why)
 
@@ -177,7 +177,7 @@ def _held_count(found: Tick, term: ReplicasReason, why: str) -> ReplicasMove:
 def _decided(
     state: CapacityState, found: Tick, curve: CapacityModel, *, news: bool
 ) -> tuple[CapacityState, Decision]:
-    state = smoothed(state, found.load, found.now) if news else state
+    state = smooth(state, found.load, found.now) if news else state
     state = replace(state, off_curve=off_curve(state.off_curve, found.settled, curve))
     wanted = _plan_input(state, found, curve)
     state = replace(state, plan=next_plan(state.plan, wanted, found.now))
@@ -186,15 +186,15 @@ def _decided(
     if seen is None:
         why = "too few samples for a rate yet"
         return state, _decision(found, cap, _held_count(found, ReplicasReason.STEADY, why))
-    need = most_needed(seen)
+    need = largest_need(seen)
     hold = hold_seconds(found.observed.settings, found.startup_seconds)
     state = replace(state, count=noted(state.count, need.surely, hold, found.now))
     move = next_count(state.count, seen, need, found.now)
     decision = _decision(found, cap, move)
     return state, replace(
         decision,
-        seen=_with_plan(decision.seen, state, curve, seen),
-        asked=tuple(ReplicaDemand(one.term, one.exact) for one in needs(seen)),
+        observations=_with_plan(decision.observations, state, curve, seen),
+        demands=tuple(ReplicaDemand(one.term, one.exact) for one in needs(seen)),
         outlook=_outlook(state, curve, seen),
     )
 
@@ -236,7 +236,7 @@ def _count_input(
         startup_seconds=found.startup_seconds,
         started_seconds=started_seconds(state.startup, found.startup_seconds, found.now),
         next_batch=curve.ended(cap) * found.demand.ready,
-        spare_seconds=longest_wait(settings, curve.steps),
+        spare_seconds=max_wait_seconds(settings, curve.steps),
         uneven=1.0 if late_share(state, found, curve, cap) else max(state.imbalance, 1.0),
     )
     if news:
@@ -259,13 +259,13 @@ def _expected(
     """Return the demand to expect and the utilisation to aim at; without an objective, a demand seldom exceeded."""
     cap = state.plan.cap or 1
     late, each = late_share(state, found, curve, cap), curve.capacity(cap)
-    expected = forecast.middle(state.forecaster, horizon)
+    expected = forecast.expected_demand(state.forecaster, horizon)
     if late is None or not each or expected <= 0:
-        return forecast.upper(state.forecaster, horizon), UTILIZATION
-    likely = forecast.likely(state.forecaster, expected)
+        return forecast.upper_demand(state.forecaster, horizon), UTILIZATION
+    likely = forecast.likely_demands(state.forecaster, expected)
     demands = [(chance, one / each) for chance, one in likely]
-    least = max(expected / each / UTILIZATION, LEAST_COUNT)
-    count = best_count(demands, least, state.lateness.price, late)
+    least = max(expected / each / UTILIZATION, MIN_COUNT)
+    count = cheapest_count(demands, least, state.lateness.lateness_price, late)
     return expected, expected / each / count
 
 
@@ -275,11 +275,11 @@ def _priced(state: CapacityState, found: Tick, curve: CapacityModel, busy: float
         return state.lateness
     late = state.late
     if late is None:
-        foretold = late_share(state, found, curve, state.plan.cap or 1)
-        if foretold is None:
+        predicted = late_share(state, found, curve, state.plan.cap or 1)
+        if predicted is None:
             return state.lateness
-        late = (foretold(max(found.demand.ready, 1)).at(busy) - ALLOWED) * TICK_SECONDS
-    return priced(state.lateness, late)
+        late = (predicted(max(found.demand.ready, 1)).at(busy) - ALLOWED_SHARE) * TICK_SECONDS
+    return reprice(state.lateness, late)
 
 
 def _judged(state: CapacityState, found: Tick) -> bool:
@@ -299,7 +299,7 @@ def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
         cap_term=cap.term,
         replicas_term=replicas.term,
         message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        seen=_seen(found),
+        observations=_observations(found),
         metrics_available=True,
         hold_until=replicas.hold_until,
         cap_why=cap.why,
@@ -307,7 +307,7 @@ def _decision(found: Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
     )
 
 
-def _seen(found: Tick) -> LawObservations:
+def _observations(found: Tick) -> LawObservations:
     cap = found.observed.cap or found.observed.settings.size_min
     return LawObservations(
         duty=found.settled.duty,
@@ -317,7 +317,7 @@ def _seen(found: Tick) -> LawObservations:
         batch_p99_seconds=found.settled.batch_p99_seconds,
         batch_target_seconds=_batch_target_seconds(found),
         predicted_next_seconds=None if found.model is None else found.model.seconds(cap + 1),
-        curve=None if found.model is None else curve_seen(found.model, cap),
+        curve=None if found.model is None else curve_in_use(found.model, cap),
         signal_age_seconds=found.demand.age_seconds,
         startup_seconds=found.startup_seconds,
     )
@@ -325,7 +325,7 @@ def _seen(found: Tick) -> LawObservations:
 
 def _batch_target_seconds(found: Tick) -> float | None:
     settings, steps = found.observed.settings, None if found.model is None else found.model.steps
-    return batch_target_seconds(settings) if steps is None else longest_batch(settings, steps)
+    return batch_target_seconds(settings) if steps is None else max_batch_seconds(settings, steps)
 
 
 def _with_plan(
@@ -342,7 +342,7 @@ def _with_plan(
         imbalance=counted.imbalance,
         predicted_p99_seconds=p99 if isfinite(p99) else None,
         planned_cap=cap,
-        forecast_miss=misses[-1].by if (misses := state.forecaster.misses.latest) else None,
+        forecast_miss=misses[-1].by if (misses := state.forecaster.errors.latest) else None,
         off_curve=state.off_curve,
     )
 
@@ -352,7 +352,7 @@ def _outlook(state: CapacityState, curve: CapacityModel, counted: CountInput) ->
     overhead = 0.0 if spare is None or objective is None else objective / 1000 - spare
     return DemandOutlook(
         demand=counted.forecast,
-        curve=curve_seen(curve, state.plan.cap or 1),
+        curve=curve_in_use(curve, state.plan.cap or 1),
         p99_ratio=curve.p99_ratio,
         dispersion=state.dispersion if curve.steps is None else None,
         unevenness=state.unevenness,

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from math import inf
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import spare_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    MIN_BATCHES_TO_JUDGE,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
-    pace,
+    decode_capacity,
     slowness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
@@ -16,26 +18,25 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.model impor
     model,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import added
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import add_steps
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand, load
 from penstock_operator.decide.scaling.capacity_at_objective.latency import predict
 from penstock_operator.decide.scaling.capacity_at_objective.latency.predict import (
-    LATE,
-    LEAST_RHO,
+    LATE_SHARE,
+    MIN_RHO,
     LateShares,
     TrafficShape,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawInput, LawPod
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
     demand,
     service,
 )
-from penstock_operator.decide.scaling.signals.windows import Window
+from penstock_operator.decide.scaling.signals.windows import Window, store_time
 from penstock_operator.observed import SignalSource
 
 
@@ -69,9 +70,9 @@ class Tick:
 
 def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
     """Return the findings from a state that has this round's samples."""
-    asked = kept.clock(observed.signals, now)
+    asked = store_time(observed.signals, now)
     revision = _revision(observed.pods)
-    steps = state.learnt.of_revision(revision)
+    steps = state.step_curves.of_revision(revision)
     windows = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     settled = now if state.settled_since is None else state.settled_since
     return Tick(
@@ -81,7 +82,7 @@ def tick(state: CapacityState, observed: LawInput, now: float) -> Tick:
         demand=demand(observed.pods, windows, state.windows.gone, asked),
         load=load(observed.pods, windows, state.windows.gone, asked, float(observed.cap or 1)),
         settled=service(observed.pods, windows, asked, since=asked - (now - settled)),
-        model=pace(steps) if steps else model(state.curves.of_revision(revision)),
+        model=decode_capacity(steps) if steps else model(state.curves.of_revision(revision)),
         startup_seconds=p90_seconds(state.startup, now),
     )
 
@@ -94,8 +95,8 @@ def _revision(pods: tuple[LawPod, ...]) -> str | None:
 
 def ready_capacity(state: CapacityState, found: Tick, curve: CapacityModel, cap: int) -> float:
     """Return what the Ready pods can serve, in rows a second: each at the cap it obeys, and at its own pace."""
-    total, steps = 0.0, state.learnt.pods
-    together = fit(added((one.known, 1.0) for one in steps.values())) if steps else None
+    total, steps = 0.0, state.step_curves.pods
+    together = fit(add_steps((one.known, 1.0) for one in steps.values())) if steps else None
     for pod in found.ready:
         rows = cap if pod.acknowledged or pod.cap is None else pod.cap
         slow = slowness(steps.get(pod.uid), together) if steps else _slowness(state, pod.uid, curve)
@@ -114,7 +115,7 @@ def late_share(
     if limit is None:
         return None
     intercept, dispersion = curve.intercept(cap), state.dispersion / cap
-    if predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(LEAST_RHO) > LATE:
+    if predict.late_share(TrafficShape(intercept, dispersion, 0.0), limit).at(MIN_RHO) > LATE_SHARE:
         return None
 
     def late(pods: float) -> LateShares:
@@ -146,9 +147,9 @@ def _limit(found: Tick, curve: CapacityModel, cap: int) -> float | None:
 def _slowness(state: CapacityState, uid: str, curve: CapacityModel) -> float:
     """Return how much longer this pod's batches took than the curve says of such batches."""
     known = state.curves.pods.get(uid)
-    if known is None or known.data.batches < FEW_BATCHES:
+    if known is None or known.data.batches < MIN_BATCHES_TO_JUDGE:
         return 1.0
-    foretold = curve.seconds(known.data.cost_units / known.data.batches)
-    if not foretold:
+    predicted = curve.seconds(known.data.cost_units / known.data.batches)
+    if not predicted:
         return 1.0
-    return max(known.data.seconds / (known.data.batches * foretold), 0.1)
+    return max(known.data.seconds / (known.data.batches * predicted), 0.1)

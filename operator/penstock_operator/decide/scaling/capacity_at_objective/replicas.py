@@ -25,7 +25,7 @@ DEAD_BAND = 0.08
 """A need must be met with this much to spare before replicas are given back for it."""
 DRAIN_SECONDS = 30.0
 """A backlog is to be gone so long after help has come."""
-LEAST_HOLD_SECONDS = 120.0
+MIN_HOLD_SECONDS = 120.0
 HOLD_STARTUPS = 1.0
 """A hold lasts so many start-ups. Not longer: the count that is worth its price insures against a rise already."""
 
@@ -96,9 +96,7 @@ class Count:
 def hold_seconds(settings: LawSettings, startup_seconds: float) -> float:
     """Return for how long a lower count must have been enough."""
     asked = settings.guards.stabilization_seconds
-    return (
-        max(LEAST_HOLD_SECONDS, HOLD_STARTUPS * startup_seconds) if asked is None else float(asked)
-    )
+    return max(MIN_HOLD_SECONDS, HOLD_STARTUPS * startup_seconds) if asked is None else float(asked)
 
 
 def utilization(seen: CountInput) -> float:
@@ -107,7 +105,7 @@ def utilization(seen: CountInput) -> float:
     return demand / seen.capacity_ready if seen.capacity_ready > 0 else float(demand > 0)
 
 
-def most_needed(seen: CountInput) -> Need:
+def largest_need(seen: CountInput) -> Need:
     """Return the largest of all needs; the first named wins a tie."""
     return max(needs(seen), key=lambda need: need.exact)
 

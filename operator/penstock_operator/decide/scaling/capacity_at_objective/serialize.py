@@ -13,67 +13,67 @@ from dataclasses import replace
 from typing import Any
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    Curves,
+    BatchCurves,
     PodCurve,
     add,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
-    KEPT,
-    LONGEST,
-    SHORTEST,
+    MAX_SECONDS,
+    MAX_STARTS,
+    MIN_SECONDS,
     Startup,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
-    Learnt,
     PodSteps,
+    StepCurves,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     NO_ANSWERS,
     AnswerSums,
     StepSums,
-    added,
-    answered,
-    steps_of,
+    add_answers,
+    add_steps,
+    parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import (
-    FIRST_LEVEL,
-    LARGEST_LEVEL,
-    LEAST_LEVEL,
+    INITIAL_LEVEL,
+    MAX_LEVEL,
+    MIN_LEVEL,
     Forecaster,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
-    KEPT_MISSES,
+    MAX_ERRORS,
     ForecastError,
     ForecastErrors,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
-    FIRST_PRICE,
-    LARGEST_PRICE,
-    LEAST_PRICE,
+    INITIAL_PRICE,
+    MAX_PRICE,
+    MIN_PRICE,
     Lateness,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.signals.counters import SUMS, CurveSumsTuple
 from penstock_operator.observed import is_measured, measured
 
-KEPT_SECONDS = 6 * 3600.0
+MAX_CHECKPOINT_AGE_SECONDS = 6 * 3600.0
 """Older memory is of another time."""
 LEVEL_SECONDS = 600.0
 """Demand itself is believed for so long; what was learnt about it for longer."""
-SAVED_MISSES = 60
-LARGEST_SHAPE = 100.0
+MAX_SAVED_ERRORS = 60
+MAX_SHAPE = 100.0
 Data = Mapping[str, Any]
 
 
-def saved(state: CapacityState) -> dict[str, Any]:
+def to_checkpoint(state: CapacityState) -> dict[str, Any]:
     """Return the state as JSON knows it, at most about 2 KiB; nothing where nothing was learnt yet."""
     seen = state.forecaster
     revision, curve = _main_curve(state.curves)
-    known = curve is not None or bool(state.learnt.pods)
+    known = curve is not None or bool(state.step_curves.pods)
     if seen.time is None and not known and not state.startup.finished:
         return {}
-    misses = seen.misses.latest
-    step = max(len(misses) // SAVED_MISSES, 1)
+    misses = seen.errors.latest
+    step = max(len(misses) // MAX_SAVED_ERRORS, 1)
     data: dict[str, Any] = {
         "starts": [round(one, 1) for one in state.startup.finished],
         "level": _short(seen.level),
@@ -86,7 +86,7 @@ def saved(state: CapacityState) -> dict[str, Any]:
         "misses": [[_short(one.expected), _short(one.by)] for one in misses[::step]],
         "judged": len(misses),
         "quantileLevel": round(seen.quantile_level, 4),
-        "price": round(state.lateness.price, 2),
+        "price": round(state.lateness.lateness_price, 2),
         "imbalance": _short(state.imbalance),
         "dispersion": _short(state.dispersion),
         "unevenness": _short(state.unevenness),
@@ -94,21 +94,25 @@ def saved(state: CapacityState) -> dict[str, Any]:
     if curve is not None:
         data |= {"revision": revision, "largestRows": _short(curve.largest)}
         data["curve"] = {name: _short(getattr(curve.data, name)) for name in SUMS}
-    return data | saved_steps(state.learnt)
+    return data | steps_to_checkpoint(state.step_curves)
 
 
-def restored(initial: CapacityState, data: Data, written: float, now: float) -> CapacityState:
+def from_checkpoint(
+    initial: CapacityState, data: Data, written: float, now: float
+) -> CapacityState:
     """Return `initial` with what `data`, saved at `written` (Unix seconds), teaches; all or parts of it may be unusable."""
-    if not 0 <= now - written <= KEPT_SECONDS:
+    if not 0 <= now - written <= MAX_CHECKPOINT_AGE_SECONDS:
         return initial
-    price = _number(data.get("price"), LEAST_PRICE, LARGEST_PRICE)
+    price = _number(data.get("price"), MIN_PRICE, MAX_PRICE)
     return replace(
         initial,
-        startup=Startup(finished=tuple(_numbers(data.get("starts"), SHORTEST, LONGEST)[-KEPT:])),
+        startup=Startup(
+            finished=tuple(_numbers(data.get("starts"), MIN_SECONDS, MAX_SECONDS)[-MAX_STARTS:])
+        ),
         forecaster=_forecaster(data, written, now),
-        lateness=Lateness(price=FIRST_PRICE if price is None else price),
+        lateness=Lateness(lateness_price=INITIAL_PRICE if price is None else price),
         curves=_curves(data, written),
-        learnt=restored_steps(data, written),
+        step_curves=steps_from_checkpoint(data, written),
         imbalance=_shape(data.get("imbalance"), 1.0),
         dispersion=_shape(data.get("dispersion"), 1.0),
         unevenness=_shape(data.get("unevenness"), 0.0),
@@ -116,9 +120,9 @@ def restored(initial: CapacityState, data: Data, written: float, now: float) -> 
     )
 
 
-def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
+def _main_curve(curves: BatchCurves) -> tuple[str | None, PodCurve | None]:
     """Return what is known of the revision that most pods run, added up."""
-    revision, pods = curves.of_most()
+    revision, pods = curves.of_main_revision()
     if not pods:
         return None, None
     whole = replace(pods[0], data=add(one.data for one in pods))
@@ -126,10 +130,10 @@ def _main_curve(curves: Curves) -> tuple[str | None, PodCurve | None]:
 
 
 def _forecaster(data: Data, written: float, now: float) -> Forecaster:
-    quantile = _number(data.get("quantileLevel"), LEAST_LEVEL, LARGEST_LEVEL)
+    quantile = _number(data.get("quantileLevel"), MIN_LEVEL, MAX_LEVEL)
     learnt = Forecaster(
-        misses=ForecastErrors.of(_misses(data.get("misses"))),
-        quantile_level=FIRST_LEVEL if quantile is None else quantile,
+        errors=ForecastErrors.of(_misses(data.get("misses"))),
+        quantile_level=INITIAL_LEVEL if quantile is None else quantile,
     )
     level = measured(_number(data.get("level"), 0.0, 1e12))
     if level is None or now - written > LEVEL_SECONDS:
@@ -148,7 +152,7 @@ def _forecaster(data: Data, written: float, now: float) -> Forecaster:
 
 def _misses(values: Any) -> list[ForecastError]:
     """Return the pairs of numbers among what may be anything."""
-    listed = values[-KEPT_MISSES:] if isinstance(values, list) else []
+    listed = values[-MAX_ERRORS:] if isinstance(values, list) else []
     pairs = [_numbers(one, -1e12, 1e12) for one in listed]
     return [ForecastError(*pair) for pair in pairs if len(pair) == 2]
 
@@ -157,33 +161,33 @@ def _returning(learnt: Forecaster, data: Data) -> Forecaster:
     """Add how much of a departure from the mean was seen to stay; its three sums tell nothing one without the others."""
     departed = _number(data.get("departed"), 0.0, 1e27)
     stayed = _number(data.get("stayed"), -1e27, 1e27)
-    judgements = _number(data.get("judgements"), 0.0, KEPT_MISSES)
+    judgements = _number(data.get("judgements"), 0.0, MAX_ERRORS)
     if departed is None or stayed is None or judgements is None:
         return learnt
     return replace(learnt, departed=departed, stayed=stayed, judgements=judgements)
 
 
-def _curves(data: Data, written: float) -> Curves:
+def _curves(data: Data, written: float) -> BatchCurves:
     """Return the curve as that of a pod that is gone: it counts while pods of its revision live."""
     revision, sums = data.get("revision"), data.get("curve")
     largest = _number(data.get("largestRows"), 0.0, 1e6)
     if not isinstance(revision, str | None) or not isinstance(sums, Mapping) or largest is None:
-        return Curves()
+        return BatchCurves()
     known = {name: _number(sums.get(name), 0.0, 1e15) for name in SUMS}
     if any(one is None for one in known.values()) or not known["batches"]:
-        return Curves()
+        return BatchCurves()
     whole = CurveSumsTuple(0, *(known[name] or 0.0 for name in SUMS))
     past = PodCurve(revision, CurveSumsTuple(), written, CurveSumsTuple(), whole, largest)
-    return Curves(gone={revision: past})
+    return BatchCurves(gone={revision: past})
 
 
 def _shape(value: Any, least: float) -> float:
-    found = _number(value, least, LARGEST_SHAPE)
+    found = _number(value, least, MAX_SHAPE)
     return least if found is None else found
 
 
 def _numbers(values: Any, least: float, most: float) -> list[float]:
-    listed = values[:KEPT_MISSES] if isinstance(values, list) else []
+    listed = values[:MAX_ERRORS] if isinstance(values, list) else []
     return [one for value in listed if (one := _number(value, least, most)) is not None]
 
 
@@ -198,25 +202,25 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-LARGEST_STEP_ROWS = 1e6
+MAX_STEP_ROWS = 1e6
 SUM_DIGITS = 10
 """Of sums: their differences matter, which four would lose."""
 
 
-def saved_steps(learnt: Learnt) -> dict[str, Any]:
+def steps_to_checkpoint(learnt: StepCurves) -> dict[str, Any]:
     """Return what is known of the revision that most pods run; nothing where no pod generates."""
-    revision, pods = learnt.of_most()
+    revision, pods = learnt.of_main_revision()
     if not pods:
         return {}
     return {
         "stepsRevision": revision,
-        "steps": _rounded_sums(added((one.known, 1.0) for one in pods)),
-        "answers": _rounded_sums(answered((one.answers, 1.0) for one in pods)),
+        "steps": _rounded_sums(add_steps((one.known, 1.0) for one in pods)),
+        "answers": _rounded_sums(add_answers((one.answers, 1.0) for one in pods)),
         "mostRows": round(max(one.largest for one in pods), 1),
     }
 
 
-def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
+def steps_from_checkpoint(data: Mapping[str, Any], written: float) -> StepCurves:
     """Return it as that of a pod that is gone: it counts while pods of its revision live. Anything may be in `data`."""
     revision, steps = (
         data.get("stepsRevision"),
@@ -224,9 +228,9 @@ def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
     )
     answers = _measurements(data.get("answers"), len(NO_ANSWERS))
     largest = _measurements([data.get("mostRows")], 1)
-    sums = steps_of(steps)
+    sums = parse_steps(steps)
     if not isinstance(revision, str | None) or sums is None or not answers or not largest:
-        return Learnt()
+        return StepCurves()
     past = PodSteps(
         revision=revision,
         epoch=0,
@@ -236,9 +240,9 @@ def restored_steps(data: Mapping[str, Any], written: float) -> Learnt:
         prior=StepSums(),
         data=sums,
         answers=AnswerSums(*answers),
-        largest=min(largest[0], LARGEST_STEP_ROWS),
+        largest=min(largest[0], MAX_STEP_ROWS),
     )
-    return Learnt(gone={revision: past})
+    return StepCurves(gone={revision: past})
 
 
 def _rounded_sums(values: tuple[float, ...]) -> list[float]:

@@ -5,21 +5,23 @@ from math import exp
 
 from penstock_operator.decide.scaling.capacity_at_objective.batch_cap import BatchPlan
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    Curves,
-    learn,
+    BatchCurves,
+    learn_batches,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import Startup, watch
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import Learnt
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
-    learn as learn_steps,
+    StepCurves,
+    learn_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import Forecaster
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import PoolDemand
-from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import Lateness, observe
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
+    Lateness,
+    count_late,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import Count
 from penstock_operator.decide.scaling.law import LawInput, LawPod
-from penstock_operator.decide.scaling.signals import windows as kept
-from penstock_operator.decide.scaling.signals.windows import Windows
+from penstock_operator.decide.scaling.signals.windows import Windows, advance_windows
 from penstock_operator.decide.scaling.utilization_band.replicas import MINUTE
 
 GOOD_TICKS = 3
@@ -36,8 +38,8 @@ class CapacityState:
     windows: Windows = field(default_factory=Windows)
     good_ticks: int = GOOD_TICKS - 1
     """In a row. A pool just met needs one: nothing is known to have been lost."""
-    curves: Curves = field(default_factory=Curves)
-    learnt: Learnt = field(default_factory=Learnt)
+    curves: BatchCurves = field(default_factory=BatchCurves)
+    step_curves: StepCurves = field(default_factory=StepCurves)
     """Of steps, where pods generate text."""
     startup: Startup = field(default_factory=Startup)
     forecaster: Forecaster = field(default_factory=Forecaster)
@@ -61,22 +63,22 @@ class CapacityState:
     """As `LawObservations.off_curve`."""
 
 
-def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
+def with_samples(state: CapacityState, seen: LawInput, now: float) -> CapacityState:
     """Return the state with this round's samples, and with what the valves did since the last tick."""
-    windows = kept.advance(state.windows, seen.signals, seen.pods, now)
-    lateness, late = observe(
+    windows = advance_windows(state.windows, seen.signals, seen.pods, now)
+    lateness, late = count_late(
         state.lateness, seen.signals, seen.settings.objective_milliseconds, now
     )
     since = state.settled_since if seen.cap == state.cap else None
-    if since is None and seen.cap is not None and all_obey(seen.pods):
+    if since is None and seen.cap is not None and all_acknowledged(seen.pods):
         since = now
     return replace(
         state,
         lateness=lateness,
         late=late,
         windows=windows,
-        curves=learn(state.curves, windows.pods, seen.pods),
-        learnt=learn_steps(state.learnt, windows.pods, seen.pods),
+        curves=learn_batches(state.curves, windows.pods, seen.pods),
+        step_curves=learn_steps(state.step_curves, windows.pods, seen.pods),
         startup=watch(state.startup, seen.pods, now),
         cap=seen.cap,
         settled_since=since,
@@ -85,12 +87,12 @@ def observed_by(state: CapacityState, seen: LawInput, now: float) -> CapacitySta
     )
 
 
-def all_obey(pods: tuple[LawPod, ...]) -> bool:
+def all_acknowledged(pods: tuple[LawPod, ...]) -> bool:
     """Return whether every Ready pod acknowledged the published limits."""
     return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
 
 
-def smoothed(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
+def smooth(state: CapacityState, load: PoolDemand, now: float) -> CapacityState:
     """Return the state with imbalance and dispersion moved towards what was measured now."""
     if state.measured is None:
         share = 1.0 if load.dispersion is not None else 0.0

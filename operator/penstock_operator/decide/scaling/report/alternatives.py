@@ -46,7 +46,7 @@ def alternatives(decision: Decision, settings: LawSettings) -> tuple[Alternative
 
 
 def _choices(decision: Decision, settings: LawSettings) -> Iterator[tuple[int, int]]:
-    n, planned = max(decision.replicas, 1), decision.seen.planned_cap
+    n, planned = max(decision.replicas, 1), decision.observations.planned_cap
     cap = max(planned if planned is not None else decision.cap, 1)
     counts = {max(n - 1, 1), n, n + 1}
     caps = {cap // 2, 2 * cap} & set(range(max(settings.size_min, 1), settings.size_max + 1))

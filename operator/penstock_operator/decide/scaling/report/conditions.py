@@ -73,8 +73,8 @@ def metrics_condition(
             " or had none within the last 3 ticks"
         )
         return condition("MetricsAvailable", status=False, reason="NoSignals", message=text)
-    if decision.seen.off_curve is not None:
-        which = "fewer" if decision.seen.off_curve < 0 else "more"
+    if decision.observations.off_curve is not None:
+        which = "fewer" if decision.observations.off_curve < 0 else "more"
         text = (
             f"busy pods serve over 10 % {which} rows than their service curve says, so capacity is not known well:"
             " see whether others compute on their devices, and how long pods pause between batches"

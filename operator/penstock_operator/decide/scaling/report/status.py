@@ -29,7 +29,7 @@ TERM_BOUNDS: dict[str, BoundBy] = {
     ReplicasReason.RATE_LIMITED: "RateLimit",
     ReplicasReason.SIGNALS_ABSENT: "Signals",
 }
-LARGEST = 1e12
+MAX_FIGURE = 1e12
 """Beyond it a figure says nothing, and would not fit."""
 
 
@@ -86,7 +86,7 @@ def last_decision(before: LastDecision | None, told: ReportedDecision, now: floa
 def scaling_status(told: ReportedDecision, signals: PoolSignals) -> ScalingStatus:
     """Return what the law saw, as decimal strings; what is absent is left out."""
     decision = told.decision
-    seen = decision.seen
+    seen = decision.observations
     return ScalingStatus(
         source=signals.source.value,
         prometheus_url=signals.url or None,
@@ -117,7 +117,7 @@ def decimal(value: float | None, scale: float = 1.0, digits: int = 1) -> str | N
     """Return a decimal string; None stays None."""
     if value is None:
         return None
-    return f"{min(max(value * scale, -LARGEST), LARGEST):.{digits}f}"
+    return f"{min(max(value * scale, -MAX_FIGURE), MAX_FIGURE):.{digits}f}"
 
 
 def _figure(value: float, scale: float = 1.0, digits: int = 1) -> str:
@@ -137,7 +137,7 @@ def _curve(seen: CurveInUse) -> CurveStatus:
 def _asked(decision: Decision) -> tuple[TermCount, ...]:
     return tuple(
         TermCount(term=one.term, replicas=_figure(one.replicas, digits=2))
-        for one in decision.asked[:MAX_ASKED]
+        for one in decision.demands[:MAX_ASKED]
     )
 
 

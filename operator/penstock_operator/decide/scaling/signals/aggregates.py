@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.counters import (
     CurveSumsTuple,
     buckets,
@@ -15,7 +14,12 @@ from penstock_operator.decide.scaling.signals.counters import (
     total,
 )
 from penstock_operator.decide.scaling.signals.service_curve import batch_p99_seconds
-from penstock_operator.decide.scaling.signals.windows import Window
+from penstock_operator.decide.scaling.signals.windows import (
+    Window,
+    full_window,
+    lost_rates,
+    sample_age,
+)
 from penstock_operator.observed import UtilizationSource
 
 
@@ -72,7 +76,9 @@ def demand(
 ) -> MeasuredDemand:
     """Return the pool's demand; `asked` is now by the clock of the samples, `gone` are pods that just went."""
     ready = [pod.uid for pod in pods if pod.ready and not pod.terminating]
-    fresh = {uid: window for uid, window in windows.items() if kept.age(window, asked) is not None}
+    fresh = {
+        uid: window for uid, window in windows.items() if sample_age(window, asked) is not None
+    }
     waiting = {
         uid: value
         for uid in ready
@@ -81,10 +87,10 @@ def demand(
     rates = {
         uid: rate
         for uid, window in fresh.items()
-        if (rate := per_second(kept.full(window), "rows_received")) is not None
+        if (rate := per_second(full_window(window), "rows_received")) is not None
     }
-    past = kept.past_rates(windows, gone, ready, rates, asked)
-    ages = [kept.age(fresh[uid], asked) or 0.0 for uid in waiting]
+    past = lost_rates(windows, gone, ready, rates, asked)
+    ages = [sample_age(fresh[uid], asked) or 0.0 for uid in waiting]
     return MeasuredDemand(
         ready=len(ready),
         sampled=len(waiting),
@@ -107,8 +113,8 @@ def service(
         for pod in pods
         if pod.ready
         and not pod.terminating
-        and kept.age(held := windows.get(pod.uid, ()), asked) is not None
-        and (window := kept.full(held, since))
+        and sample_age(held := windows.get(pod.uid, ()), asked) is not None
+        and (window := full_window(held, since))
     ]
     grown = total(growth(window) for window in used)
     sums = curve_sums(grown)

@@ -14,7 +14,7 @@ from penstock_operator.observed import PodSample, measured
 Buckets = Sequence[tuple[float, float]]
 """(upper bound in seconds, cumulative count), ascending."""
 
-KEPT_SECONDS = 300.0
+SILENT_POD_SECONDS = 300.0
 """A pod not heard of for so long is gone."""
 
 
@@ -55,7 +55,7 @@ def advance(before: Attainment, samples: Iterable[PodSample], objectives: Object
             good, total = good + more[0], total + more[1]
         last[sample.uid] = sample
     newest = fresh[-1].time
-    kept = {uid: one for uid, one in last.items() if newest - one.time <= KEPT_SECONDS}
+    kept = {uid: one for uid, one in last.items() if newest - one.time <= SILENT_POD_SECONDS}
     return Attainment(good, total, kept)
 
 

@@ -33,13 +33,13 @@ class RevisionKnowledge(Generic[T]):
         past = self.gone.get(revision)
         return tuple(found if past is None else [*found, past])
 
-    def of_most(self) -> tuple[str | None, tuple[T, ...]]:
+    def of_main_revision(self) -> tuple[str | None, tuple[T, ...]]:
         """Return the revision that most pods run, and all that is known of it; nothing where no pod is known."""
         counts = Counter(one.revision for one in self.pods.values())
         revision = max(counts, key=lambda one: (counts[one], one or ""), default=None)
         return revision, self.of_revision(revision) if counts else ()
 
-    def learnt(
+    def updated(
         self,
         pods: Sequence[LawPod],
         learn: Callable[[T | None, LawPod], T | None],

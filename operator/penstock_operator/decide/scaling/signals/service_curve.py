@@ -14,12 +14,12 @@ from penstock_operator.observed import MEASURED_MAX, measured
 
 AnySums = CurveSums | CurveSumsTuple
 """As pods tell them, or as the law reckons with them."""
-LEAST_BATCHES = 8
+MIN_BATCHES = 8
 """Fewer batches do not tell a slope from chance."""
-LARGEST_RELATIVE_ERROR = 0.1
+MAX_RELATIVE_ERROR = 0.1
 """The slope is used for b only while its standard error moves t(b) by less than this share."""
 
-LEAST_ROWS_APART = 3
+MIN_BATCHES_FOR_ERROR = 3
 """Batches that a line with an error needs."""
 SAME = 1e-6
 """Sizes whose variance is under this share of their square are one size."""
@@ -39,18 +39,18 @@ class ServiceCurve:
         """Return t(rows); None where the slope is too unsure to say, that far from the mean batch."""
         value = self.a + self.c * rows
         doubt = self.slope_error * abs(rows - self.mean_rows)
-        sure = doubt <= LARGEST_RELATIVE_ERROR * value
+        sure = doubt <= MAX_RELATIVE_ERROR * value
         return value if sure and 0 <= value <= MEASURED_MAX else None
 
 
-def fit(sums: AnySums, least: float = LEAST_BATCHES) -> ServiceCurve | None:
+def fit(sums: AnySums, least: float = MIN_BATCHES) -> ServiceCurve | None:
     """Return the least-squares line through the batches; None where all sizes are (nearly) one.
 
     With fewer than `least` batches there is none either; sizes chosen to tell the slope need fewer.
     A line below 0 at b = 0 is refitted through the origin. A falling one is no service curve.
     """
     n = sums.batches
-    if n < max(least, LEAST_ROWS_APART):
+    if n < max(least, MIN_BATCHES_FOR_ERROR):
         return None
     mean_rows, mean_seconds = sums.cost_units / n, sums.seconds / n
     spread = sums.cost_units_squared / n - mean_rows**2
@@ -74,7 +74,7 @@ def r_squared(sums: AnySums) -> float | None:
     None where all sizes, or all times, are (nearly) one.
     """
     n = sums.batches
-    if n < LEAST_ROWS_APART:
+    if n < MIN_BATCHES_FOR_ERROR:
         return None
     rows, seconds = sums.cost_units / n, sums.seconds / n
     spread = sums.cost_units_squared / n - rows**2

@@ -20,7 +20,7 @@ MAX_SPAN_SECONDS = 180.0
 """Nothing older is kept: six of the 30 s ticks of an idle pool."""
 MAX_SAMPLES = 32
 """Bounds the memory of a pod's window, however often it is scraped."""
-LEAST_SPACING_SECONDS = 0.5
+MIN_SPACING_SECONDS = 0.5
 """Samples closer than this add no knowledge of a rate: a pool visited twice in a moment."""
 YOUNG_SECONDS = 10.0
 """Two scrapes: the counters of a pod this young when first seen began at 0 with it."""
@@ -42,12 +42,14 @@ class Windows:
     """The last windows of pods that just went, or whose container just began anew."""
 
 
-def advance(windows: Windows, signals: PoolSignals, pods: Sequence[LawPod], now: float) -> Windows:
+def advance_windows(
+    windows: Windows, signals: PoolSignals, pods: Sequence[LawPod], now: float
+) -> Windows:
     """Return the windows with this round's new samples; of pods that went the last ones are kept apart for a while.
 
     A change of source starts all windows anew: the clocks of two stores need not agree.
     """
-    asked, live = clock(signals, now), {pod.uid for pod in pods}
+    asked, live = store_time(signals, now), {pod.uid for pod in pods}
     if signals.source is SignalSource.NONE:
         return replace(windows, gone=_gone(windows, windows.pods, live, asked))
     same = windows.source == signals.source
@@ -73,7 +75,7 @@ def _gone(
     return {uid: one for uid, one in every.items() if asked - one[-1].time < GONE_SECONDS}
 
 
-def past_rates(
+def lost_rates(
     windows: Mapping[str, Window],
     gone: Mapping[str, Window],
     serving: Container[str],
@@ -95,7 +97,7 @@ def _past_rate(window: Window, asked: float) -> float | None:
     return None if first is None or last is None else max(last - first, 0.0) / GONE_SECONDS
 
 
-def news(before: Windows, after: Windows) -> bool:
+def has_new_samples(before: Windows, after: Windows) -> bool:
     """Return whether any pod has a sample that it did not have before."""
     return any(
         uid not in before.pods or before.pods[uid][-1].time != window[-1].time
@@ -103,19 +105,19 @@ def news(before: Windows, after: Windows) -> bool:
     )
 
 
-def clock(signals: PoolSignals, now: float) -> float:
+def store_time(signals: PoolSignals, now: float) -> float:
     """Return the time by the clock that dated the samples."""
     return now if signals.queried_at is None else signals.queried_at
 
 
-def age(window: Window, asked: float) -> float | None:
+def sample_age(window: Window, asked: float) -> float | None:
     """Return the age in seconds of the newest sample; None where it is too old to be used."""
     if not window or asked - window[-1].time > MAX_AGE_SECONDS:
         return None
     return max(asked - window[-1].time, 0.0)
 
 
-def full(window: Window, since: float = 0.0) -> Window:
+def full_window(window: Window, since: float = 0.0) -> Window:
     """Return the samples not older than `since`, or nothing where they are too few for a rate."""
     if window and window[0].time < since:
         window = tuple(sample for sample in window if sample.time >= since)
@@ -129,7 +131,7 @@ def _by_pod(
     found: dict[str, list[PodSample]] = {}
     for sample in signals.samples:
         window = held.get(sample.uid)
-        known = window and not sample.time - window[-1].time >= LEAST_SPACING_SECONDS
+        known = window and not sample.time - window[-1].time >= MIN_SPACING_SECONDS
         if not known and -MAX_AGE_SECONDS <= asked - sample.time <= MAX_SPAN_SECONDS:
             found.setdefault(sample.uid, []).append(sample)
     for samples in found.values():
@@ -143,7 +145,7 @@ def _extend(window: Window, fresh: Iterable[PodSample], pod: LawPod) -> Window:
         if not window:
             first = point(sample)
             window = (*_birth(first, pod), first)
-        elif sample.time - window[-1].time >= LEAST_SPACING_SECONDS:
+        elif sample.time - window[-1].time >= MIN_SPACING_SECONDS:
             new = point(sample)
             window = (new,) if restarted(window[-1], new) else (*window, new)
     return _trim(window)

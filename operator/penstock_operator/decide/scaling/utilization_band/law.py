@@ -20,7 +20,6 @@ from penstock_operator.decide.scaling.reasons import (
     ReplicasMove,
     ReplicasReason,
 )
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.aggregates import (
     MeasuredDemand,
     MeasuredService,
@@ -29,7 +28,12 @@ from penstock_operator.decide.scaling.signals.aggregates import (
 )
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import fit, r_squared
-from penstock_operator.decide.scaling.signals.windows import Windows
+from penstock_operator.decide.scaling.signals.windows import (
+    Windows,
+    advance_windows,
+    has_new_samples,
+    store_time,
+)
 from penstock_operator.decide.scaling.utilization_band.batch_cap import (
     STEP_SECONDS,
     CapInput,
@@ -99,7 +103,7 @@ class UtilizationBand:
         """Return the next state and the decision; never raises, whatever the signals."""
         held = state.windows
         state = noted(state, observed, now)
-        news = kept.news(held, state.windows)
+        news = has_new_samples(held, state.windows)
         tick = _tick(state, observed, now)
         good = _good_ticks(state.good_ticks, tick.demand, news=news)
         state = replace(state, good_ticks=good)
@@ -110,11 +114,15 @@ class UtilizationBand:
 
 def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     """Return the state with this round's samples, and with what the valves did since the last tick."""
-    windows = kept.advance(state.windows, observed.signals, observed.pods, now)
+    windows = advance_windows(state.windows, observed.signals, observed.pods, now)
     state = replace(state, windows=windows)
     if observed.cap != state.cap:
         state = replace(state, cap=observed.cap, cap_since=now, settled_since=None)
-    if state.settled_since is None and observed.cap is not None and _all_obey(observed.pods):
+    if (
+        state.settled_since is None
+        and observed.cap is not None
+        and _all_acknowledged(observed.pods)
+    ):
         state = replace(state, settled_since=now)
     downs = tuple(when for when in state.downs if now - when < MINUTE)
     if observed.replicas != state.replicas:
@@ -124,12 +132,12 @@ def noted(state: BandState, observed: LawInput, now: float) -> BandState:
     return replace(state, downs=downs[-1000:])
 
 
-def _all_obey(pods: tuple[LawPod, ...]) -> bool:
+def _all_acknowledged(pods: tuple[LawPod, ...]) -> bool:
     return all(pod.acknowledged for pod in pods if pod.ready and not pod.terminating)
 
 
 def _tick(state: BandState, observed: LawInput, now: float) -> _Tick:
-    asked = kept.clock(observed.signals, now)
+    asked = store_time(observed.signals, now)
     seen = {} if observed.signals.source is SignalSource.NONE else state.windows.pods
     since = asked - (now - (now if state.settled_since is None else state.settled_since))
     return _Tick(
@@ -175,7 +183,7 @@ def _cap(state: BandState, tick: _Tick) -> CapMove:
         )
     if not tick.available:
         return CapMove(cap, CapReason.SIGNALS_ABSENT, "signals are absent")
-    if not _all_obey(tick.observed.pods):
+    if not _all_acknowledged(tick.observed.pods):
         return CapMove(cap, CapReason.UNACKNOWLEDGED, "not every Ready pod obeys the cap yet")
     if tick.now - state.cap_since < STEP_SECONDS:
         return CapMove(cap, CapReason.STEP_INTERVAL, f"one step is taken in {STEP_SECONDS:.0f} s")
@@ -192,7 +200,7 @@ def _memory_bound(pods: tuple[LawPod, ...]) -> int | None:
     return min(bounds, default=None)
 
 
-def _obeyed_cap(observed: LawInput) -> int:
+def _effective_cap(observed: LawInput) -> int:
     """Return the cap that pods really obey: no pod goes over its own bound."""
     cap = observed.cap or observed.settings.size_min
     return min(cap, _memory_bound(observed.pods) or cap)
@@ -213,7 +221,7 @@ def _replicas_input(state: BandState, tick: _Tick) -> ReplicasInput:
     return ReplicasInput(
         settings=observed.settings,
         replicas=observed.replicas,
-        cap=_obeyed_cap(observed),
+        cap=_effective_cap(observed),
         demand=tick.demand,
         sums=tick.service.sums,
         spare_since=state.spare_since,
@@ -225,30 +233,30 @@ def _replicas(state: BandState, tick: _Tick) -> ReplicasMove:
     if tick.available:
         return next_replicas(_replicas_input(state, tick), tick.now)
     replicas = tick.observed.replicas
-    held = ReplicasMove(replicas, ReplicasReason.SIGNALS_ABSENT, "signals are absent")
-    return bounds_only(tick.observed.settings, replicas) or held
+    unchanged = ReplicasMove(replicas, ReplicasReason.SIGNALS_ABSENT, "signals are absent")
+    return bounds_only(tick.observed.settings, replicas) or unchanged
 
 
 def _decision(tick: _Tick, cap: CapMove, replicas: ReplicasMove) -> Decision:
-    seen = _seen(tick)
+    observations = _observations(tick)
     return Decision(
         cap=cap.cap,
         replicas=replicas.replicas,
         cap_term=cap.term,
         replicas_term=replicas.term,
         message=f"cap {cap.cap}: {cap.why}; replicas {replicas.replicas}: {replicas.why}",
-        seen=seen,
+        observations=observations,
         metrics_available=tick.available,
         hold_until=replicas.hold_until,
         cap_why=cap.why,
         replicas_why=replicas.why,
-        outlook=_outlook(seen),
+        outlook=_outlook(observations),
     )
 
 
-def _seen(tick: _Tick) -> LawObservations:
+def _observations(tick: _Tick) -> LawObservations:
     settings = tick.observed.settings
-    cap = _obeyed_cap(tick.observed)
+    cap = _effective_cap(tick.observed)
     whole = CapInput(settings, cap, None, None, tick.service)
     seconds, rate = predicted_seconds(whole, cap), tick.demand.rows_per_second
     each = cap / seconds if seconds else None
@@ -275,8 +283,8 @@ def _curve(sums: CurveSumsTuple | None) -> CurveInUse | None:
     return CurveInUse(line.a, line.c, r_squared(sums), line.mean_rows, None)
 
 
-def _outlook(seen: LawObservations) -> DemandOutlook | None:
+def _outlook(observations: LawObservations) -> DemandOutlook | None:
     """This law foretells no latency: only how busy other counts would be."""
-    if seen.curve is None or seen.rows_per_second is None:
+    if observations.curve is None or observations.rows_per_second is None:
         return None
-    return DemandOutlook(demand=seen.rows_per_second, curve=seen.curve)
+    return DemandOutlook(demand=observations.rows_per_second, curve=observations.curve)

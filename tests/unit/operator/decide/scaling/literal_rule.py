@@ -24,7 +24,7 @@ class LiteralRule:
     def step(self, state: BandState, observed: LawInput, now: float) -> tuple[BandState, Decision]:
         """Return the guarded decision, its cap replaced by the letter of the rule."""
         state, decision = self.guarded.step(state, observed, now)
-        cap, duty = observed.cap, decision.seen.duty
+        cap, duty = observed.cap, decision.observations.duty
         if cap is None or duty is None or now - state.cap_since < 30:
             return state, replace(decision, cap=cap or decision.cap)
         if duty > observed.settings.high_percent / 100:

@@ -108,8 +108,8 @@ def test_the_cap_holds_too_while_the_pool_is_out_of_sight() -> None:
     world = World(rate=2000, replicas=5, cap=8, settings=replace(SETTINGS, min_replicas=5))
     world.hidden = lambda pod: pod.uid in {"pod-1", "pod-2", "pod-3"}
     world.run(300)
-    assert world.last.seen.waiting is not None
-    assert world.last.seen.waiting > 1000, "two pods are seen to drown"
+    assert world.last.observations.waiting is not None
+    assert world.last.observations.waiting > 1000, "two pods are seen to drown"
     assert set(world.caps()) == {8}
     assert world.last.cap_term == "SignalsAbsent"
 
@@ -142,7 +142,9 @@ def test_a_restarted_container_is_no_negative_rate() -> None:
     restart(world.pods[0])
     world.run(300)
     rates = [
-        one.seen.rows_per_second for one in world.decisions if one.seen.rows_per_second is not None
+        one.observations.rows_per_second
+        for one in world.decisions
+        if one.observations.rows_per_second is not None
     ]
     assert min(rates) >= 0
     assert max(rates) <= 151

@@ -51,7 +51,7 @@ def test_a_tighter_objective_lowers_the_cap_step_by_step() -> None:
     high = world.last.cap
     world.settings = replace(ONE_REPLICA, objective_milliseconds=300)
     world.run(300)
-    assert world.last.seen.batch_target_seconds == 0.45 * 0.295
+    assert world.last.observations.batch_target_seconds == 0.45 * 0.295
     terms = {decision.cap_term for decision in world.decisions[-60:]}
     assert "BatchTime" in terms
     assert world.last.cap < high
@@ -61,7 +61,7 @@ def test_a_tighter_objective_lowers_the_cap_step_by_step() -> None:
 def test_without_an_objective_batch_time_never_binds() -> None:
     settings = replace(ONE_REPLICA, objective_milliseconds=None)
     world = World(rate=400, a=5.0, settings=settings).run(900)
-    assert world.last.seen.batch_target_seconds is None
+    assert world.last.observations.batch_target_seconds is None
     assert world.last.cap == settings.size_max or world.last.cap_term == "Waiting"
 
 

@@ -36,7 +36,7 @@ def bears(law: Law[Any], met: Case) -> set[str]:
             heard |= dict.fromkeys((sample.uid for sample in one.samples), one.now)
         stays_in_bounds(seen, decision)
         gives_no_silent_pod_away(seen, decision, silent(seen, heard, one.now))
-        figures = [value for value in vars_of(decision.seen) if isinstance(value, float)]
+        figures = [value for value in vars_of(decision.observations) if isinstance(value, float)]
         assert all(isfinite(value) for value in figures)
         assert decision.message
         replicas, cap = decision.replicas, decision.cap
@@ -67,7 +67,7 @@ def stays_in_bounds(seen: LawInput, decision: Decision) -> None:
     bound = memory_bound(seen)
     if bound is not None:
         allowed = clamp_cap(bound, chosen)
-        keeps = decision.seen.planned_cap is None and seen.cap is not None
+        keeps = decision.observations.planned_cap is None and seen.cap is not None
         held = clamp_cap(seen.cap or 1, chosen) if keeps else allowed
         assert decision.cap <= max(allowed, held)
 
@@ -87,9 +87,9 @@ def gives_no_silent_pod_away(seen: LawInput, decision: Decision, silent: int) ->
 
 def needed(seen: LawInput, decision: Decision) -> float:
     """Return the replicas that the pods heard of are work for: the most that a term asked, else rows a second over t(cap)'s."""
-    if decision.asked:
-        return max(one.replicas for one in decision.asked)
-    rows, curve = decision.seen.rows_per_second, decision.seen.curve
+    if decision.demands:
+        return max(one.replicas for one in decision.demands)
+    rows, curve = decision.observations.rows_per_second, decision.observations.curve
     if rows is None or curve is None:
         return 0.0
     cap = seen.cap or seen.settings.size_min

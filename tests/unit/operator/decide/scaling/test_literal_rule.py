@@ -17,8 +17,8 @@ def test_the_rule_to_the_letter_walks_the_cap_to_its_minimum_and_drowns() -> Non
     letter = World(rate=200, replicas=2, cap=32, settings=BUSY, law=LiteralRule()).run(900)
     assert letter.last.cap == 1
     assert waiting(letter) > 10_000
-    assert letter.last.seen.duty is not None
-    assert letter.last.seen.duty > 0.99, "and the device is busier than ever"
+    assert letter.last.observations.duty is not None
+    assert letter.last.observations.duty > 0.99, "and the device is busier than ever"
 
 
 def test_the_first_law_keeps_the_cap_and_serves_the_same_load() -> None:

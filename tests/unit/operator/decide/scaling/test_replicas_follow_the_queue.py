@@ -34,7 +34,7 @@ def test_replicas_that_still_load_are_not_asked_for_twice() -> None:
     world.pods[0].waiting = 50
     world.a, world.rate = 1000.0, 0
     world.run(60)
-    assert world.last.seen.waiting == 42, "a batch of 8 runs, the others wait"
+    assert world.last.observations.waiting == 42, "a batch of 8 runs, the others wait"
     world.pods[0].waiting = 42
     world.run(60)
     assert world.counts()[-12:] == [3] * 12

@@ -10,10 +10,10 @@ from penstock_operator.decide.scaling.signals.counters import buckets, growth, p
 from penstock_operator.decide.scaling.signals.windows import (
     MAX_SAMPLES,
     Windows,
-    advance,
-    age,
-    full,
-    news,
+    advance_windows,
+    full_window,
+    has_new_samples,
+    sample_age,
 )
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
@@ -36,7 +36,7 @@ def fed(
     """Return the windows after one round for each sample, each asked when it was taken."""
     windows = windows or Windows()
     for one in samples:
-        windows = advance(
+        windows = advance_windows(
             windows, PoolSignals(source, (one,), queried_at=one.time), (pod,), one.time
         )
     return windows
@@ -44,9 +44,9 @@ def fed(
 
 def test_a_rate_needs_four_scrapes() -> None:
     windows = fed(*(sample(1000 + 5 * i, 10.0 * i) for i in range(3)))
-    assert full(windows.pods["a"]) == ()
+    assert full_window(windows.pods["a"]) == ()
     windows = fed(sample(1015, 30), windows=windows)
-    assert per_second(full(windows.pods["a"]), "rows_received") == pytest.approx(2.0)
+    assert per_second(full_window(windows.pods["a"]), "rows_received") == pytest.approx(2.0)
 
 
 def test_a_decrease_in_any_counter_restarts_all_of_that_pods() -> None:
@@ -99,12 +99,12 @@ def test_the_same_sample_again_moves_nothing() -> None:
     before = fed(*(sample(1000 + 5 * i, 10.0 * i) for i in range(5)))
     after = fed(sample(1020, 40), windows=before)
     assert after.pods == before.pods
-    assert not news(before, after)
+    assert not has_new_samples(before, after)
 
 
 def test_samples_out_of_order_are_put_in_order_and_late_ones_are_left_out() -> None:
     both = (sample(1005, 10), sample(1000, 0))
-    windows = advance(
+    windows = advance_windows(
         Windows(), PoolSignals(SignalSource.PROMETHEUS, both, queried_at=1005), (OLD,), 1005
     )
     assert [one.time for one in windows.pods["a"]] == [1000, 1005]
@@ -114,9 +114,9 @@ def test_samples_out_of_order_are_put_in_order_and_late_ones_are_left_out() -> N
 def test_ages_are_by_the_stores_clock() -> None:
     """The operator's clock is an hour off: it does not matter."""
     signals = PoolSignals(SignalSource.PROMETHEUS, (sample(5000, 1),), queried_at=5004)
-    windows = advance(Windows(), signals, (OLD,), 1400.0)
-    assert age(windows.pods["a"], 5004) == 4
-    assert age(windows.pods["a"], 5010.5) is None
+    windows = advance_windows(Windows(), signals, (OLD,), 1400.0)
+    assert sample_age(windows.pods["a"], 5004) == 4
+    assert sample_age(windows.pods["a"], 5010.5) is None
 
 
 def test_a_change_of_source_starts_anew() -> None:
@@ -127,12 +127,12 @@ def test_a_change_of_source_starts_anew() -> None:
 
 def test_a_round_without_signals_forgets_nothing() -> None:
     windows = fed(*(sample(1000 + 5 * i, 10.0 * i) for i in range(5)))
-    assert advance(windows, PoolSignals(SignalSource.NONE), (OLD,), 1025) == windows
+    assert advance_windows(windows, PoolSignals(SignalSource.NONE), (OLD,), 1025) == windows
 
 
 def test_pods_that_are_gone_are_forgotten() -> None:
     windows = fed(*(sample(1000 + 5 * i, 10.0 * i) for i in range(5)))
-    assert advance(windows, PoolSignals(SignalSource.PROMETHEUS), (), 1025).pods == {}
+    assert advance_windows(windows, PoolSignals(SignalSource.PROMETHEUS), (), 1025).pods == {}
 
 
 def test_a_window_is_bounded_in_time_and_in_number() -> None:
@@ -153,4 +153,4 @@ def test_a_bad_counter_is_absent(value: float | None) -> None:
 @pytest.mark.parametrize("time", [nan, inf, -5.0, 1e12])
 def test_a_sample_of_no_real_time_is_left_out(time: float) -> None:
     signals = PoolSignals(SignalSource.PODS, (sample(time, 1.0),))
-    assert advance(Windows(), signals, (OLD,), 1000.0).pods == {}
+    assert advance_windows(Windows(), signals, (OLD,), 1000.0).pods == {}

@@ -8,7 +8,7 @@ import httpx2
 from penstock_api import names
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     StepSums,
-    steps_of,
+    parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.observe.signals.samples import parse, pod_sample
@@ -201,11 +201,11 @@ def told_by(served: Served) -> Told:
     told = pod_sample(parse(text), "uid", 1.0).generation
     assert told is not None
     assert told.epoch == 1
-    steps = steps_of(told.sums)
+    steps = parse_steps(told.sums)
     assert steps is not None
     assert told.generated_tokens is not None
     answers = told.first_token_buckets[-1][1]
-    return Told(told.generated_tokens, answers, steps.n, steps_of(told.warm_up))
+    return Told(told.generated_tokens, answers, steps.n, parse_steps(told.warm_up))
 
 
 def test_the_operator_reads_steps_and_those_of_the_warm_up(served: Served) -> None:

@@ -22,11 +22,11 @@ PRIOR_BATCHES = 64.0
 ODD_SIGMAS = 4.0
 ODD_INTERVALS = 3
 """An interval so far off the curve is dropped; so many in a row are a real change."""
-LEAST_NOISE = 0.02
+MIN_NOISE = 0.02
 """Of a batch's time: no fit is trusted more closely than this."""
-LEAST_WARM_UP = 4.0
+MIN_WARM_UP_BATCHES = 4.0
 """Sizes chosen to tell the slope need only be so many."""
-FEW_BATCHES = 32.0
+MIN_BATCHES_TO_JUDGE = 32.0
 """With fewer, nothing is odd yet."""
 
 
@@ -47,12 +47,14 @@ class PodCurve:
     odd_at: float = 0.0
 
 
-Curves = RevisionKnowledge[PodCurve]
+BatchCurves = RevisionKnowledge[PodCurve]
 
 
-def learn(curves: Curves, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Curves:
+def learn_batches(
+    curves: BatchCurves, windows: Mapping[str, Window], pods: Sequence[LawPod]
+) -> BatchCurves:
     """Return the curves with each pod's new samples."""
-    return curves.learnt(
+    return curves.updated(
         pods, lambda known, pod: _learn(known, windows.get(pod.uid, ()), pod), _merged
     )
 
@@ -64,7 +66,7 @@ def add(sums: Iterable[CurveSumsTuple]) -> CurveSumsTuple:
 
 def line(sums: CurveSumsTuple) -> ServiceCurve | None:
     """Return the least-squares line through batches of which some may be a warm-up's."""
-    return fit(sums, LEAST_WARM_UP)
+    return fit(sums, MIN_WARM_UP_BATCHES)
 
 
 def spread(sums: AnySums, fitted: ServiceCurve | None) -> float | None:
@@ -110,7 +112,7 @@ def _restarted(before: CurveSumsTuple, after: CurveSumsTuple) -> bool:
 def _met(sums: CurveSumsTuple, time: float, pod: LawPod) -> PodCurve:
     share = min(1.0, PRIOR_BATCHES / sums.batches)
     prior = _combine([(sums, share)])
-    return PodCurve(pod.revision, sums, time, prior, CurveSumsTuple(), _surely_seen(sums))
+    return PodCurve(pod.revision, sums, time, prior, CurveSumsTuple(), proven_size(sums))
 
 
 def _grown(curve: PodCurve, sums: CurveSumsTuple, time: float) -> PodCurve:
@@ -135,13 +137,13 @@ def _with(
         time=time,
         prior=prior,
         data=_combine([(curve.data, kept), (fresh, 1.0)]),
-        largest=max(curve.largest, _surely_seen(fresh)),
+        largest=max(curve.largest, proven_size(fresh)),
     )
 
 
 def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
     """Return whether an interval's time is too far from what the curve foretells of its batches."""
-    if curve.data.batches < FEW_BATCHES or fresh.batches <= 0:
+    if curve.data.batches < MIN_BATCHES_TO_JUDGE or fresh.batches <= 0:
         return False
     known = add((curve.prior, curve.data))
     fitted = line(known)
@@ -149,19 +151,19 @@ def _is_odd(curve: PodCurve, fresh: CurveSumsTuple) -> bool:
     if fitted is None or sigma is None:
         return False
     rows = fresh.cost_units / fresh.batches
-    foretold = fitted.seconds(rows)
-    if foretold is None:
+    predicted = fitted.seconds(rows)
+    if predicted is None:
         return False
-    return too_far(fresh.seconds / fresh.batches, foretold, sigma, fresh.batches)
+    return too_far(fresh.seconds / fresh.batches, predicted, sigma, fresh.batches)
 
 
-def too_far(mean: float, foretold: float, sigma: float, count: float) -> bool:
+def too_far(mean: float, predicted: float, sigma: float, count: float) -> bool:
     """Return whether the mean time of so many batches is further from the one foretold than chance explains."""
-    chance = max(sigma / sqrt(count), LEAST_NOISE * foretold)
-    return abs(mean - foretold) > ODD_SIGMAS * chance
+    chance = max(sigma / sqrt(count), MIN_NOISE * predicted)
+    return abs(mean - predicted) > ODD_SIGMAS * chance
 
 
-def _surely_seen(sums: CurveSumsTuple) -> float:
+def proven_size(sums: CurveSumsTuple) -> float:
     """Return a size that at least one of the batches had: the largest is at least sum(b^2) / sum(b), at most sum(b)."""
     if sums.cost_units <= 0:
         return 0.0

@@ -8,9 +8,11 @@ Little's law b sequences run. Three things bound b: the time of a step (tokens a
 from collections.abc import Sequence
 from math import inf, sqrt
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import FEW_BATCHES
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
+    MIN_BATCHES_TO_JUDGE,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
-    LARGEST_RATIO,
+    MAX_P99_RATIO,
     NORMAL_P99,
     CapacityModel,
 )
@@ -18,8 +20,8 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     AnswerSums,
     StepSums,
-    added,
-    answered,
+    add_answers,
+    add_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import (
     StepTimeFit,
@@ -28,65 +30,65 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_f
 from penstock_operator.decide.scaling.signals.counters import CurveSumsTuple
 from penstock_operator.decide.scaling.signals.service_curve import ServiceCurve
 
-LEAST_ENDS = 8.0
+MIN_ENDS = 8.0
 """Fewer answers do not tell how long answers are."""
 CACHE_SHARE = 0.9
 """Of the cache: more leads to preemption."""
-LEAST_WALL_SECONDS = 10.0
-LARGEST_STRETCH = 10.0
-LEAST_RUNNING = 4.0
+MIN_WALL_SECONDS = 10.0
+MAX_STRETCH = 10.0
+MIN_RUNNING = 4.0
 """Fewer counts of running sequences do not tell what one holds."""
 
 
-def pace(pods: Sequence[PodSteps]) -> CapacityModel | None:
+def decode_capacity(pods: Sequence[PodSteps]) -> CapacityModel | None:
     """Return the model of these pods together; None where the time of a step or the length of an answer is not known."""
-    known = added((one.known, 1.0) for one in pods)
-    answers = answered((one.answers, 1.0) for one in pods)
-    plane = fit(known)
-    if plane is None or answers.ends < LEAST_ENDS or answers.d <= 0 or known.d <= 0:
+    known = add_steps((one.known, 1.0) for one in pods)
+    answers = add_answers((one.answers, 1.0) for one in pods)
+    step_time_fit = fit(known)
+    if step_time_fit is None or answers.ends < MIN_ENDS or answers.d <= 0 or known.d <= 0:
         return None
     prompts, context = answers.p / answers.d, answers.k / answers.d
-    each = plane.d + plane.p * prompts + plane.k * context
+    each = step_time_fit.d + step_time_fit.p * prompts + step_time_fit.k * context
     if each <= 0:
         return None
     pause = stretch(answers)
-    error = plane.slope_error(prompts, context)
-    row = ServiceCurve(pause * plane.a, pause * each, known.d / known.n, pause * error)
+    error = step_time_fit.slope_error(prompts, context)
+    row = ServiceCurve(pause * step_time_fit.a, pause * each, known.d / known.n, pause * error)
     steps = max(answers.d / answers.ends, 1.0)
     return CapacityModel(
         lines=(row,),
         sums=_as_batches(known),
-        p99_ratio=_p99_ratio(plane, known, steps),
+        p99_ratio=_p99_ratio(step_time_fit, known, steps),
         largest=max(one.largest for one in pods),
-        r_squared=plane.r_squared,
+        r_squared=step_time_fit.r_squared,
         steps=steps,
-        most_rows=_cached_rows(answers),
+        max_rows=_cached_rows(answers),
     )
 
 
-def first_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> int:
+def initial_rows(pods: Sequence[PodSteps], seconds: float | None, most: int) -> int:
     """Return how many rows may decode before any answer has ended: as many as the warm-up fits into a step of `seconds`."""
-    plane = fit(added((one.known, 1.0) for one in pods))
-    if plane is None or seconds is None:
+    step_time_fit = fit(add_steps((one.known, 1.0) for one in pods))
+    if step_time_fit is None or seconds is None:
         return most
-    known = plane.steps
-    each = plane.d + plane.k * known.k / known.d if known.d > 0 else 0.0
-    return most if each <= 0 else min(max(int((seconds - plane.a) / each), 1), most)
+    known = step_time_fit.steps
+    each = step_time_fit.d + step_time_fit.k * known.k / known.d if known.d > 0 else 0.0
+    return most if each <= 0 else min(max(int((seconds - step_time_fit.a) / each), 1), most)
 
 
 def stretch(answers: AnswerSums) -> float:
     """Return the time from step to step, while requests wait, over the step's own: clients feel pauses as well."""
-    if answers.wall < LEAST_WALL_SECONDS or answers.stepped <= 0:
+    if answers.wall < MIN_WALL_SECONDS or answers.stepped <= 0:
         return 1.0
-    return min(max(answers.wall / answers.stepped, 1.0), LARGEST_STRETCH)
+    return min(max(answers.wall / answers.stepped, 1.0), MAX_STRETCH)
 
 
 def slowness(known: PodSteps | None, together: StepTimeFit | None) -> float:
     """Return how much longer this pod's steps took than such steps take in its pool; 1 while few were seen."""
-    if known is None or together is None or known.data.n < FEW_BATCHES:
+    if known is None or together is None or known.data.n < MIN_BATCHES_TO_JUDGE:
         return 1.0
-    foretold = together.foretold(known.data)
-    return max(known.data.t / foretold, 0.1) if foretold > 0 else 1.0
+    predicted = together.predicted(known.data)
+    return max(known.data.t / predicted, 0.1) if predicted > 0 else 1.0
 
 
 def _as_batches(steps: StepSums) -> CurveSumsTuple:
@@ -94,17 +96,17 @@ def _as_batches(steps: StepSums) -> CurveSumsTuple:
     return CurveSumsTuple(0, steps.n, steps.d, steps.dd, steps.t, steps.dt, steps.tt)
 
 
-def _p99_ratio(plane: StepTimeFit, known: StepSums, steps: float) -> float:
+def _p99_ratio(step_time_fit: StepTimeFit, known: StepSums, steps: float) -> float:
     """Return the 99th percentile of an answer's mean step over t(b): chance evens out over the steps of an answer.
 
     The objective is about that mean. A tail of single steps, which no smaller batch shortens, must not shrink the batch.
     """
-    spread = plane.sigma / (known.t / known.n) / sqrt(steps)
-    return min(max(1 + NORMAL_P99 * spread, 1.0), LARGEST_RATIO)
+    spread = step_time_fit.sigma / (known.t / known.n) / sqrt(steps)
+    return min(max(1 + NORMAL_P99 * spread, 1.0), MAX_P99_RATIO)
 
 
 def _cached_rows(answers: AnswerSums) -> float:
     """Return how many sequences of the usual size the cache holds."""
-    if answers.running < LEAST_RUNNING or answers.usage <= 0:
+    if answers.running < MIN_RUNNING or answers.usage <= 0:
         return inf
     return max(CACHE_SHARE * answers.running / answers.usage, 1.0)

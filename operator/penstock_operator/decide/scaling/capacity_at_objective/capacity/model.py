@@ -31,7 +31,7 @@ BEYOND = 1.25
 """Nothing is planned with a batch larger than the largest seen by more than this."""
 NORMAL_P99 = 2.326
 """Standard deviations to the 99th percentile of a normal variable."""
-LARGEST_RATIO = 3.0
+MAX_P99_RATIO = 3.0
 """Noise beyond this is not noise around a curve."""
 
 
@@ -47,7 +47,7 @@ class CapacityModel:
     r_squared: float | None = None
     steps: float | None = None
     """Of generation: steps that an answer takes part in. None: a batch ends all that is in it."""
-    most_rows: float = inf
+    max_rows: float = inf
     """More are never in a batch, whatever the cap: the cache holds no more."""
 
     @property
@@ -65,7 +65,7 @@ class CapacityModel:
 
     def capacity(self, rows: float) -> float | None:
         """Return mu(rows) = rows / t(rows), in rows a second; of generation in answers a second."""
-        held = min(rows, self.most_rows)
+        held = min(rows, self.max_rows)
         seconds = self.seconds(held)
         return None if not seconds else measured(self.ended(held) / seconds)
 
@@ -112,7 +112,7 @@ def model(curves: Sequence[PodCurve]) -> CapacityModel | None:
     )
 
 
-def curve_seen(found: CapacityModel, rows: int) -> CurveInUse:
+def curve_in_use(found: CapacityModel, rows: int) -> CurveInUse:
     """Return the line that says t(rows), for people; the mean batch as one line where there is none."""
     usable = (one for one in found.lines if one.seconds(rows) is not None)
     one = next(usable, None)
@@ -125,7 +125,7 @@ def _p99_ratio(sums: CurveSumsTuple) -> float:
     sigma, typical = spread(sums, line(sums)), sums.seconds / sums.batches
     if sigma is None or typical <= 0:
         return 1.0
-    return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), LARGEST_RATIO)
+    return min(max(1 + NORMAL_P99 * sigma / typical, 1.0), MAX_P99_RATIO)
 
 
 BUSY = 0.95

@@ -21,16 +21,16 @@ PRIOR_P90_SECONDS = 120.0
 PRIOR_SIGMA = 0.5
 """Of the logarithm: start-up times are about lognormal."""
 NORMAL_P90 = 1.2816
-KEPT = 32
+MAX_STARTS = 32
 """Starts remembered."""
-ENOUGH = 10
+MIN_STARTS_FOR_QUANTILE = 10
 """From so many finished starts on, their own quantile is taken."""
-SHORTEST, LONGEST = 1.0, 1800.0
+MIN_SECONDS, MAX_SECONDS = 1.0, 1800.0
 STUCK_SECONDS = 600.0
 """A start may take this long whatever is known of others, as Kubernetes' own progressDeadlineSeconds."""
 STUCK_FACTOR = 3.0
 """Of the 90th percentile of finished starts: z = 1.28 + ln(3) / 0.5 = 3.5."""
-AT_ONCE_SECONDS = 60.0
+WATCHED_FROM_START_SECONDS = 60.0
 """A start is watched if it is met so soon after its binding: an idle pool is looked at every 30 s."""
 
 
@@ -61,11 +61,12 @@ def watch(startup: Startup, pods: Sequence[LawPod], now: float) -> Startup:
         elif pod.ready and pod.uid in startup.running and pod.uid not in startup.met_late:
             ended = now if pod.ready_since is None else min(pod.ready_since, now)
             took = ended - startup.running[pod.uid]
-            finished = (*finished, min(max(took, SHORTEST), LONGEST))[-KEPT:]
+            finished = (*finished, min(max(took, MIN_SECONDS), MAX_SECONDS))[-MAX_STARTS:]
     met_late = (
         uid
         for uid, since in running.items()
-        if uid in startup.met_late or (uid not in startup.running and now - since > AT_ONCE_SECONDS)
+        if uid in startup.met_late
+        or (uid not in startup.running and now - since > WATCHED_FROM_START_SECONDS)
     )
     failing = frozenset(pod.uid for pod in pods if pod.failing and pod.uid in running)
     return Startup(running, finished, frozenset(served), frozenset(met_late), failing)
@@ -76,7 +77,7 @@ def p90_seconds(startup: Startup, now: float) -> float:
     known = list(startup.finished)
     guess, longest = _lognormal_p90(known), stuck_seconds(startup)
     known += [
-        min(elapsed, LONGEST)
+        min(elapsed, MAX_SECONDS)
         for uid, began in startup.running.items()
         if guess < (elapsed := now - began) <= longest
         and uid not in startup.met_late
@@ -101,8 +102,8 @@ def started_seconds(startup: Startup, most: float, now: float) -> float:
 
 
 def _p90(seconds: Sequence[float]) -> float:
-    if len(seconds) < ENOUGH:
-        return min(max(_lognormal_p90(seconds), SHORTEST), LONGEST)
+    if len(seconds) < MIN_STARTS_FOR_QUANTILE:
+        return min(max(_lognormal_p90(seconds), MIN_SECONDS), MAX_SECONDS)
     ordered = sorted(seconds)
     return ordered[min(int(0.9 * len(ordered)), len(ordered) - 1)]
 
@@ -110,7 +111,7 @@ def _p90(seconds: Sequence[float]) -> float:
 def _lognormal_p90(seconds: Sequence[float]) -> float:
     """One start's weight for the prior's middle, four for its width."""
     prior = log(PRIOR_P90_SECONDS) - NORMAL_P90 * PRIOR_SIGMA
-    logs = [log(max(one, SHORTEST)) for one in seconds]
+    logs = [log(max(one, MIN_SECONDS)) for one in seconds]
     middle = (prior + sum(logs)) / (1 + len(logs))
     off = sum((one - middle) ** 2 for one in logs)
     sigma = sqrt((4 * PRIOR_SIGMA**2 + off) / (4 + len(logs)))

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    FEW_BATCHES,
     HALF_LIFE_SECONDS,
+    MIN_BATCHES_TO_JUDGE,
     ODD_INTERVALS,
     PRIOR_BATCHES,
     too_far,
@@ -19,9 +19,9 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums i
     NO_STEPS,
     AnswerSums,
     StepSums,
-    added,
-    answered,
-    steps_of,
+    add_answers,
+    add_steps,
+    parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit
 from penstock_operator.decide.scaling.law import LawPod
@@ -56,15 +56,17 @@ class PodSteps:
     @property
     def known(self) -> StepSums:
         """Return all of it."""
-        return added([(self.data, 1.0), (self.prior, 1.0)])
+        return add_steps([(self.data, 1.0), (self.prior, 1.0)])
 
 
-Learnt = RevisionKnowledge[PodSteps]
+StepCurves = RevisionKnowledge[PodSteps]
 
 
-def learn(before: Learnt, windows: Mapping[str, Window], pods: Sequence[LawPod]) -> Learnt:
+def learn_steps(
+    before: StepCurves, windows: Mapping[str, Window], pods: Sequence[LawPod]
+) -> StepCurves:
     """Return what is known with each pod's new samples."""
-    return before.learnt(
+    return before.updated(
         pods, lambda known, pod: _learn(known, windows.get(pod.uid, ()), pod), _merged
     )
 
@@ -74,7 +76,7 @@ def _learn(known: PodSteps | None, window: Window, pod: LawPod) -> PodSteps | No
         if known is not None and point.time <= known.time:
             continue
         told = point.generation
-        sums = None if told is None else steps_of(told.sums)
+        sums = None if told is None else parse_steps(told.sums)
         if told is None or sums is None:
             continue
         again = known is None or told.epoch < known.epoch or _fell(known, told.epoch, sums)
@@ -91,9 +93,9 @@ def _fell(known: PodSteps, epoch: int, sums: StepSums) -> bool:
 
 def _met(point: Point, sums: StepSums, epoch: int, pod: LawPod) -> PodSteps:
     told = point.generation
-    warm_up = (steps_of(told.warm_up) if told is not None else None) or NO_STEPS
-    prior = added([(one, min(1.0, PRIOR_BATCHES / max(one.n, 1.0))) for one in (warm_up, sums)])
-    largest = max(surely_seen(warm_up), surely_seen(sums))
+    warm_up = (parse_steps(told.warm_up) if told is not None else None) or NO_STEPS
+    prior = add_steps([(one, min(1.0, PRIOR_BATCHES / max(one.n, 1.0))) for one in (warm_up, sums)])
+    largest = max(proven_rows(warm_up), proven_rows(sums))
     ended = point.counters.get("completed", 0.0)
     return PodSteps(
         pod.revision, epoch, sums, ended, point.time, prior, largest=largest, waited=_waits(point)
@@ -106,7 +108,7 @@ def _waits(point: Point) -> bool:
 
 def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodSteps:
     """Take in an interval; of one in which an epoch ended, what the old one still counted is lost."""
-    fresh = sums if epoch > known.epoch else added([(sums, 1.0), (known.last, -1.0)])
+    fresh = sums if epoch > known.epoch else add_steps([(sums, 1.0), (known.last, -1.0)])
     ended = point.counters.get("completed", known.ended)
     ends = max(ended - known.ended, 0.0)
     usage = None if point.generation is None else point.generation.cache_usage
@@ -130,7 +132,7 @@ def _grown(known: PodSteps, point: Point, sums: StepSums, epoch: int) -> PodStep
         ended=ended,
         time=point.time,
         waited=_waits(point),
-        answers=answered([(known.answers, faded), (answers, 1.0)]),
+        answers=add_answers([(known.answers, faded), (answers, 1.0)]),
     )
     return _timed(noted, fresh)
 
@@ -144,24 +146,26 @@ def _timed(known: PodSteps, fresh: StepSums) -> PodSteps:
     odd = (*known.odd, fresh)
     if len(odd) < ODD_INTERVALS:
         return replace(known, odd=odd)
-    return _with(known, NO_STEPS, NO_STEPS, added((one, 1.0) for one in odd))
+    return _with(known, NO_STEPS, NO_STEPS, add_steps((one, 1.0) for one in odd))
 
 
 def _with(known: PodSteps, prior: StepSums, data: StepSums, fresh: StepSums) -> PodSteps:
     kept = 0.5 ** (fresh.t / HALF_LIFE_SECONDS)
-    whole, largest = added([(data, kept), (fresh, 1.0)]), max(known.largest, surely_seen(fresh))
+    whole, largest = add_steps([(data, kept), (fresh, 1.0)]), max(known.largest, proven_rows(fresh))
     return replace(known, prior=prior, data=whole, largest=largest, odd=())
 
 
 def _is_odd(known: PodSteps, fresh: StepSums) -> bool:
     """Return whether an interval's time is too far from what the plane foretells of its steps."""
-    plane = fit(known.known) if known.data.n >= FEW_BATCHES else None
-    if plane is None:
+    step_time_fit = fit(known.known) if known.data.n >= MIN_BATCHES_TO_JUDGE else None
+    if step_time_fit is None:
         return False
-    return too_far(fresh.t / fresh.n, plane.foretold(fresh) / fresh.n, plane.sigma, fresh.n)
+    return too_far(
+        fresh.t / fresh.n, step_time_fit.predicted(fresh) / fresh.n, step_time_fit.sigma, fresh.n
+    )
 
 
-def surely_seen(steps: StepSums) -> float:
+def proven_rows(steps: StepSums) -> float:
     """Return how many rows decoded in at least one of the steps."""
     return 0.0 if steps.d <= 0 else min(steps.dd / steps.d, steps.d)
 
@@ -170,8 +174,8 @@ def _merged(one: PodSteps, other: PodSteps) -> PodSteps:
     """Return both pods' knowledge, at no more weight than one pod's."""
     return replace(
         other,
-        prior=added([(one.prior, 0.5), (other.prior, 0.5)]),
-        data=added([(one.data, 0.5), (other.data, 0.5)]),
-        answers=answered([(one.answers, 0.5), (other.answers, 0.5)]),
+        prior=add_steps([(one.prior, 0.5), (other.prior, 0.5)]),
+        data=add_steps([(one.data, 0.5), (other.data, 0.5)]),
+        answers=add_answers([(one.answers, 0.5), (other.answers, 0.5)]),
         largest=max(one.largest, other.largest),
     )

@@ -52,7 +52,7 @@ class AnswerSums(NamedTuple):
 NO_STEPS, NO_ANSWERS = StepSums(), AnswerSums()
 
 
-def steps_of(told: Sequence[float] | None) -> StepSums | None:
+def parse_steps(told: Sequence[float] | None) -> StepSums | None:
     """Return the sums that a pod told; None where they are none: too few, negative, NaN, absurd."""
     if told is None or len(told) != len(NO_STEPS):
         return None
@@ -67,11 +67,11 @@ def weighted(parts: Iterable[tuple[Sequence[float], float]], width: int) -> list
     return [max(one, 0.0) for one in total]
 
 
-def added(parts: Iterable[tuple[StepSums, float]]) -> StepSums:
+def add_steps(parts: Iterable[tuple[StepSums, float]]) -> StepSums:
     """Return the weighted sum of sums of steps."""
     return StepSums(*weighted(parts, len(NO_STEPS)))
 
 
-def answered(parts: Iterable[tuple[AnswerSums, float]]) -> AnswerSums:
+def add_answers(parts: Iterable[tuple[AnswerSums, float]]) -> AnswerSums:
     """Return the weighted sum of answers."""
     return AnswerSums(*weighted(parts, len(NO_ANSWERS)))

@@ -11,7 +11,7 @@ from math import sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import StepSums
 
-LEAST_STEPS = 4.0
+MIN_STEPS = 4.0
 SINGULAR = 1e-9
 """Of a diagonal: what is added to it, and under what a pivot is none."""
 Vector = tuple[float, ...]
@@ -39,7 +39,7 @@ class StepTimeFit:
         """Return the time of a step, in its sums' units."""
         return self.a + self.p * p + self.d * d + self.k * k
 
-    def foretold(self, steps: StepSums) -> float:
+    def predicted(self, steps: StepSums) -> float:
         """Return the time of all these steps together."""
         return self.a * steps.n + self.p * steps.p + self.d * steps.d + self.k * steps.k
 
@@ -55,7 +55,7 @@ class StepTimeFit:
 
 def fit(steps: StepSums) -> StepTimeFit | None:
     """Return the plane through the steps; None where they are too few."""
-    if steps.n < LEAST_STEPS or steps.t <= 0:
+    if steps.n < MIN_STEPS or steps.t <= 0:
         return None
     gram, right = _gram(steps), (steps.t, steps.pt, steps.dt, steps.kt)
     best = _least_squares(gram, right)

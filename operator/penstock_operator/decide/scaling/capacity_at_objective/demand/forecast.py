@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
-    KEPT_MISSES,
+    MAX_ERRORS,
     ForecastError,
     ForecastErrors,
     at_points,
-    likely_misses,
+    likely_errors,
     quantile,
 )
 
@@ -39,12 +39,12 @@ RAMP_DOUBT = 30.0
 """A slope's square must be so many times its variance to be believed at all; then in part, in the end whole."""
 RAMP_SECONDS = 60.0
 """A ramp is believed to go on for so long."""
-LARGEST_RAMP = 1.5
+MAX_RAMP = 1.5
 """A ramp adds at most this multiple of the level."""
-LARGEST_TREND = 0.5
+MAX_TREND = 0.5
 """A trend adds or takes at most this share of the level."""
-KEPT_PENDING = 400
-FIRST_LEVEL, LEAST_LEVEL, LARGEST_LEVEL = 0.9, 0.6, 0.995
+MAX_PENDING = 400
+INITIAL_LEVEL, MIN_LEVEL, MAX_LEVEL = 0.9, 0.6, 0.995
 UP_STEP, DOWN_STEP = 0.01, 0.0002
 MISS_SECONDS = 60.0
 """A forecast due longer ago than this, for lack of samples, is judged no more."""
@@ -94,9 +94,9 @@ class Forecaster:
     """How many of them, old ones fading."""
     pending: tuple[Forecast, ...] = ()
     """Oldest first."""
-    misses: ForecastErrors = field(default_factory=ForecastErrors)
+    errors: ForecastErrors = field(default_factory=ForecastErrors)
     """Of forecasts that were due."""
-    quantile_level: float = FIRST_LEVEL
+    quantile_level: float = INITIAL_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +122,10 @@ def advance(before: Forecaster, sample: DemandSample, horizon: float, now: float
     expected = _settled(after, rise)
     most = expected + max(headroom(after, expected), 0.0)
     made = Forecast(now + horizon, expected, most, after.level - after.mean, rise)
-    return replace(after, pending=(*after.pending, made)[-KEPT_PENDING:])
+    return replace(after, pending=(*after.pending, made)[-MAX_PENDING:])
 
 
-def middle(forecaster: Forecaster, horizon: float) -> float:
+def expected_demand(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand expected after `horizon` seconds."""
     return _settled(forecaster, climb(forecaster, horizon))
 
@@ -133,10 +133,10 @@ def middle(forecaster: Forecaster, horizon: float) -> float:
 def _settled(forecaster: Forecaster, rise: float) -> float:
     """Return the demand after what is left of a departure from the mean, and what trend or ramp add."""
     departure = forecaster.level - forecaster.mean
-    return max(forecaster.mean + stays(forecaster) * departure + rise, 0.0)
+    return max(forecaster.mean + persistence(forecaster) * departure + rise, 0.0)
 
 
-def stays(forecaster: Forecaster) -> float:
+def persistence(forecaster: Forecaster) -> float:
     """Return the share of a departure from the mean that is left when a forecast is due: 0 to 1, at first 1."""
     if forecaster.judgements <= 0 or forecaster.departed <= 0:
         return 1.0
@@ -147,7 +147,7 @@ def stays(forecaster: Forecaster) -> float:
 def climb(forecaster: Forecaster, horizon: float) -> float:
     """Return what trend and ramp add in `horizon` seconds, in rows a second."""
     slope, sure = ramp(forecaster)
-    rise = min(slope * min(horizon, RAMP_SECONDS), LARGEST_RAMP * forecaster.level)
+    rise = min(slope * min(horizon, RAMP_SECONDS), MAX_RAMP * forecaster.level)
     return (1 - sure) * _drift(forecaster, horizon) + sure * rise
 
 
@@ -169,25 +169,25 @@ def ramp(forecaster: Forecaster) -> tuple[float, float]:
 
 def _drift(forecaster: Forecaster, horizon: float) -> float:
     reach = DAMPING_SECONDS * (1 - exp(-horizon / DAMPING_SECONDS))
-    most = LARGEST_TREND * forecaster.level
+    most = MAX_TREND * forecaster.level
     return min(max(forecaster.trend * reach, -most), most)
 
 
-def upper(forecaster: Forecaster, horizon: float) -> float:
+def upper_demand(forecaster: Forecaster, horizon: float) -> float:
     """Return the demand that is exceeded as seldom as the learned level says."""
-    expected = middle(forecaster, horizon)
+    expected = expected_demand(forecaster, horizon)
     return expected + max(headroom(forecaster, expected), 0.0)
 
 
-def likely(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
+def likely_demands(forecaster: Forecaster, expected: float) -> list[tuple[float, float]]:
     """Return (share, demand) around the `middle` one, by what came of such forecasts; the shares add up to 1."""
-    known = likely_misses(forecaster.misses, expected, forecaster.level)
+    known = likely_errors(forecaster.errors, expected, forecaster.level)
     return [(share, max(expected + by, 0.0)) for share, by in at_points(known)]
 
 
 def headroom(forecaster: Forecaster, expected: float) -> float:
     """Return the quantile of such forecasts' misses at the learned level, in rows a second."""
-    known = likely_misses(forecaster.misses, expected, forecaster.level)
+    known = likely_errors(forecaster.errors, expected, forecaster.level)
     return quantile(known, forecaster.quantile_level)
 
 
@@ -205,15 +205,15 @@ def _judged(before: Forecaster, sample: DemandSample, now: float) -> Forecaster:
     return replace(
         _compared(before, last),
         pending=pending,
-        misses=before.misses.heard(ForecastError(last.expected, before.level - last.expected)),
-        quantile_level=min(max(level, LEAST_LEVEL), LARGEST_LEVEL),
+        errors=before.errors.add(ForecastError(last.expected, before.level - last.expected)),
+        quantile_level=min(max(level, MIN_LEVEL), MAX_LEVEL),
     )
 
 
 def _compared(before: Forecaster, last: Forecast) -> Forecaster:
     """Learn what was left of a departure from the mean."""
     left = before.level - last.climb - before.mean
-    fading = 1 - 1 / KEPT_MISSES
+    fading = 1 - 1 / MAX_ERRORS
     return replace(
         before,
         departed=fading * before.departed + last.departure**2,

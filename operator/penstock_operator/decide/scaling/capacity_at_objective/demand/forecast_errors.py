@@ -9,11 +9,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-KEPT_MISSES = 720
+MAX_ERRORS = 720
 """An hour of them: a rise that comes once an hour is worth remembering."""
-ALIKE = 240
+NEIGHBORS = 240
 """So many of them are most like the present forecast: 20 minutes of them, for neighbours in time say much the same."""
-PRIOR_MISSES = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
+PRIOR_ERRORS = (-0.15, -0.1, -0.05, 0.0, 0.0, 0.05, 0.05, 0.1, 0.15, 0.25)
 """Misses as shares of the level, of a forecaster just met: they count until its own outnumber them."""
 PRIOR_WEIGHT = 6
 """So many own ones for each of those."""
@@ -44,33 +44,33 @@ class ForecastErrors(NamedTuple):
         latest = tuple(values)
         return cls(latest, tuple(sorted(latest)))
 
-    def heard(self, miss: ForecastError) -> "ForecastErrors":
+    def add(self, miss: ForecastError) -> "ForecastErrors":
         """Return them with one more; beyond `KEPT_MISSES` the oldest is dropped."""
         latest, alike = (*self.latest, miss), list(self.alike)
         insort(alike, miss)
-        if len(latest) > KEPT_MISSES:
+        if len(latest) > MAX_ERRORS:
             del alike[bisect_left(alike, latest[0])]
             latest = latest[1:]
         return ForecastErrors(latest, tuple(alike))
 
     def near(self, expected: float) -> list[float]:
         """Return by how much the forecasts nearest to `expected` missed, ascending."""
-        last = max(len(self.alike) - ALIKE, 0)
+        last = max(len(self.alike) - NEIGHBORS, 0)
         first = bisect_left(range(last), 0.0, key=lambda at: self._lean(expected, at))
-        return sorted(one.by for one in self.alike[first : first + ALIKE])
+        return sorted(one.by for one in self.alike[first : first + NEIGHBORS])
 
     def _lean(self, expected: float, first: int) -> float:
         """Return by how much the one after ALIKE of them is further off than their first; ascending."""
-        return self.alike[first].expected + self.alike[first + ALIKE].expected - 2 * expected
+        return self.alike[first].expected + self.alike[first + NEIGHBORS].expected - 2 * expected
 
 
-def likely_misses(misses: ForecastErrors, expected: float, level: float) -> Sequence[float]:
+def likely_errors(misses: ForecastErrors, expected: float, level: float) -> Sequence[float]:
     """Return by how much `expected` may miss, ascending, never empty: by its own past, and at first by what others saw of `level`."""
     own = misses.near(expected)
-    missing = max(len(PRIOR_MISSES) - len(misses.latest) // PRIOR_WEIGHT, 0)
+    missing = max(len(PRIOR_ERRORS) - len(misses.latest) // PRIOR_WEIGHT, 0)
     if not missing:
         return own
-    return sorted([*own, *(level * share for share in _spread_out(PRIOR_MISSES, missing))])
+    return sorted([*own, *(level * share for share in _spread_out(PRIOR_ERRORS, missing))])
 
 
 def at_points(ascending: Sequence[float]) -> list[tuple[float, float]]:

@@ -6,13 +6,18 @@ from itertools import pairwise
 from math import sqrt
 
 from penstock_operator.decide.scaling.law import LawPod
-from penstock_operator.decide.scaling.signals import windows as kept
 from penstock_operator.decide.scaling.signals.counters import Point, per_second
-from penstock_operator.decide.scaling.signals.windows import Window
+from penstock_operator.decide.scaling.signals.windows import (
+    WINDOW_SCRAPES,
+    Window,
+    full_window,
+    lost_rates,
+    sample_age,
+)
 
 RECENT_SECONDS = 15.0
 RECENT_SCRAPES = 3
-LARGEST_OVERLOAD = 2.0
+MAX_OVERLOAD = 2.0
 """Refused callers try again: demand counts at most this multiple of what was admitted."""
 
 
@@ -47,22 +52,22 @@ def load(
 
     `slack_rows` a pod may be received and not yet admitted for all that the counters tell.
     """
-    fresh = {uid: one for uid, one in windows.items() if kept.age(one, asked) is not None}
+    fresh = {uid: one for uid, one in windows.items() if sample_age(one, asked) is not None}
     ready = [
         fresh[pod.uid] for pod in pods if pod.ready and not pod.terminating and pod.uid in fresh
     ]
-    whole = {uid: window for uid, one in fresh.items() if (window := kept.full(one))}
+    whole = {uid: window for uid, one in fresh.items() if (window := full_window(one))}
     full = list(whole.values())
     serving = {pod.uid for pod in pods if pod.ready}
-    past = kept.past_rates(windows, gone, serving, whole, asked)
+    past = lost_rates(windows, gone, serving, whole, asked)
     dispersion = _dispersion(ready)
     return PoolDemand(
         rate=_total([_clamped(one, slack_rows) for one in full], past),
         recent=_total([_clamped(tail(one, RECENT_SECONDS), slack_rows) for one in full], past),
         newest=_total([per_second(one[-2:], "rows_received") for one in full], past),
         backlog=sum((one[-1].waiting or 0.0) * rows_per_request(one) for one in ready),
-        imbalance=_imbalance([one for one in ready if kept.full(one)], dispersion),
-        unevenness=_unevenness([one for one in ready if kept.full(one)], dispersion),
+        imbalance=_imbalance([one for one in ready if full_window(one)], dispersion),
+        unevenness=_unevenness([one for one in ready if full_window(one)], dispersion),
         dispersion=dispersion,
     )
 
@@ -99,7 +104,7 @@ def _clamped(window: Window, slack_rows: float) -> float | None:
     each = rows_per_request(window)
     held = [((one.waiting or 0.0) + (one.running or 0.0)) * each for one in (window[0], window[-1])]
     admitted = max(served + (held[1] - held[0]) / span, 0.0)
-    return min(received, LARGEST_OVERLOAD * admitted + slack_rows / span)
+    return min(received, MAX_OVERLOAD * admitted + slack_rows / span)
 
 
 def _total(rates: Sequence[float | None], past: Sequence[float]) -> float | None:
@@ -126,7 +131,7 @@ def _dispersion(windows: Sequence[Window]) -> float | None:
     """
     squares, steps, total, number = 0.0, 0, 0.0, 0
     for window in windows:
-        counts = _counts(window) if len(window) >= kept.WINDOW_SCRAPES else []
+        counts = _counts(window) if len(window) >= WINDOW_SCRAPES else []
         moved = sorted((after - before) ** 2 for before, after in pairwise(counts))[:-1]
         squares += sum(moved)
         steps += len(moved)

@@ -14,10 +14,10 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.p99_table im
     TABLE,
 )
 
-LATE = 0.01
+LATE_SHARE = 0.01
 """The share of requests that may miss the objective."""
 BEYOND_P99 = 0.01
-LEAST_RHO = 0.05
+MIN_RHO = 0.05
 OVERLOADED = 1000
 """Percent: what is beyond is rare, and not worth remembering."""
 STEPS = 10
@@ -174,12 +174,12 @@ def _steps(value: float) -> float:
 @lru_cache(maxsize=8192)
 def _largest_rho(load: TrafficShape, limit: float) -> float:
     curve = _curve(load.intercept, load.dispersion)
-    if _late(curve, load.unevenness, LEAST_RHO, limit) > LATE:
+    if _late(curve, load.unevenness, MIN_RHO, limit) > LATE_SHARE:
         return 0.0
-    low, high = LEAST_RHO, 1.0
+    low, high = MIN_RHO, 1.0
     for _ in range(STEPS):
         middle = (low + high) / 2
-        if _late(curve, load.unevenness, middle, limit) <= LATE:
+        if _late(curve, load.unevenness, middle, limit) <= LATE_SHARE:
             low = middle
         else:
             high = middle

@@ -41,8 +41,8 @@ def test_the_cap_comes_from_the_objective_before_any_load() -> None:
 def test_steady_demand_is_held_without_a_turn() -> None:
     world = pool(rate=200.0, replicas=4).run(1200)
     assert set(world.counts()[60:]) <= {4, 5}
-    assert world.last.seen.utilization is not None
-    assert world.last.seen.utilization < 0.85
+    assert world.last.observations.utilization is not None
+    assert world.last.observations.utilization < 0.85
 
 
 def test_a_step_is_answered_within_a_start_and_the_cap_returns() -> None:
@@ -188,12 +188,12 @@ def test_a_pool_that_loads_is_not_idle() -> None:
 
 def test_the_start_is_measured_and_the_forecast_reaches_as_far() -> None:
     world = pool(rate=60.0, cold_start=20.0).run(5)
-    assert world.last.seen.startup_seconds == pytest.approx(120)
+    assert world.last.observations.startup_seconds == pytest.approx(120)
     for rate in (300.0, 60.0) * 4:
         world.rate = rate
         world.run(500)
-    assert world.last.seen.startup_seconds is not None
-    assert world.last.seen.startup_seconds < 60
+    assert world.last.observations.startup_seconds is not None
+    assert world.last.observations.startup_seconds < 60
 
 
 def test_every_decision_says_why_in_words() -> None:
@@ -210,31 +210,33 @@ def test_every_decision_says_why_in_words() -> None:
 
 def test_a_pod_that_does_not_obey_counts_at_its_own_cap() -> None:
     world = pool(rate=100.0, replicas=2).run(120)
-    obeying = world.last.seen.utilization
+    obeying = world.last.observations.utilization
     world.acknowledges = False
     for pod in world.pods:
         pod.cap = 2
     world.obey = False
     world.run(5)
     assert obeying is not None
-    assert world.last.seen.utilization is not None
-    assert world.last.seen.utilization > 3 * obeying
+    assert world.last.observations.utilization is not None
+    assert world.last.observations.utilization > 3 * obeying
 
 
 def test_busy_pods_that_serve_less_than_their_curve_says_are_told_until_they_do() -> None:
     """Somebody else computes on the device: it is busy, and half of the time not with batches."""
     world = pool(rate=60.0, replicas=1, obey=False)
     world.run(60)
-    assert world.last.seen.off_curve is None
+    assert world.last.observations.off_curve is None
     world.duty_says = 0.99
     world.rate = 2.0
     world.run(60)
-    off = world.last.seen.off_curve
+    off = world.last.observations.off_curve
     assert off is not None
     assert off < -0.1
     world.duty_says = 0.5
     world.run(30)
-    assert world.last.seen.off_curve is not None, "it stands while there is nothing to judge by"
+    assert world.last.observations.off_curve is not None, (
+        "it stands while there is nothing to judge by"
+    )
     world.duty_says, world.rate = 0.99, 75.0
     world.run(120)
-    assert world.last.seen.off_curve is None
+    assert world.last.observations.off_curve is None

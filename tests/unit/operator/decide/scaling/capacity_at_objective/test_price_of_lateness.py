@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import (
-    ALLOWED,
-    FIRST_PRICE,
-    LARGEST_PRICE,
-    LEAST_PRICE,
+    ALLOWED_SHARE,
+    INITIAL_PRICE,
+    MAX_PRICE,
+    MIN_PRICE,
     Lateness,
-    best_count,
-    observe,
-    priced,
+    cheapest_count,
+    count_late,
+    reprice,
 )
 from penstock_operator.observed import PodSample, PoolSignals, SignalSource
 
@@ -26,35 +26,37 @@ def told(time: float, settled: float, good: float, uid: str = "a") -> PodSample:
 
 
 def looked(before: Lateness, *samples: PodSample, now: float) -> tuple[Lateness, float | None]:
-    return observe(before, PoolSignals(SignalSource.PODS, samples), 1000, now)
+    return count_late(before, PoolSignals(SignalSource.PODS, samples), 1000, now)
 
 
 def test_what_was_late_beyond_the_share_allowed_is_told_in_seconds_of_traffic() -> None:
     first, late = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
     assert late == 0.0, "nothing can be said of one sample"
     _, late = looked(first, told(6.0, 600.0, 550.0), now=10.0)
-    assert late == pytest.approx(0.5 - 5 * ALLOWED)
+    assert late == pytest.approx(0.5 - 5 * ALLOWED_SHARE)
 
 
 def test_the_same_samples_twice_say_nothing_new() -> None:
     first, _ = looked(Lateness(), told(1.0, 100.0, 100.0), now=5.0)
     again, late = looked(first, told(1.0, 100.0, 100.0), now=10.0)
     assert late == 0.0
-    assert again.price == FIRST_PRICE
+    assert again.lateness_price == INITIAL_PRICE
 
 
 def test_pods_that_do_not_tell_and_pools_without_objective_have_no_lateness() -> None:
     assert looked(Lateness(), PodSample("a", 1.0), now=5.0)[1] is None
     signals = PoolSignals(SignalSource.PODS, (told(1.0, 1.0, 0.0),))
-    assert observe(Lateness(price=50.0), signals, None, 5.0) == (Lateness(), None)
+    assert count_late(Lateness(lateness_price=50.0), signals, None, 5.0) == (Lateness(), None)
 
 
 def test_the_price_rises_with_what_was_late_and_stays_in_its_bounds() -> None:
     known = Lateness()
-    assert priced(known, 1.0).price > FIRST_PRICE > priced(known, -1.0).price
-    assert priced(known, 1e9).price == priced(known, 5.0).price, "a stall says no more than that"
-    assert priced(replace(known, price=LARGEST_PRICE), 1.0).price == LARGEST_PRICE
-    assert priced(replace(known, price=LEAST_PRICE), -1e9).price == LEAST_PRICE
+    assert reprice(known, 1.0).lateness_price > INITIAL_PRICE > reprice(known, -1.0).lateness_price
+    assert reprice(known, 1e9).lateness_price == reprice(known, 5.0).lateness_price, (
+        "a stall says no more than that"
+    )
+    assert reprice(replace(known, lateness_price=MAX_PRICE), 1.0).lateness_price == MAX_PRICE
+    assert reprice(replace(known, lateness_price=MIN_PRICE), -1e9).lateness_price == MIN_PRICE
 
 
 def test_counts_that_are_no_counts_are_not_told() -> None:
@@ -81,14 +83,14 @@ def cliff(edge: float) -> Callable[[float], Cliff]:
 
 
 def test_a_sure_demand_gets_just_the_count_at_which_nobody_is_late() -> None:
-    assert best_count([(1.0, 10.0)], 10.0, 20.0, cliff(0.5)) == pytest.approx(20.0, rel=0.1)
+    assert cheapest_count([(1.0, 10.0)], 10.0, 20.0, cliff(0.5)) == pytest.approx(20.0, rel=0.1)
 
 
 def test_lateness_that_costs_less_than_replicas_is_borne() -> None:
-    assert best_count([(1.0, 10.0)], 10.0, 0.5, cliff(0.5)) == 10.0
+    assert cheapest_count([(1.0, 10.0)], 10.0, 0.5, cliff(0.5)) == 10.0
 
 
 def test_a_rare_rise_is_insured_against_only_at_a_price() -> None:
     demands = [(0.9, 5.0), (0.1, 15.0)]
-    assert best_count(demands, 6.0, 4.0, cliff(0.8)) < 8
-    assert best_count(demands, 6.0, 40.0, cliff(0.8)) == pytest.approx(18.75, rel=0.1)
+    assert cheapest_count(demands, 6.0, 4.0, cliff(0.8)) < 8
+    assert cheapest_count(demands, 6.0, 40.0, cliff(0.8)) == pytest.approx(18.75, rel=0.1)

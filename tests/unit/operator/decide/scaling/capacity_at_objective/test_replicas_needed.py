@@ -8,7 +8,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.load import P
 from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
-    most_needed,
+    largest_need,
     next_count,
     noted,
     utilization,
@@ -48,21 +48,21 @@ def guarded(**guards: int) -> CountInput:
 
 def settled(seen: CountInput, now: float = 1000.0) -> ReplicasMove:
     """Decide as after a long time of the same."""
-    need = most_needed(seen)
+    need = largest_need(seen)
     count = noted(Count(begun=0.0), need.surely, 1e9, now)
     return next_count(count, seen, need, now)
 
 
 def test_the_forecast_is_served_at_the_utilisation_that_meets_the_objective() -> None:
-    need = most_needed(replace(SEEN, forecast=500.0, utilization_target=0.5))
+    need = largest_need(replace(SEEN, forecast=500.0, utilization_target=0.5))
     assert (need.replicas, need.term) == (10, ReplicasReason.FORECAST)
 
 
 def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() -> None:
     even = replace(SEEN, load=load(200.0), forecast=200.0, utilization_target=0.85)
-    assert most_needed(even).replicas == 3
+    assert largest_need(even).replicas == 3
     uneven = replace(even, uneven=2.0)
-    need = most_needed(uneven)
+    need = largest_need(uneven)
     assert (need.replicas, need.term) == (5, ReplicasReason.FORECAST)
     assert "the busiest of which has 2.00 times the mean" in need.why
     assert utilization(uneven) == 2 * utilization(even) == 1.0
@@ -70,32 +70,32 @@ def test_where_no_lateness_is_predicted_all_pods_count_as_busy_as_the_busiest() 
 
 
 def test_what_comes_now_is_never_over_85_percent() -> None:
-    need = most_needed(replace(SEEN, load=load(400.0)))
+    need = largest_need(replace(SEEN, load=load(400.0)))
     assert (need.replicas, need.term) == (5, ReplicasReason.DEMAND)
 
 
 def test_a_backlog_is_to_be_gone_30_seconds_after_help_came() -> None:
     """600 wait and 100 a second more come than 4 serve: 6600 in 60 s; (500 + 220) / 100."""
-    need = most_needed(replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None))
+    need = largest_need(replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None))
     assert (need.replicas, need.term) == (8, ReplicasReason.BACKLOG)
 
 
 def test_what_the_ready_pods_will_have_served_is_not_asked_for_again() -> None:
     seen = replace(SEEN, load=load(200.0, backlog=5000.0), spare_seconds=None)
-    assert most_needed(seen).term is not ReplicasReason.BACKLOG, "200 spare for 60 s serve 12000"
+    assert largest_need(seen).term is not ReplicasReason.BACKLOG, "200 spare for 60 s serve 12000"
 
 
 def test_what_starts_is_not_asked_for_twice() -> None:
     """Two replicas that have been starting for 55 s each serve 11000 rows before a new one could."""
     seen = replace(SEEN, load=load(500.0, backlog=600.0), spare_seconds=None)
-    assert most_needed(replace(seen, started_seconds=110.0)).term is not ReplicasReason.BACKLOG
+    assert largest_need(replace(seen, started_seconds=110.0)).term is not ReplicasReason.BACKLOG
 
 
 def test_panic_believes_the_last_scrape() -> None:
     seen = replace(SEEN, load=load(300.0, backlog=1000.0, newest=1200.0))
-    need = most_needed(seen)
+    need = largest_need(seen)
     assert (need.replicas, need.term) == (15, ReplicasReason.PANIC)
-    assert most_needed(replace(seen, load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
+    assert largest_need(replace(seen, load=load(300.0, backlog=300.0, newest=1200.0))).term is not (
         ReplicasReason.PANIC
     ), "172 rows beyond the next batch are 0.43 s of work"
 
@@ -108,7 +108,7 @@ def test_up_at_once_and_never_over_the_maximum() -> None:
 
 def test_down_only_after_the_whole_hold() -> None:
     seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0)
-    need = most_needed(seen)
+    need = largest_need(seen)
     count = noted(Count(begun=0.0), 8, 120.0, 1000.0)
     for now, expected in ((1060.0, 8), (1119.0, 8), (1121.0, 6)):
         count = noted(count, need.replicas, 120.0, now)
@@ -118,7 +118,7 @@ def test_down_only_after_the_whole_hold() -> None:
 def test_the_hold_is_the_specs_or_a_start() -> None:
     seen = replace(SEEN, replicas=8, ready=8, capacity_ready=800.0, startup_seconds=400.0)
     young = Count(begun=700.0)
-    need = most_needed(seen)
+    need = largest_need(seen)
     held = next_count(noted(young, need.replicas, 400.0, 1000.0), seen, need, 1000.0)
     assert (held.term, held.hold_until) == (ReplicasReason.STABILIZING, 1100.0)
     asked = replace(seen, settings=replace(PLAIN, guards=Guards(stabilization_seconds=30)))
@@ -129,7 +129,7 @@ def test_the_hold_is_the_specs_or_a_start() -> None:
 def test_at_most_a_quarter_a_minute_is_given_back() -> None:
     seen = replace(SEEN, replicas=20, ready=20, capacity_ready=2000.0)
     assert settled(seen).replicas == 15
-    need = most_needed(seen)
+    need = largest_need(seen)
     count = noted(Count(begun=0.0, downs=((970.0, 6),)), need.replicas, 1e9, 1000.0)
     held = next_count(count, seen, need, 1000.0)
     assert (held.replicas, held.term, held.hold_until) == (20, ReplicasReason.RATE_LIMITED, 1030.0)
@@ -137,7 +137,7 @@ def test_at_most_a_quarter_a_minute_is_given_back() -> None:
 
 def test_a_need_that_is_met_by_a_hair_gives_nothing_back() -> None:
     seen = replace(SEEN, forecast=239.0, replicas=4)
-    assert most_needed(seen).replicas == 3
+    assert largest_need(seen).replicas == 3
     assert settled(seen).replicas == 4
     assert settled(replace(seen, forecast=220.0)).replicas == 3
 
@@ -159,18 +159,21 @@ def test_a_pod_without_a_window_counts_as_busy() -> None:
 
 def test_the_built_in_targets_guard_nothing() -> None:
     """queueDepth 4 and 50 to 90 % stand for every pool; only what somebody asked for is a guard."""
-    assert most_needed(replace(SEEN, waiting=4000.0)).term is ReplicasReason.FORECAST
+    assert largest_need(replace(SEEN, waiting=4000.0)).term is ReplicasReason.FORECAST
 
 
 def test_the_users_queue_depth_is_a_floor() -> None:
-    need = most_needed(replace(guarded(target_per_replica=10), waiting=91.0))
+    need = largest_need(replace(guarded(target_per_replica=10), waiting=91.0))
     assert (need.replicas, need.term) == (10, ReplicasReason.QUEUE_DEPTH)
 
 
 def test_the_users_high_percent_caps_effective_utilisation() -> None:
     seen = replace(guarded(high_percent=20), forecast=0.0)
-    assert (most_needed(seen).replicas, most_needed(seen).term) == (10, ReplicasReason.HIGH_PERCENT)
-    assert most_needed(replace(seen, imbalance=1.5)).replicas == 15, "the busiest pod counts"
+    assert (largest_need(seen).replicas, largest_need(seen).term) == (
+        10,
+        ReplicasReason.HIGH_PERCENT,
+    )
+    assert largest_need(replace(seen, imbalance=1.5)).replicas == 15, "the busiest pod counts"
 
 
 @pytest.mark.parametrize(("low", "expected"), [(10, 8), (60, 6)])

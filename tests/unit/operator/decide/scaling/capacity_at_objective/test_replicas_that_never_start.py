@@ -33,7 +33,7 @@ def turns(counts: list[int]) -> int:
 def test_a_pod_that_no_node_has_room_for_freezes_neither_valve() -> None:
     world = overloaded(placed=placed)
     assert len(world.ready) == 1
-    high, planned = world.replicas, world.last.seen.planned_cap
+    high, planned = world.replicas, world.last.observations.planned_cap
     assert high > 4, "asked for, whether they can be had or not"
     assert world.last.cap_term == CapReason.BRIDGE
     down = len(world.decisions)
@@ -49,14 +49,14 @@ def test_a_pod_that_no_node_has_room_for_freezes_neither_valve() -> None:
 
 def test_the_time_that_a_pod_waits_for_a_node_is_not_taken_for_its_start() -> None:
     world = overloaded(placed=placed)
-    before = world.last.seen.startup_seconds
-    assert world.run(600).last.seen.startup_seconds == before
+    before = world.last.observations.startup_seconds
+    assert world.run(600).last.observations.startup_seconds == before
 
 
 def test_a_pod_that_loads_for_ever_is_given_back_soon_after_its_start_counts_as_stuck() -> None:
     """Until then it may be a large model, and what is asked for now is held for a start; the cap waits for nobody."""
     world = overloaded()
-    high, planned = world.replicas, world.last.seen.planned_cap
+    high, planned = world.replicas, world.last.observations.planned_cap
     assert world.last.cap_term == CapReason.BRIDGE
     world.rate = 5.0
     world.run(300)

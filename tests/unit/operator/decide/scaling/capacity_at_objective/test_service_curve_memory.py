@@ -4,8 +4,8 @@ import pytest
 
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    Curves,
-    learn,
+    BatchCurves,
+    learn_batches,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     CapacityModel,
@@ -26,7 +26,7 @@ class Pod:
     ) -> None:
         self.a, self.c, self.uid, self.now = a, c, uid, 1000.0
         self.sums = [0.0] * 6
-        self.curves = Curves()
+        self.curves = BatchCurves()
         if warm:
             self.run(*WARM_UP)
             self.scrape()
@@ -43,7 +43,7 @@ class Pod:
         sums = CurveSums(epoch=epoch, **dict(zip(names, self.sums, strict=True)))
         sample = point(PodSample(self.uid, self.now, curve=sums))
         pod = LawPod(self.uid, True, False, True, None, revision="one")
-        self.curves = learn(self.curves, {self.uid: window(sample)}, (pod,))
+        self.curves = learn_batches(self.curves, {self.uid: window(sample)}, (pod,))
         found = model(self.curves.of_revision("one"))
         assert found is not None
         return found
@@ -120,12 +120,12 @@ def test_what_a_pod_taught_outlives_it_while_its_revision_lives() -> None:
     pod.run(4, 8, 12, 16)
     pod.scrape()
     sibling = LawPod("other", True, False, True, None, revision="one")
-    after = learn(pod.curves, {}, (sibling,))
+    after = learn_batches(pod.curves, {}, (sibling,))
     found = model(after.of_revision("one"))
     assert found is not None
     assert found.seconds(20) == pytest.approx(0.3, rel=0.05)
     stranger = LawPod("third", True, False, True, None, revision="two")
-    assert learn(after, {}, (stranger,)).of_revision("one") == ()
+    assert learn_batches(after, {}, (stranger,)).of_revision("one") == ()
 
 
 def test_q_is_the_noise_around_the_curve() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
-    LONGEST,
+    MAX_SECONDS,
     STUCK_SECONDS,
     Startup,
     p90_seconds,
@@ -102,7 +102,7 @@ def test_where_starts_take_long_one_more_may_take_longer_still() -> None:
     known = watch(started(*[700.0] * 10), [pod("slow")], 1000.0)
     assert p90_seconds(known, 2990.0) == 700
     known = watch(known, [pod("slow"), pod("slower")], 1000.0)
-    assert p90_seconds(known, 3100.0) == LONGEST
+    assert p90_seconds(known, 3100.0) == MAX_SECONDS
     assert p90_seconds(known, 3101.0) == 700
 
 
@@ -125,24 +125,24 @@ def story(rates: list[float], horizon: float = 60.0, felt: bool = False) -> Fore
 
 def test_steady_demand_is_forecast_as_it_is_and_its_headroom_is_unlearned() -> None:
     known = story([100.0] * 200)
-    assert forecast.middle(known, 60.0) == pytest.approx(100)
-    assert forecast.upper(known, 60.0) == pytest.approx(100, rel=0.01)
-    assert known.quantile_level < forecast.FIRST_LEVEL
+    assert forecast.expected_demand(known, 60.0) == pytest.approx(100)
+    assert forecast.upper_demand(known, 60.0) == pytest.approx(100, rel=0.01)
+    assert known.quantile_level < forecast.INITIAL_LEVEL
 
 
 def test_what_is_forecast_from_the_first_few_samples_is_held_against_nobody() -> None:
     """A pool just met, at a third of its usual load for 10 s: that says nothing about later forecasts."""
     met = story([100.0] * 2 + [300.0] * 60)
-    assert max(abs(one.by) for one in met.misses.latest) < 100
+    assert max(abs(one.by) for one in met.errors.latest) < 100
     late = story([100.0] * 20 + [300.0] * 60)
-    assert max(one.by for one in late.misses.latest) > 150, "a forecast made from enough is judged"
+    assert max(one.by for one in late.errors.latest) > 150, "a forecast made from enough is judged"
 
 
 def test_a_trend_is_followed_and_damped() -> None:
     known = story([100.0 + i for i in range(100)])
-    near, far = forecast.middle(known, 30.0), forecast.middle(known, 600.0)
+    near, far = forecast.expected_demand(known, 30.0), forecast.expected_demand(known, 600.0)
     assert known.level < near < far
-    assert far < known.level * (1 + forecast.LARGEST_TREND) + 1e-9
+    assert far < known.level * (1 + forecast.MAX_TREND) + 1e-9
 
 
 def test_a_ramp_beyond_doubt_is_believed_to_go_on_for_a_minute() -> None:
@@ -165,34 +165,36 @@ def test_falling_demand_is_no_ramp() -> None:
 
 def test_traffic_that_returns_to_its_mean_is_not_chased_and_traffic_that_stays_is() -> None:
     returning = story([100.0, 100.0, 300.0, 300.0] * 360, horizon=10.0)
-    assert forecast.stays(returning) < 0.7
-    assert forecast.middle(returning, 10.0) < returning.level
+    assert forecast.persistence(returning) < 0.7
+    assert forecast.expected_demand(returning, 10.0) < returning.level
     staying = story([100.0] * 300 + [300.0] * 300, horizon=10.0)
-    assert forecast.stays(staying) > 0.9
+    assert forecast.persistence(staying) > 0.9
 
 
 def test_demand_never_falls_below_nothing() -> None:
-    assert forecast.middle(story([1000.0 - 10 * i for i in range(100)]), 600.0) >= 0
+    assert forecast.expected_demand(story([1000.0 - 10 * i for i in range(100)]), 600.0) >= 0
 
 
 def test_headroom_is_learned_from_misses_at_just_this_distance() -> None:
     wild = [100.0 * (1.5 if i // 30 % 2 else 1.0) for i in range(400)]
     low, high = story(wild[:385]), story(wild)
-    assert forecast.upper(low, 60.0) > 1.1 * forecast.middle(low, 60.0)
-    assert forecast.upper(high, 60.0) < 1.1 * forecast.middle(high, 60.0), "it never rose further"
+    assert forecast.upper_demand(low, 60.0) > 1.1 * forecast.expected_demand(low, 60.0)
+    assert forecast.upper_demand(high, 60.0) < 1.1 * forecast.expected_demand(high, 60.0), (
+        "it never rose further"
+    )
 
 
 def test_only_a_miss_that_hurts_raises_the_level() -> None:
     rates = [100.0] * 60 + [100.0 + 8 * i for i in range(30)]
     calm, hurt = story(rates), story(rates, felt=True)
     assert hurt.quantile_level > calm.quantile_level
-    assert hurt.quantile_level <= forecast.LARGEST_LEVEL
+    assert hurt.quantile_level <= forecast.MAX_LEVEL
 
 
 def test_forecasts_that_nothing_came_to_judge_are_forgotten() -> None:
     known = story([100.0] * 20)
     later = forecast.advance(known, DemandSample(1.0, 1.0, felt=True, judged=True), 60.0, 9000.0)
-    assert later.misses == known.misses
+    assert later.errors == known.errors
     assert replace(later, pending=()).quantile_level == known.quantile_level
 
 

@@ -5,9 +5,14 @@ from math import inf
 
 import pytest
 
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import pace
+from penstock_operator.decide.scaling.capacity_at_objective.capacity.decode_capacity import (
+    decode_capacity,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
+    from_checkpoint,
+    to_checkpoint,
+)
 from penstock_operator.decide.scaling.reasons import CapReason, ReplicasReason
 
 from .world import BOUNDS, SETTINGS, Device, Pool, Replica
@@ -32,7 +37,7 @@ def capacity(pool: Pool, rows: float) -> float:
 
 def test_capacity_is_learnt_in_answers_a_second() -> None:
     pool = Pool(rate=2.0, replicas=2).run(300)
-    model = pace(tuple(pool.state.learnt.pods.values()))
+    model = decode_capacity(tuple(pool.state.step_curves.pods.values()))
     assert model is not None
     assert model.steps == pytest.approx(pool.answer, rel=0.25)
     assert model.capacity(20) == pytest.approx(capacity(pool, 20), rel=0.25)
@@ -112,7 +117,7 @@ def test_pauses_between_steps_are_part_of_what_a_replica_can_do() -> None:
         SETTINGS, size_max=4, output_token_milliseconds=None, first_token_milliseconds=None
     )
     pool = Pool(rate=1.5, settings=few, pause=0.5, cap=4).run(150)
-    model = pace(tuple(pool.state.learnt.pods.values()))
+    model = decode_capacity(tuple(pool.state.step_curves.pods.values()))
     assert model is not None
     assert model.capacity(4) == pytest.approx(capacity(pool, 4) / 1.5, rel=0.25)
     assert pool.run(100).last.replicas >= 2
@@ -122,15 +127,15 @@ def test_a_small_cache_bounds_what_a_replica_can_do() -> None:
     """20 sequences of 300 tokens fill the cache: more places would be of no use, so more replicas are."""
     roomy = Pool(rate=10.0, replicas=3).run(500)
     tight = Pool(rate=10.0, replicas=3, device=Device(cache=4_000)).run(500)
-    model = pace(tuple(tight.state.learnt.pods.values()))
+    model = decode_capacity(tuple(tight.state.step_curves.pods.values()))
     assert model is not None
-    assert model.most_rows < 25
+    assert model.max_rows < 25
     assert tight.last.replicas > roomy.last.replicas
 
 
 def test_without_a_warm_up_nothing_beyond_what_was_seen_is_believed() -> None:
     pool = Pool(rate=1.0, replicas=1, warms_up=False).run(200)
-    model = pace(tuple(pool.state.learnt.pods.values()))
+    model = decode_capacity(tuple(pool.state.step_curves.pods.values()))
     assert model is not None
     assert model.largest < 20
     assert pool.last.cap_term in {CapReason.MEASURED_RANGE, CapReason.STEP_INTERVAL}
@@ -151,26 +156,26 @@ def test_a_prompt_queue_longer_than_the_first_token_may_wait_is_a_panic() -> Non
     pool.run(200)
     pool.rate = 40.0
     pool.run(20)
-    terms = {one.term for decision in pool.decisions[-4:] for one in decision.asked}
+    terms = {one.term for decision in pool.decisions[-4:] for one in decision.demands}
     assert ReplicasReason.PANIC in terms
 
 
 def test_latency_by_batches_is_not_foretold_of_generation() -> None:
     pool = Pool(rate=3.0, settings=replace(SETTINGS, objective_milliseconds=20_000)).run(200)
-    assert pool.last.seen.predicted_p99_seconds is None
+    assert pool.last.observations.predicted_p99_seconds is None
     assert pool.last.outlook is not None
     assert pool.last.outlook.dispersion is None
 
 
 def test_what_was_learnt_outlives_the_operator() -> None:
     pool = Pool(rate=3.0, replicas=2).run(300)
-    kept = saved(pool.state)
-    again = restored(CapacityAtObjective().initial(pool.now), kept, pool.now, pool.now)
+    kept = to_checkpoint(pool.state)
+    again = from_checkpoint(CapacityAtObjective().initial(pool.now), kept, pool.now, pool.now)
     found, before = (
-        pace(again.learnt.of_revision("one")),
-        pace(tuple(pool.state.learnt.pods.values())),
+        decode_capacity(again.step_curves.of_revision("one")),
+        decode_capacity(tuple(pool.state.step_curves.pods.values())),
     )
     assert found is not None
     assert before is not None
     assert found.capacity(30) == pytest.approx(before.capacity(30) or inf, rel=0.02)
-    assert found.most_rows == pytest.approx(before.most_rows, rel=0.02)
+    assert found.max_rows == pytest.approx(before.max_rows, rel=0.02)

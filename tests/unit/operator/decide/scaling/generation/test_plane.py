@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     StepSums,
-    added,
-    steps_of,
+    add_steps,
+    parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import fit, solve
 
@@ -25,7 +25,7 @@ def steps(shapes: Iterable[Shape], noise: float = 0.0) -> StepSums:
     each = (
         (shape, DEVICE.seconds(*shape) * (1 + noise * chance.uniform(-1, 1))) for shape in shapes
     )
-    return added((StepSums(*sums_of(*shape, seconds)), 1.0) for shape, seconds in each)
+    return add_steps((StepSums(*sums_of(*shape, seconds)), 1.0) for shape, seconds in each)
 
 
 def test_steps_of_all_sorts_tell_each_cost() -> None:
@@ -54,7 +54,7 @@ def test_where_rows_and_context_grow_together_the_warm_up_tells_them_apart() -> 
     warm_up = steps(
         [(0.0, rows, context * rows) for rows in (1, 4, 16, 64) for context in (17, 193)]
     )
-    found = fit(added([(traffic, 1.0), (warm_up, 1.0)]))
+    found = fit(add_steps([(traffic, 1.0), (warm_up, 1.0)]))
     assert found is not None
     assert found.seconds(0.0, 30, 30 * 800 / 4096) == pytest.approx(
         DEVICE.seconds(0, 30, 30 * 800), rel=0.01
@@ -65,7 +65,7 @@ def test_no_cost_is_below_0_whatever_chance_says() -> None:
     falling = [
         StepSums(*sums_of(0, rows, 10 * rows, 0.1 - 0.0005 * rows)) for rows in (1, 20, 40, 60)
     ] * 3
-    found = fit(added((one, 1.0) for one in falling))
+    found = fit(add_steps((one, 1.0) for one in falling))
     assert found is not None
     assert min(found.a, found.p, found.d, found.k) >= 0
 
@@ -83,7 +83,7 @@ def test_steps_all_alike_are_told_as_they_are() -> None:
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=15, max_size=15))
 def test_any_sums_are_borne(told: list[float]) -> None:
-    sums = steps_of(told)
+    sums = parse_steps(told)
     found = None if sums is None else fit(sums)
     assert found is None or min(found.a, found.p, found.d, found.k) >= 0
 

@@ -11,29 +11,27 @@ from penstock_operator.decide.scaling.capacity_at_objective.capacity import (
     decode_capacity,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.batch_curves import (
-    Curves,
+    BatchCurves,
     PodCurve,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.model import (
     CapacityModel,
-    curve_seen,
+    curve_in_use,
     model,
     off_curve,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
-    Learnt,
     PodSteps,
-)
-from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_curves import (
-    learn as learn_steps,
+    StepCurves,
+    learn_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_sums import (
     AnswerSums,
     StepSums,
-    steps_of,
+    parse_steps,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import (
-    fit as fit_plane,
+    fit as fit_step_times,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.step_time_fit import solve
 from penstock_operator.decide.scaling.law import LawPod
@@ -106,7 +104,7 @@ def test_quantiles_rise_and_stay_inside_their_buckets(
 
 def pods_of(*sums: tuple[CurveSumsTuple, CurveSumsTuple]) -> list[PodCurve]:
     return [
-        PodCurve(None, CurveSumsTuple(), 0.0, prior, data, batch_curves._surely_seen(data))
+        PodCurve(None, CurveSumsTuple(), 0.0, prior, data, batch_curves.proven_size(data))
         for prior, data in sums
     ]
 
@@ -135,7 +133,7 @@ def bears_questions(found: CapacityModel, rows: int) -> None:
     assert sound(seconds, capacity, found.largest)
     assert 1 <= found.p99_ratio <= 3
     assert 0 <= found.intercept(rows) <= 1
-    seen = curve_seen(found, rows)
+    seen = curve_in_use(found, rows)
     assert sound(seen.a, seen.c, seen.mean_rows, seen.largest_rows)
     served = MeasuredService(0.99, None, found.sums, None, 0.0, 60.0)
     off = off_curve(None, served, found)
@@ -180,7 +178,7 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
     told: list[tuple[CurveSumsTuple, StepSums, int, float]], adds: bool
 ) -> None:
     """Counters that grow, fall, begin an epoch or jump; `adds`: they only grow."""
-    known, learnt = Curves(), Learnt()
+    known, learnt = BatchCurves(), StepCurves()
     total, whole = CurveSumsTuple(), StepSums()
     for at, (sums, steps, epoch, completed) in enumerate(told):
         if adds:
@@ -191,17 +189,20 @@ def test_what_pods_teach_is_finite_whatever_their_counters_do(
         window = (
             point(5.0 * at, total if adds else sums, whole if adds else steps, epoch, completed),
         )
-        known = batch_curves.learn(known, {"a": window}, (POD,))
+        known = batch_curves.learn_batches(known, {"a": window}, (POD,))
         learnt = learn_steps(learnt, {"a": window}, (POD,))
     for one in known.pods.values():
         assert sound(*one.prior, *one.data, one.largest)
     for each in learnt.pods.values():
         assert sound(*each.prior, *each.data, *each.answers, each.largest)
-    for found in (model(known.of_revision(None)), decode_capacity.pace(learnt.of_revision(None))):
+    for found in (
+        model(known.of_revision(None)),
+        decode_capacity.decode_capacity(learnt.of_revision(None)),
+    ):
         if found is not None:
             bears_questions(found, 7)
-    data = serialize.saved_steps(learnt)
-    for past in serialize.restored_steps(data, 0.0).gone.values():
+    data = serialize.steps_to_checkpoint(learnt)
+    for past in serialize.steps_from_checkpoint(data, 0.0).gone.values():
         assert sound(*past.data, *past.answers, past.largest)
         assert list(past.data) == data["steps"]
 
@@ -215,10 +216,10 @@ ANSWERS = st.builds(AnswerSums, *(MEASURED for _ in AnswerSums._fields))
 
 @holds(steps=ALL_STEPS, other=ALL_STEPS)
 def test_a_plane_has_no_negative_cost(steps: StepSums, other: StepSums) -> None:
-    plane = fit_plane(steps)
+    plane = fit_step_times(steps)
     if plane is not None:
         assert sound(plane.a, plane.p, plane.d, plane.k, plane.sigma)
-        assert sound(plane.slope_error(1.0, 1.0), plane.foretold(other), plane.seconds(1, 1, 1))
+        assert sound(plane.slope_error(1.0, 1.0), plane.predicted(other), plane.seconds(1, 1, 1))
         assert plane.r_squared is None or 0 <= plane.r_squared <= 1
         assert 0.1 <= decode_capacity.slowness(pod_steps(other, AnswerSums()), plane) < inf
 
@@ -227,12 +228,12 @@ def test_a_plane_has_no_negative_cost(steps: StepSums, other: StepSums) -> None:
 def test_a_pace_says_times_and_capacities_that_are_some(
     steps: StepSums, answers: AnswerSums, rows: int
 ) -> None:
-    assert 1 <= decode_capacity.stretch(answers) <= decode_capacity.LARGEST_STRETCH
-    found = decode_capacity.pace([pod_steps(steps, answers)])
+    assert 1 <= decode_capacity.stretch(answers) <= decode_capacity.MAX_STRETCH
+    found = decode_capacity.decode_capacity([pod_steps(steps, answers)])
     if found is not None:
         bears_questions(found, rows)
         assert (found.steps or 0) >= 1
-        assert found.most_rows >= 1
+        assert found.max_rows >= 1
 
 
 @holds(
@@ -244,13 +245,13 @@ def test_the_first_rows_rise_with_the_time_of_a_step(
     steps: StepSums, seconds: tuple[float, float], most: int
 ) -> None:
     pods = [pod_steps(steps, AnswerSums())]
-    few, many = (decode_capacity.first_rows(pods, one, most) for one in sorted(seconds))
-    assert 1 <= few <= many <= most == decode_capacity.first_rows(pods, None, most)
+    few, many = (decode_capacity.initial_rows(pods, one, most) for one in sorted(seconds))
+    assert 1 <= few <= many <= most == decode_capacity.initial_rows(pods, None, most)
 
 
 @holds(told=st.lists(st.floats(), max_size=16))
 def test_sums_of_steps_are_measurements_or_none(told: list[float]) -> None:
-    steps = steps_of(told)
+    steps = parse_steps(told)
     assert steps is None or sound(*steps)
 
 

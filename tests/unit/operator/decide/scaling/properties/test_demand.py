@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective import lateness_price
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import (
-    LONGEST,
-    SHORTEST,
+    MAX_SECONDS,
+    MIN_SECONDS,
     Startup,
     p90_seconds,
     started_seconds,
@@ -22,11 +22,11 @@ from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast impo
     Forecaster,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast_errors import (
-    KEPT_MISSES,
+    MAX_ERRORS,
     ForecastError,
     ForecastErrors,
     at_points,
-    likely_misses,
+    likely_errors,
     quantile,
 )
 from penstock_operator.decide.scaling.capacity_at_objective.demand.load import load
@@ -54,21 +54,21 @@ def test_a_forecast_is_a_demand(samples: list[tuple[float, DemandSample]], horiz
     for passed, sample in samples:
         now += passed
         known = forecast.advance(known, sample, horizon, now)
-    expected, most = forecast.middle(known, horizon), forecast.upper(known, horizon)
+    expected, most = forecast.expected_demand(known, horizon), forecast.upper_demand(known, horizon)
     assert 0 <= expected <= most
     assert isfinite(most)
-    assert 0 <= forecast.stays(known) <= 1
+    assert 0 <= forecast.persistence(known) <= 1
     slope, sure = forecast.ramp(known)
     assert slope >= 0
     assert isfinite(slope)
     assert 0 <= sure <= 1
     assert isfinite(forecast.climb(known, horizon))
-    likely = forecast.likely(known, expected)
+    likely = forecast.likely_demands(known, expected)
     assert sum(share for share, _ in likely) == pytest.approx(1)
     demands = [one for _, one in likely]
     assert all(0 <= low <= high for low, high in pairwise(demands))
-    assert forecast.LEAST_LEVEL <= known.quantile_level <= forecast.LARGEST_LEVEL
-    assert len(known.pending) <= forecast.KEPT_PENDING
+    assert forecast.MIN_LEVEL <= known.quantile_level <= forecast.MAX_LEVEL
+    assert len(known.pending) <= forecast.MAX_PENDING
 
 
 @holds(rate=MEASURED, ticks=st.integers(1, 60), horizon=HORIZON)
@@ -77,7 +77,7 @@ def test_steady_demand_is_forecast_as_it_is(rate: float, ticks: int, horizon: fl
     for tick in range(ticks):
         sample = DemandSample(rate, rate, felt=False, judged=True)
         known = forecast.advance(known, sample, horizon, 1e9 + 5 * tick)
-    assert forecast.middle(known, horizon) == pytest.approx(rate, rel=1e-6)
+    assert forecast.expected_demand(known, horizon) == pytest.approx(rate, rel=1e-6)
 
 
 MISSES = st.lists(st.builds(ForecastError, MEASURED, st.floats(-1e15, 1e15)), max_size=60)
@@ -91,10 +91,10 @@ def test_misses_have_quantiles_that_rise(
 ) -> None:
     known = ForecastErrors()
     for one in misses:
-        known = known.heard(one)
+        known = known.add(one)
     assert known == ForecastErrors.of(misses)
-    assert len(known.latest) <= KEPT_MISSES
-    found = likely_misses(known, expected, level)
+    assert len(known.latest) <= MAX_ERRORS
+    found = likely_errors(known, expected, level)
     assert list(found) == sorted(found)
     low, high = (quantile(found, one) for one in sorted(at))
     slack = 1e-9 * max(map(abs, found))
@@ -105,10 +105,10 @@ def test_misses_have_quantiles_that_rise(
 
 def test_misses_beyond_those_kept_are_forgotten_oldest_first() -> None:
     known = ForecastErrors.of(
-        ForecastError(float(one % 7), float(one)) for one in range(KEPT_MISSES)
+        ForecastError(float(one % 7), float(one)) for one in range(MAX_ERRORS)
     )
-    known = known.heard(ForecastError(1.0, -1.0))
-    assert len(known.latest) == len(known.alike) == KEPT_MISSES
+    known = known.add(ForecastError(1.0, -1.0))
+    assert len(known.latest) == len(known.alike) == MAX_ERRORS
     assert known.latest[0].by == 1.0
 
 
@@ -189,7 +189,7 @@ def test_start_up_is_between_a_second_and_half_an_hour(
         ]  # fmt: skip
         known = watch(known, pods, now)
         p90 = p90_seconds(known, now)
-        assert SHORTEST <= p90 <= LONGEST
+        assert MIN_SECONDS <= p90 <= MAX_SECONDS
         assert stuck_seconds(known) >= 600
         assert 0 <= started_seconds(known, p90, now) <= p90 * len(known.running)
     late = now + stuck_seconds(known) + 1e4
@@ -204,7 +204,7 @@ def test_start_up_is_between_a_second_and_half_an_hour(
 def test_the_price_of_lateness_stays_inside_its_bounds(
     told: list[tuple[float, float, float, float]], objective: int | None
 ) -> None:
-    known, now, price = lateness_price.Lateness(), 1000.0, lateness_price.FIRST_PRICE
+    known, now, price = lateness_price.Lateness(), 1000.0, lateness_price.INITIAL_PRICE
     for passed, settled, within, all_of_them in told:
         now += passed
         buckets = (
@@ -214,11 +214,11 @@ def test_the_price_of_lateness_stays_inside_its_bounds(
         )
         sample = PodSample("a", now, requests_settled=settled, request_duration_buckets=buckets)
         signals = PoolSignals(SignalSource.PODS, (sample,))
-        known, late = lateness_price.observe(known, signals, objective, now)
+        known, late = lateness_price.count_late(known, signals, objective, now)
         if late is not None:
             assert isfinite(late)
-            before, known = known.price, lateness_price.priced(known, late)
-            price = known.price
+            before, known = known.lateness_price, lateness_price.reprice(known, late)
+            price = known.lateness_price
             assert (price >= before) if late > 0 else (price <= before)
-        assert lateness_price.LEAST_PRICE <= price <= lateness_price.LARGEST_PRICE
+        assert lateness_price.MIN_PRICE <= price <= lateness_price.MAX_PRICE
         assert known.typical is None or (isfinite(known.typical) and known.typical > 0)

@@ -13,7 +13,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.latency.predict impo
     TrafficShape,
     late_share,
 )
-from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import best_count
+from penstock_operator.decide.scaling.capacity_at_objective.lateness_price import cheapest_count
 from penstock_operator.decide.scaling.law import CurveInUse, Decision, DemandOutlook
 from penstock_operator.decide.scaling.report.alternatives import Verdict, alternatives
 from tests.unit.operator.decide.scaling.properties.holds import CAPS, MEASURED, OBJECTIVES, holds
@@ -140,7 +140,7 @@ def test_the_count_that_is_worth_its_price_is_at_least_what_is_needed(
         )
         return late_share(skew, limit)
 
-    count = best_count(likely, least, price, late)
+    count = cheapest_count(likely, least, price, late)
     assert least <= count <= 6 * max(least, 1.0) + least
 
     def cost(number: float) -> float:

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from penstock_api.limits import CurveSums
 from penstock_operator.decide.scaling.capacity_at_objective.backfill import earlier, rebuilt
 from penstock_operator.decide.scaling.capacity_at_objective.capacity.startup import p90_seconds
-from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import middle
+from penstock_operator.decide.scaling.capacity_at_objective.demand.forecast import expected_demand
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import restored, saved
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import (
+    from_checkpoint,
+    to_checkpoint,
+)
 from penstock_operator.decide.scaling.capacity_at_objective.state import CapacityState
 from penstock_operator.decide.scaling.law import LawPod
 from penstock_operator.decide.scaling.signals import counters, windows
@@ -93,8 +96,10 @@ def test_windows_hold_measurements_in_order_and_within_their_bounds(
     for source, samples, passed in rounds:
         now += passed
         signals = PoolSignals(source, tuple(samples))
-        known = windows.advance(known, signals, PODS, now)
-        assert windows.advance(known, signals, PODS, now).pods == known.pods, "twice is once"
+        known = windows.advance_windows(known, signals, PODS, now)
+        assert windows.advance_windows(known, signals, PODS, now).pods == known.pods, (
+            "twice is once"
+        )
         for window in (*known.pods.values(), *known.gone.values()):
             holds_measurements(window)
 
@@ -131,18 +136,18 @@ SUMS = st.dictionaries(st.sampled_from(counters.SUMS), JSON)
     written=st.one_of(st.floats(), st.floats(0, 1e6)),
 )
 def test_a_checkpoint_may_hold_anything(data: dict[str, Any], written: float) -> None:
-    known = restored(CapacityAtObjective().initial(1e6), data, written, 1e6)
+    known = from_checkpoint(CapacityAtObjective().initial(1e6), data, written, 1e6)
     is_sound(known, 1e6)
 
 
 def is_sound(known: CapacityState, now: float) -> None:
     seen = known.forecaster
-    assert 0 <= middle(seen, 60.0) < 1e16
+    assert 0 <= expected_demand(seen, 60.0) < 1e16
     assert 1 <= p90_seconds(known.startup, now) <= 1800
     assert known.imbalance >= 1
     assert known.dispersion >= 1
     assert 0 <= known.unevenness <= 1e5
-    text = json.dumps(saved(known), allow_nan=False)
+    text = json.dumps(to_checkpoint(known), allow_nan=False)
     assert len(text) < 16 * 1024
 
 
@@ -152,9 +157,9 @@ def test_what_is_kept_of_a_memory_is_the_same_when_it_is_kept_again(walk: Walk) 
     for state, now in walked(law, replace(walk, ticks=min(walk.ticks, 30))):
         last, at = state, now
     is_sound(last, at)
-    data = json.loads(json.dumps(saved(last), allow_nan=False))
-    known = restored(law.initial(at), data, at, at)
-    again = saved(known)
+    data = json.loads(json.dumps(to_checkpoint(last), allow_nan=False))
+    known = from_checkpoint(law.initial(at), data, at, at)
+    again = to_checkpoint(known)
     assert [round(one, 1) for one in known.startup.finished] == data.get("starts", [])
     if last.forecaster.time is not None and max(data["level"], data["mean"]) <= BELIEVED:
         assert again["level"] == data["level"]

@@ -13,7 +13,7 @@ from penstock_operator.decide.scaling.capacity_at_objective.replicas import (
     Count,
     CountInput,
     hold_seconds,
-    most_needed,
+    largest_need,
     needs,
     next_count,
     noted,
@@ -71,7 +71,7 @@ def test_needs_are_counts_and_rise_with_demand(seen: CountInput, more: float) ->
     recent = (seen.load.recent or 0.0) + more
     load = replace(seen.load, recent=recent, backlog=seen.load.backlog + more)
     risen = replace(seen, load=load, forecast=seen.forecast + more, waiting=seen.waiting + more)
-    assert most_needed(risen).exact >= most_needed(seen).exact * (1 - 1e-9)
+    assert largest_need(risen).exact >= largest_need(seen).exact * (1 - 1e-9)
     assert utilization(risen) >= utilization(seen)
 
 
@@ -88,7 +88,7 @@ def test_the_next_count_is_inside_its_bounds_and_never_under_what_is_needed(
         falling = [most for _, most in count.needs]
         assert falling == sorted(falling, reverse=True)
         assert falling[-1] == number
-    need = most_needed(seen)
+    need = largest_need(seen)
     move = next_count(noted(count, need.surely, hold, now), seen, need, now)
     assert clamp_replicas(move.replicas, settings) == move.replicas
     assert move.hold_until is None or isfinite(move.hold_until)
@@ -107,7 +107,7 @@ MODELS = st.builds(
     p99_ratio=st.floats(1, 3),
     largest=MEASURED,
     steps=st.one_of(st.none(), st.floats(1, 1e5)),
-    most_rows=st.one_of(st.just(inf), st.floats(1, 1e4)),
+    max_rows=st.one_of(st.just(inf), st.floats(1, 1e4)),
 )
 PLAN_INPUT = st.builds(
     PlanInput,
@@ -131,7 +131,7 @@ def test_the_planned_cap_is_inside_its_range(seen: list[tuple[float, PlanInput]]
         settings, bound = one.settings, one.memory_bound
         assert clamp_cap(move.cap, settings) == move.cap
         assert bound is None or move.cap <= max(bound, settings.size_min)
-        assert batch_cap.LEAST_TRUST <= plan.trust <= 1
+        assert batch_cap.MIN_TRUST <= plan.trust <= 1
         assert move.why
 
 
@@ -146,8 +146,8 @@ def test_a_longer_objective_never_asks_for_a_smaller_cap(
         settings = replace(
             seen.settings, objective_milliseconds=one, output_token_milliseconds=None
         )
-        longest = batch_cap.longest_batch(settings, seen.model.steps)
-        wait = batch_cap.longest_wait(settings, seen.model.steps)
+        longest = batch_cap.max_batch_seconds(settings, seen.model.steps)
+        wait = batch_cap.max_wait_seconds(settings, seen.model.steps)
         assert longest is not None
         assert longest >= 0
         assert wait is not None
@@ -185,8 +185,8 @@ def test_one_step_of_the_cap_stays_inside_its_range(
     move = next_cap(seen)
     assert clamp_cap(move.cap, settings) == move.cap
     assert bound is None or move.cap <= max(held, bound)
-    foretold, target = predicted_seconds(seen, held + 1), batch_target_seconds(settings)
-    assert foretold is None or (isfinite(foretold) and foretold >= 0)
+    predicted, target = predicted_seconds(seen, held + 1), batch_target_seconds(settings)
+    assert predicted is None or (isfinite(predicted) and predicted >= 0)
     if move.cap > held and target is not None:
         assert (predicted_seconds(seen, move.cap) or inf) <= target
 

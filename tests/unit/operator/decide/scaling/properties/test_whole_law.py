@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstock_operator.decide.scaling.capacity_at_objective.law import CapacityAtObjective
-from penstock_operator.decide.scaling.capacity_at_objective.serialize import saved
+from penstock_operator.decide.scaling.capacity_at_objective.serialize import to_checkpoint
 from penstock_operator.decide.scaling.law import Law
 from penstock_operator.decide.scaling.law_memory import observed
 from penstock_operator.decide.scaling.report.alternatives import alternatives
@@ -28,11 +28,14 @@ def test_a_law_bears_any_walk(law: Law[Any], walk: Walk) -> None:
         assert clamp_replicas(decision.replicas, chosen) == decision.replicas
         if not decision.metrics_available:
             assert decision.replicas == clamp_replicas(seen.replicas, chosen)
-        figures = (getattr(decision.seen, name) for name in decision.seen.__dataclass_fields__)
+        figures = (
+            getattr(decision.observations, name)
+            for name in decision.observations.__dataclass_fields__
+        )
         assert all(isfinite(one) for one in figures if isinstance(one, float))
-        assert all(isfinite(one.replicas) and one.replicas >= 0 for one in decision.asked)
+        assert all(isfinite(one.replicas) and one.replicas >= 0 for one in decision.demands)
         assert decision.hold_until is None or isfinite(decision.hold_until)
         assert all(isfinite(one.utilization) for one in alternatives(decision, chosen))
         observed(state, seen, now)
     if law.name == "CapacityAtObjective":
-        json.dumps(saved(state), allow_nan=False)
+        json.dumps(to_checkpoint(state), allow_nan=False)
