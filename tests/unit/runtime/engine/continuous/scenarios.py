@@ -18,10 +18,9 @@ from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.request import Cancelled
-
-from .driver import Driver, ask
-from .late import LateGrammars
-from .models import VOCABULARY
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.late import LateGrammars
+from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY
 
 auto: Any = AutoModelForCausalLM
 

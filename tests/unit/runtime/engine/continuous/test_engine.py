@@ -40,8 +40,7 @@ from penstock_runtime.engine.continuous.sequence import SampledToken
 from penstock_runtime.engine.continuous.step_plan import StepPlan, StepResult
 from penstock_runtime.engine.model import DeviceLost
 from penstock_runtime.request import Cancelled, Expired, Failed, GrammarUnenforceable
-
-from .driver import Driver, ask
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
 
 INFO = GenerationInfo(
     name="counting",

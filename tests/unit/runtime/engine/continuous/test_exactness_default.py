@@ -12,10 +12,9 @@ import torch
 from penstock_runtime.engine.continuous.options import Compute, DType, StepOptions
 from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.models.decoders.open import open_step
-
-from .models import save
-from .scenarios import Scenario, prompts, references
-from .teacher import accepts, measured_eps, teacher
+from tests.unit.runtime.engine.continuous.scenarios import Scenario, prompts, references
+from tests.unit.runtime.models.decoders.teacher import accepts, measured_eps, teacher
+from tests.unit.runtime.models.decoders.tiny_models import save
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])

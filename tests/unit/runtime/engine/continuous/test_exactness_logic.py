@@ -13,9 +13,8 @@ from penstock_runtime.engine.continuous.options import DType, StepOptions
 from penstock_runtime.engine.continuous.runner import StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .models import save
-from .scenarios import Scenario, Tally, references
+from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, references
+from tests.unit.runtime.models.decoders.tiny_models import save
 
 FAMILIES = ("llama", "qwen2", "gemma", "gpt2")
 BLOCK_TOKENS = (8, 32)

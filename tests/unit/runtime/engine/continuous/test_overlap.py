@@ -26,9 +26,8 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan, StepResult
 from penstock_runtime.engine.link.generation_setup import open_runner
 from penstock_runtime.engine.model import DeviceLost, ModelLoadFailed
-
-from .driver import ask
-from .test_engine import INFO, LIMITS, CountingStep
+from tests.unit.runtime.engine.continuous.driver import ask
+from tests.unit.runtime.engine.continuous.test_engine import INFO, LIMITS, CountingStep
 
 CAP = 4
 URGENT = replace(

@@ -19,10 +19,9 @@ from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCo
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .driver import Driver, ask
-from .models import save
-from .scenarios import RECOMPUTE, SWAP, prompts
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP, prompts
+from tests.unit.runtime.models.decoders.tiny_models import save
 
 ALTERNATIVES = 3
 

@@ -13,10 +13,9 @@ from penstock_runtime.engine.continuous.options import DType, StepOptions
 from penstock_runtime.engine.continuous.runner import InlineRunner, StepThread, ThreadRunner
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .driver import Driver, ask
-from .fifo import FifoScheduler
-from .models import CONFIGS, GENERIC, VOCABULARY, save
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
+from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, GENERIC, VOCABULARY, save
 
 PROMPTS = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()

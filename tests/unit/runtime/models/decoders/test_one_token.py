@@ -16,10 +16,9 @@ from penstock_runtime.engine.continuous.scheduler.scheduler import TokenSchedule
 from penstock_runtime.models.decoders.one_token import OneTokenDecoder
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .driver import Driver, ask
-from .models import HAS_BFLOAT16, VOCABULARY, save
-from .scenarios import RECOMPUTE, SWAP
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.scenarios import RECOMPUTE, SWAP
+from tests.unit.runtime.models.decoders.tiny_models import HAS_BFLOAT16, VOCABULARY, save
 
 OWN = [
     np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()

@@ -22,12 +22,11 @@ from penstock_runtime.models.decoders.packing import PackedBatch, positions_of
 from penstock_runtime.models.decoders.self_check import difference, tolerance
 from penstock_runtime.models.decoders.step import TorchStep
 from penstock_runtime.models.device.cuda_graphs import Named, Replay
-
-from .driver import Driver, ask
-from .fifo import FifoScheduler
-from .models import CONFIGS, VOCABULARY, save
-from .scenarios import Scenario, references
-from .tracing import TracingRecorder
+from tests.unit.runtime.engine.continuous.driver import Driver, ask
+from tests.unit.runtime.engine.continuous.fifo import FifoScheduler
+from tests.unit.runtime.engine.continuous.scenarios import Scenario, references
+from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, VOCABULARY, save
+from tests.unit.runtime.models.decoders.tracing_recorder import TracingRecorder
 
 BLOCK_TOKENS = 8
 OPTIONS = StepOptions(

@@ -18,8 +18,7 @@ from penstock_runtime.models.decoders.max_length import max_length_of
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.transformers_decoder import GenericDecoder
 from penstock_runtime.models.decoders.warm_up import timed_steps
-
-from .models import save
+from tests.unit.runtime.models.decoders.tiny_models import save
 
 SMALL = StepOptions(Compute.TORCH, DType.FLOAT32, cache_bytes=1 << 18, block_tokens=8)
 

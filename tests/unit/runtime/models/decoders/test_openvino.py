@@ -20,10 +20,9 @@ from penstock_runtime.engine.model import ModelLoadFailed
 from penstock_runtime.models.decoders.open import open_step
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .models import HAS_BFLOAT16, VOCABULARY, save
-from .scenarios import Scenario, Tally, prompts, references
-from .teacher import accepts, mean_errors, measured_eps, teacher
+from tests.unit.runtime.engine.continuous.scenarios import Scenario, Tally, prompts, references
+from tests.unit.runtime.models.decoders.teacher import accepts, mean_errors, measured_eps, teacher
+from tests.unit.runtime.models.decoders.tiny_models import HAS_BFLOAT16, VOCABULARY, save
 
 OPTIONS = StepOptions(
     Compute.OPENVINO, DType.FLOAT32, cache_bytes=1 << 20, host_cache_bytes=1 << 20

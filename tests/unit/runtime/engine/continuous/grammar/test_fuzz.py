@@ -10,8 +10,13 @@ import httpx2
 import pytest
 
 from tests.support.fuzz.budget import Fuzz
-from tests.unit.grammar.hostile import asking, chained_rules, chained_schema, repeated
-from tests.unit.grammar.innocent import Body, Innocent
+from tests.unit.runtime.engine.continuous.grammar.hostile import (
+    asking,
+    chained_rules,
+    chained_schema,
+    repeated,
+)
+from tests.unit.runtime.engine.continuous.grammar.innocent import Body, Innocent
 from tests.unit.runtime.protocols.openai.served import Served
 
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object", "odd")

@@ -22,7 +22,7 @@ from penstock_runtime.engine.continuous.grammar.spec import (
 )
 from penstock_runtime.errors import MemoryFull, NotServing
 from tests.support.demo_model.tokenizer import make_tokenizer
-from tests.unit.grammar.hostile import repeated
+from tests.unit.runtime.engine.continuous.grammar.hostile import repeated
 
 VOCABULARY = 1024
 TOKENS = Tokens(make_tokenizer().to_str(), VOCABULARY, (0,))

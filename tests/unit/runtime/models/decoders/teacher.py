@@ -10,9 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from penstock_runtime.models.decoders.packing import positions_of
 from penstock_runtime.models.decoders.step import TorchStep
-
-from .models import VOCABULARY
-from .scenarios import prompts, references
+from tests.unit.runtime.engine.continuous.scenarios import prompts, references
+from tests.unit.runtime.models.decoders.tiny_models import VOCABULARY
 
 auto: Any = AutoModelForCausalLM
 Logits = Callable[[list[int]], torch.Tensor]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.unit.grammar.hostile import (
+from tests.unit.runtime.engine.continuous.grammar.hostile import (
     LETTERS,
     OPTIONS,
     RULES,
@@ -19,7 +19,7 @@ from tests.unit.grammar.hostile import (
     chained_schema,
     repeated,
 )
-from tests.unit.grammar.innocent import Innocent
+from tests.unit.runtime.engine.continuous.grammar.innocent import Innocent
 from tests.unit.runtime.protocols.openai.served import Served
 
 PLAIN = "/v1/completions"

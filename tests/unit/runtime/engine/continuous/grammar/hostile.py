@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.unit.grammar.innocent import Body
+from tests.unit.runtime.engine.continuous.grammar.innocent import Body
 
 
 def chained_schema(links: int = 1101) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from penstock_runtime.models.decoders.openvino.decoder import OpenVinoDecoder
 from penstock_runtime.models.decoders.packing import PackedBatch
 from penstock_runtime.models.decoders.selection import Measure, select
 from penstock_runtime.models.decoders.step_times import BackendCandidate, StepTimes, measure_steps
-from tests.unit.runtime.engine.continuous.models import CONFIGS, auto, save
+from tests.unit.runtime.models.decoders.tiny_models import CONFIGS, auto, save
 
 OPTIONS = StepOptions(cache_bytes=1 << 18, block_tokens=8)
 CPU = torch.device("cpu")
