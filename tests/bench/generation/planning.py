@@ -12,7 +12,7 @@ from penstock_runtime.engine.continuous.limits import (
 )
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence
 from penstock_runtime.engine.continuous.step_plan import StepPlan
 from tests.bench.generation.clock import now
 
@@ -56,11 +56,8 @@ def measure(discipline: Discipline) -> PlanningTime:
 
 
 def _sequence(uid: int, arrived: float) -> Sequence:
-    return Sequence(
-        uid=uid,
-        request_id=str(uid),
-        choice=0,
-        ids=[1] * 32,
+    spec = RequestSpec(
+        id=str(uid),
         prompt_tokens=32,
         params=SamplingParams(max_tokens=1000),
         seed=0,
@@ -69,6 +66,7 @@ def _sequence(uid: int, arrived: float) -> Sequence:
         tenant=f"t{uid % 8}",
         salt=str(uid),
     )
+    return Sequence(uid, spec, 0, [1] * 32)
 
 
 def _planned(scheduler: TokenScheduler) -> StepPlan:

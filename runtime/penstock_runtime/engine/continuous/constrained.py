@@ -88,7 +88,7 @@ class Constrained:
         outcomes: Outcomes = {}
         for index, row in enumerate(plan.rows):
             if row.samples and row.sequence.grammar is not None:
-                if row.unknown in self._dropped:
+                if row.placeholder in self._dropped:
                     outcomes[index] = Undrawn.VOID
                 else:
                     states[index] = row.sequence.grammar

@@ -18,16 +18,16 @@ def beyond(
     `held` are the choices of all requests that have not ended, those that have finished included.
     """
     held, waiting = list(held), list(waiting)
-    begun = {one.request_id for one in held if one.first_step_at is not None}
+    begun = {one.request.id for one in held if one.stats.first_step_at is not None}
     queued = {one.uid for one in waiting}
     running = [_left(one) for one in held if one.finished is None and one.uid not in queued]
     places = nlargest(cap, [*running, *[0] * cap])  # where more run, some must leave first
     heapify(places)
-    _take(places, (_left(one) for one in waiting if one.request_id in begun))
+    _take(places, (_left(one) for one in waiting if one.request.id in begun))
     requests: dict[str, list[int]] = {}
     for one in waiting:
-        if one.request_id not in begun:
-            requests.setdefault(one.request_id, []).append(_left(one))
+        if one.request.id not in begun:
+            requests.setdefault(one.request.id, []).append(_left(one))
     refused = []
     for name, choices in requests.items():
         taken = places.copy()

@@ -28,6 +28,7 @@ from penstock_runtime.engine.continuous.messages import (
     Stop,
     ToGeneration,
 )
+from penstock_runtime.engine.continuous.prompt_scores import PromptScores
 from penstock_runtime.engine.continuous.request_ledger import GenerationLedger
 from penstock_runtime.engine.continuous.sampling_inputs import SamplingInputs, sampling_inputs
 from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
@@ -126,7 +127,7 @@ class GenerationEngine:
     def plan(self, now: float) -> StepPlan | Idle:
         """Expire what is overdue, then return the next step."""
         for sequence in list(self._scheduler.expired(now)):
-            self._end(sequence.request_id, Expired(now - sequence.arrived))
+            self._end(sequence.request.id, Expired(now - sequence.request.arrived))
         if self._draining is not None and now >= self._draining.deadline:
             self._shed(now)
         planned = self._scheduler.plan(now)
@@ -166,8 +167,8 @@ class GenerationEngine:
                 self._fail(sequence, failed[index])
                 continue
             sequence.run_seconds += seconds
-            if scored and index in scored and sequence.score(row.start, scored[index]):
-                self._book.tell_scores(sequence)
+            if scored and index in scored:
+                self._add_scores(sequence, row.start, scored[index])
             if undrawn and index in undrawn:
                 if self._go_without(sequence, undrawn[index]):
                     ended.append(sequence)
@@ -180,11 +181,16 @@ class GenerationEngine:
         self._settle_scheduler(result, undrawn)
         self._count(result, idle_seconds)
 
+    def _add_scores(self, sequence: Sequence, start: int, scores: PromptScores) -> None:
+        scoring = sequence.prompt_scoring
+        if scoring is not None and scoring.add(start, scores):
+            self._book.tell_scores(sequence.request.id, scoring.parts)
+
     def _go_without(self, sequence: Sequence, why: Undrawn | Broken) -> bool:
         """Take in that nothing was drawn; return whether the choice ends with that."""
         match why:
             case Broken(reason):
-                self._end(sequence.request_id, GrammarUnenforceable(reason))
+                self._end(sequence.request.id, GrammarUnenforceable(reason))
             case Undrawn.LATE:
                 sequence.draw_again()
             case Undrawn.VOID:
@@ -210,7 +216,7 @@ class GenerationEngine:
         return reason is not None
 
     def _fail(self, sequence: Sequence, reason: str) -> None:
-        self._end(sequence.request_id, Failed(reason))
+        self._end(sequence.request.id, Failed(reason))
 
     def fail_plan(self, plan: StepPlan, reason: str, now: float) -> None:
         """Settle a plan that raised: its requests fail, everybody else goes on."""

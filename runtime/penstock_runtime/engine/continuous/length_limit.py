@@ -4,18 +4,18 @@ from penstock_runtime.engine.continuous.limits import GenerationInfo
 from penstock_runtime.errors import BadInput, ContextExceeded
 
 
-def longest(info: GenerationInfo) -> int:
+def max_sequence_tokens(info: GenerationInfo) -> int:
     """Return the most tokens, prompt and answer, that one sequence can have in an otherwise empty cache."""
     return min(info.max_model_len, info.kv.tokens)
 
 
-def grant(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> int:
+def grant_tokens(info: GenerationInfo, prompt_tokens: int, max_tokens: int | None) -> int:
     """Return how many tokens may be generated after the prompt; None asks for all that fits.
 
     Raises:
         BadInput: no token fits after the prompt, or `max_tokens` is more than fits.
     """
-    bound = longest(info)
+    bound = max_sequence_tokens(info)
     room = bound - prompt_tokens
     if prompt_tokens < 1:
         raise BadInput("the prompt must have at least 1 token, got 0", field="prompt")

@@ -82,6 +82,6 @@ class GenerationInfo:
     """Steps that were timed at load, before any request."""
 
     @property
-    def most_running(self) -> int:
+    def cap_bound(self) -> int:
         """Return the largest cap that memory allows: each that runs has a block, at least."""
         return max(1, min(self.max_running, self.kv.blocks))

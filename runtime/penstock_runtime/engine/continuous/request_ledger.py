@@ -16,7 +16,7 @@ from penstock_runtime.engine.continuous.messages import (
     Usage,
 )
 from penstock_runtime.engine.continuous.prompt_scores import PromptScores
-from penstock_runtime.engine.continuous.sequence import SampledToken, Sequence
+from penstock_runtime.engine.continuous.sequence import RequestSpec, SampledToken, Sequence
 from penstock_runtime.request import Cancelled, Expired, Failed
 
 
@@ -41,26 +41,14 @@ class GenerationLedger:
         """Return the new request's sequences, one a choice; its id must not be held (ValueError)."""
         if message.id in self._held:
             raise ValueError(f"request id '{message.id}' is already held: ids must be unique")
-        sequences = [self._sequence(message, choice) for choice in range(message.n)]
+        spec = _spec(message)
+        sequences = [
+            Sequence(next(self._uids), spec, choice, list(message.prompt))
+            for choice in range(message.n)
+        ]
         self._held[message.id] = _LedgerEntry(sequences, set(range(message.n)))
         self._live.update(sequence.uid for sequence in sequences)
         return sequences
-
-    def _sequence(self, message: Generate, choice: int) -> Sequence:
-        return Sequence(
-            uid=next(self._uids),
-            request_id=message.id,
-            choice=choice,
-            ids=list(message.prompt),
-            prompt_tokens=len(message.prompt),
-            params=message.params,
-            seed=message.params.seed or 0,
-            arrived=message.arrived,
-            deadline=message.deadline,
-            priority=message.priority,
-            tenant=message.tenant,
-            salt=message.salt,
-        )
 
     def held(self) -> list[str]:
         """Return the ids of all that has not ended."""
@@ -84,16 +72,16 @@ class GenerationLedger:
         """Note a token for the client."""
         logprobs = () if sampled.logprob is None else (sampled.logprob,)
         self._events.append(
-            TokensEmitted(sequence.request_id, sequence.choice, (sampled.token,), logprobs)
+            TokensEmitted(sequence.request.id, sequence.choice, (sampled.token,), logprobs)
         )
 
-    def tell_scores(self, sequence: Sequence) -> None:
+    def tell_scores(self, name: str, parts: list[PromptScores]) -> None:
         """Note the prompt's log-probabilities for the client."""
-        self._events.append(PromptScored(sequence.request_id, PromptScores.joined(sequence.scores)))
+        self._events.append(PromptScored(name, PromptScores.joined(parts)))
 
     def finish(self, sequence: Sequence, now: float) -> None:
         """Note that a choice has all its tokens; with the last choice its request ends."""
-        name, held = sequence.request_id, self._held[sequence.request_id]
+        name, held = sequence.request.id, self._held[sequence.request.id]
         reason = sequence.finished or FinishReason.STOP
         held.unfinished.discard(sequence.choice)
         self._live.discard(sequence.uid)
@@ -118,13 +106,28 @@ class GenerationLedger:
         return events
 
 
+def _spec(message: Generate) -> RequestSpec:
+    return RequestSpec(
+        id=message.id,
+        prompt_tokens=len(message.prompt),
+        params=message.params,
+        seed=message.params.seed or 0,
+        arrived=message.arrived,
+        deadline=message.deadline,
+        priority=message.priority,
+        tenant=message.tenant,
+        salt=message.salt,
+    )
+
+
 def _usage(sequences: list[Sequence], now: float) -> Usage:
     first = sequences[0]
-    began = min((s.first_step_at for s in sequences if s.first_step_at is not None), default=now)
+    starts = [s.stats.first_step_at for s in sequences if s.stats.first_step_at is not None]
+    began = min(starts, default=now)
     return Usage(
-        prompt_tokens=first.prompt_tokens,
+        prompt_tokens=first.request.prompt_tokens,
         completion_tokens=sum(s.output_tokens + (s.stop_id is not None) for s in sequences),
-        cached_tokens=first.cached_tokens,
-        queue_seconds=began - first.arrived,
-        preemptions=sum(s.preemptions for s in sequences),
+        cached_tokens=first.stats.cached_tokens,
+        queue_seconds=began - first.request.arrived,
+        preemptions=sum(s.stats.preemptions for s in sequences),
     )

@@ -3,6 +3,7 @@
 From a plan's rows to what the sampler needs of their sequences: penalties' counts, seeds.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,19 +59,18 @@ def _draw(index: int, row: Row) -> Draw:
     draw = Draw(
         row=index,
         params=params,
-        seed=sequence.seed,
+        seed=sequence.request.seed,
         choice=sequence.choice,
         position=position,
-        output_tokens=position - sequence.prompt_tokens,
+        output_tokens=position - sequence.request.prompt_tokens,
     )
-    return _with_history(draw, sequence) if params.needs_counts else draw
+    return draw if sequence.counts is None else _with_history(draw, sequence, sequence.counts)
 
 
-def _with_history(draw: Draw, sequence: Sequence) -> Draw:
+def _with_history(draw: Draw, sequence: Sequence, counts: Counter[int]) -> Draw:
     prompt = None
     if sequence.params.repetition_penalty != 1.0:
-        prompt = np.unique(np.array(sequence.ids[: sequence.prompt_tokens], np.int64))
-    counts = sequence.counts
+        prompt = np.unique(np.array(sequence.ids[: sequence.request.prompt_tokens], np.int64))
     return Draw(
         row=draw.row,
         params=draw.params,

@@ -13,7 +13,7 @@ class SamplingParams:
     """
 
     max_tokens: int
-    """At least 1; what the door granted (`length_limit.grant`), never more than fits."""
+    """At least 1; what the door granted (`length_limit.grant_tokens`), never more than fits."""
     min_tokens: int = 0
     """No stop id is sampled before so many tokens."""
     temperature: float = 1.0

@@ -12,7 +12,7 @@ class Row(Struct, gc=False):
     """Some consecutive positions of one sequence: a chunk of its prompt, or one token to decode.
 
     Positions `start` to `start + count - 1` are fed; their ids are `sequence.ids[start : start + count]`,
-    except that the last may be not yet known to the host (`unknown`: then count is 1).
+    except that the last may be not yet known to the host (`placeholder`: then count is 1).
     """
 
     sequence: Sequence
@@ -23,7 +23,7 @@ class Row(Struct, gc=False):
     names it is in flight the list may only grow at its end; a table that is given up is replaced."""
     samples: bool
     """Whether a token is drawn after the last position: the chunk reaches the end of what is known."""
-    unknown: TokenRef | None = None
+    placeholder: TokenRef | None = None
     """Feed the token that this earlier step samples, instead of an id."""
     scores: int = 0
     """Of how many of its first positions the next token's log-probability is wanted: that token is in the prompt."""
@@ -82,6 +82,6 @@ class StepResult:
     began: float = 0.0
     """Of the monotonic clock."""
     captured: bool = False
-    """Whether the step was also recorded, so that its time says nothing of the next."""
+    """Whether the step also captured a CUDA graph, so that its time predicts no other."""
     scored: dict[int, PromptScores] = field(default_factory=dict)
     """By row, as many as its `scores`; rows without any are left out."""

@@ -97,7 +97,9 @@ class Packer:
         for index, row in enumerate(rows):
             start, end = row.start, row.start + row.count
             positions += range(start, end)
-            ids += [unknown_ids[index]] if row.unknown is not None else row.sequence.ids[start:end]
+            ids += (
+                [unknown_ids[index]] if row.placeholder is not None else row.sequence.ids[start:end]
+            )
             scored += range(starts[-1], starts[-1] + row.scores)
             first.append(start)
             contexts.append(end)

@@ -67,11 +67,11 @@ class TorchStep:
         number, sampled = self._last
         ids = {}
         for index, row in enumerate(plan.rows):
-            if row.unknown is not None:
-                if row.unknown.step != number:
+            if row.placeholder is not None:
+                if row.placeholder.step != number:
                     raise ValueError(
-                        f"plan {plan.number} waits for step {row.unknown.step}, the last was {number}"
+                        f"plan {plan.number} waits for step {row.placeholder.step}, the last was {number}"
                     )
-                token = sampled[row.unknown.row]
+                token = sampled[row.placeholder.row]
                 ids[index] = 0 if token is None else token.token
         return ids

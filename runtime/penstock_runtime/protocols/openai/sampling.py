@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock_runtime.engine.continuous.length_limit import grant
+from penstock_runtime.engine.continuous.length_limit import grant_tokens
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.errors import BadInput
 from penstock_runtime.protocols.common.headers import header_seconds
@@ -100,7 +100,7 @@ def make_prompt(
     serving, caller = terms.serving, terms.caller
     _check_ids(ids, serving.info.vocabulary, requested.prompt_field)
     try:
-        max_tokens = grant(serving.info, len(ids), requested.max_tokens)
+        max_tokens = grant_tokens(serving.info, len(ids), requested.max_tokens)
     except BadInput as error:
         names = {"prompt": requested.prompt_field, "max_tokens": requested.max_tokens_field}
         error.field = names.get(error.field or "", error.field)

@@ -67,14 +67,14 @@ class Face:
 
         def take(message: Stepped | EngineDied) -> None:
             if isinstance(message, Stepped):
-                bound = self.info.most_running if self.info else MAX_BATCH_SIZE
+                bound = self.info.cap_bound if self.info else MAX_BATCH_SIZE
                 deliver(Settled((), None, engine_report(message.report, bound)))
                 self._on_step(message)
             else:
                 deliver(message)
 
         info = self.info = await self._link.start(take)
-        return ModelInfo(self._name, PLATFORM, info.backend, (), (), max_rows=info.most_running)
+        return ModelInfo(self._name, PLATFORM, info.backend, (), (), max_rows=info.cap_bound)
 
     def send(self, message: ToEngine) -> None:
         """As `EngineLink.send`."""
@@ -116,14 +116,14 @@ def generation_limits(update: LimitsUpdate) -> GenerationLimits:
     )
 
 
-def engine_report(report: GenerationReport, most_running: int) -> EngineReport:
+def engine_report(report: GenerationReport, cap_bound: int) -> EngineReport:
     """Return what code that all pods share reads; the service curve has words of its own, and other readers."""
     return EngineReport(
         waiting=report.waiting,
         running=report.running_requests,
         generation=report.generation,
         converging=report.converging,
-        batch_cap_bound=most_running,
+        batch_cap_bound=cap_bound,
         busy_seconds=report.busy_seconds,
         curve=ServiceTimeSums(),
         surplus=report.surplus,

@@ -18,7 +18,7 @@ from penstock_api.limits import (
 from penstock_runtime.config import RuntimeConfig
 from penstock_runtime.engine.continuous.grammar.server import Tokens
 from penstock_runtime.engine.continuous.grammar.service import GrammarService
-from penstock_runtime.engine.continuous.length_limit import longest
+from penstock_runtime.engine.continuous.length_limit import max_sequence_tokens
 from penstock_runtime.engine.continuous.messages import GenerationReport, Stepped
 from penstock_runtime.engine.continuous.service_curve import GenerationSums
 from penstock_runtime.engine.model import ModelInfo, ModelLoadFailed
@@ -79,7 +79,7 @@ class GenerationPod(Pod):
         info = self._face.info
         if info is not None:  # it is known once the engine has started
             hold, max_held_bytes = self.admission.hold_apart, self.config.queue.max_held_bytes
-            encoder = TextEncoder(tokenizer, longest(info), hold, max_held_bytes)
+            encoder = TextEncoder(tokenizer, max_sequence_tokens(info), hold, max_held_bytes)
             serving = Serving(info, tokenizer, self._grammars, encoder)
             self.serving = serving  # before anything is awaited
             ends = tuple(sorted(serving.own_ends))

@@ -23,7 +23,7 @@ def quantum(level: int) -> int:
 def join(slot: SequenceState) -> None:
     """Give a newcomer its first level."""
     level = 0
-    while level < LEVELS - 1 and quantum(level) < slot.sequence.prompt_tokens:
+    while level < LEVELS - 1 and quantum(level) < slot.sequence.request.prompt_tokens:
         level += 1
     slot.level, slot.ran_in_level = level, 0
 

@@ -68,7 +68,7 @@ def _tenants_with_more_places(arrival: SequenceState, running: Iterable[Sequence
 
 
 def _yields(slot: SequenceState, most: int = MOST_PREEMPTIONS) -> bool:
-    return slot.ran >= QUANTUM and slot.sequence.preemptions < most
+    return slot.ran >= QUANTUM and slot.sequence.stats.preemptions < most
 
 
 def behind(
@@ -79,7 +79,9 @@ def behind(
     return [
         other
         for other in others
-        if other.blocks and other.sequence.preemptions < MOST_PREEMPTIONS and line.key(other) > key
+        if other.blocks
+        and other.sequence.stats.preemptions < MOST_PREEMPTIONS
+        and line.key(other) > key
     ]
 
 
@@ -102,7 +104,7 @@ def last(line: WaitQueue, running: Iterable[SequenceState]) -> SequenceState:
 
 def _band(line: WaitQueue, slot: SequenceState) -> float:
     if line.sliced:
-        return -slot.sequence.preemptions
+        return -slot.sequence.stats.preemptions
     if line.discipline is Discipline.PRIORITY:
         return priority_class(slot.priority)
     if line.discipline is Discipline.FAIR_SHARE:

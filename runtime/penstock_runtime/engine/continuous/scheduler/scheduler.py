@@ -41,7 +41,7 @@ class TokenScheduler:
     ) -> None:
         self.costs = costs or PreemptionCosts(info.prefill_token_seconds, info.copied_block_seconds)
         self.memory = KvCacheManager(info)
-        self._most_running = info.most_running
+        self._most_running = info.cap_bound
         self._limits = limits
         self._planned_generation = limits.generation
         self._line = WaitQueue(limits.discipline, sliced=_sliced(limits))
@@ -61,11 +61,11 @@ class TokenScheduler:
 
     def add(self, sequence: Sequence, now: float) -> None:  # noqa: ARG002  the protocol's
         """As `Scheduler.add`; a later choice of a request waits for the first one's prompt."""
-        slot = SequenceState(sequence, self._added, self.memory.chain(sequence.salt))
+        slot = SequenceState(sequence, self._added, self.memory.chain(sequence.request.salt))
         self._added += 1
         self._slots[sequence.uid] = slot
-        if sequence.deadline is not None:
-            self._deadlines.put(sequence.uid, sequence.deadline)
+        if sequence.request.deadline is not None:
+            self._deadlines.put(sequence.uid, sequence.request.deadline)
         mlfq.join(slot)
         if not self._families.join(slot):
             self._line.add(slot)
@@ -90,9 +90,9 @@ class TokenScheduler:
         self.memory.settle(plan, failed, late)
         number = plan.number
         for row in plan.rows:
-            unknown = row.sequence.unknown
+            unknown = row.sequence.placeholder
             if unknown is not None and unknown.step == number:
-                row.sequence.unknown = None
+                row.sequence.placeholder = None
         if self._families.anyone_held:
             for row in plan.rows:
                 for follower in self._families.released(row.sequence):
@@ -140,7 +140,7 @@ class TokenScheduler:
     def _running_requests(self) -> int:
         if self._families.count == len(self._slots):  # every request has one choice
             return len(self._running)
-        return len({slot.sequence.request_id for slot in self._running.values()})
+        return len({slot.sequence.request.id for slot in self._running.values()})
 
     @property
     def cap(self) -> int:
@@ -184,7 +184,7 @@ class TokenScheduler:
             return
         served: dict[str, int] = {}
         for row in plan.rows:
-            tenant = row.sequence.tenant
+            tenant = row.sequence.request.tenant
             served[tenant] = served.get(tenant, 0) + row.count
         for tenant, positions in served.items():
             self._line.charge(tenant, positions)
@@ -238,10 +238,10 @@ class TokenScheduler:
         if slot.fills:
             self._filling[sequence.uid] = slot
         slot.ran = 0
-        if sequence.first_step_at is None:
-            sequence.first_step_at = now
-            sequence.cached_tokens = min(sequence.computed, sequence.prompt_tokens)
-        elif sequence.preemptions:
+        if sequence.stats.first_step_at is None:
+            sequence.stats.first_step_at = now
+            sequence.stats.cached_tokens = min(sequence.computed, sequence.request.prompt_tokens)
+        elif sequence.stats.preemptions:
             self._recomputed_tokens += max(0, slot.lost - sequence.computed)
 
     def _beaten(self, arrival: SequenceState) -> list[SequenceState]:
@@ -285,7 +285,7 @@ class TokenScheduler:
         size = self.memory.ledger.block_tokens
         for slot in slots:
             sequence = slot.sequence
-            known, waits = len(sequence.ids), sequence.unknown is not None
+            known, waits = len(sequence.ids), sequence.placeholder is not None
             left, length = known - sequence.computed, known + waits
             if not (left == 1 or (waits and left == 0)) or length >= sequence.full_length:
                 continue
@@ -321,13 +321,13 @@ class TokenScheduler:
 
     def _feed(self, slot: SequenceState, count: int, draft: "_Draft") -> None:
         sequence, plan, start = slot.sequence, draft.plan, slot.sequence.computed
-        known, unknown, rows = len(sequence.ids), sequence.unknown, plan.rows
+        known, unknown, rows = len(sequence.ids), sequence.placeholder, plan.rows
         end = sequence.computed = start + count
         samples = end == known + (unknown is not None)
         if samples:
-            sequence.unknown = TokenRef(plan.number, len(rows))
-        wanted = sequence.params.prompt_logprobs is not None
-        scores = sequence.scored_within(start, count) if wanted else 0
+            sequence.placeholder = TokenRef(plan.number, len(rows))
+        scoring = sequence.prompt_scoring
+        scores = 0 if scoring is None else scoring.within(start, count)
         fed = unknown if start == known else None
         rows.append(Row(sequence, start, count, slot.blocks, samples, fed, scores))
         draft.slots.append(slot)
@@ -340,7 +340,7 @@ class TokenScheduler:
         sequence, ledger = slot.sequence, self.memory.ledger
         del self._running[sequence.uid]
         self._filling.pop(sequence.uid, None)
-        sequence.preemptions += 1
+        sequence.stats.preemptions += 1
         self._preemptions += 1
         slot.lost = sequence.computed
         lost_tokens = ledger.lost_if_released(slot.blocks) * ledger.block_tokens

@@ -26,12 +26,12 @@ class SequenceGroups:
 
     def join(self, slot: SequenceState) -> bool:
         """Take in a newcomer; return whether it must be held until its leader's prompt is computed."""
-        family = self._families.get(slot.sequence.request_id)
+        family = self._families.get(slot.sequence.request.id)
         if family is None:
-            self._families[slot.sequence.request_id] = _PrefixGroup(slot, members=[slot])
+            self._families[slot.sequence.request.id] = _PrefixGroup(slot, members=[slot])
             return False
         family.members.append(slot)
-        if family.leader.settled >= slot.sequence.prompt_tokens:
+        if family.leader.settled >= slot.sequence.request.prompt_tokens:
             return False
         family.held.append(slot)
         self._leading[family.leader.sequence.uid] = family
@@ -39,10 +39,10 @@ class SequenceGroups:
 
     def leave(self, slot: SequenceState) -> list[SequenceState]:
         """Forget `slot`; return whom nobody leads any more and who may therefore wait in line."""
-        family = self._families[slot.sequence.request_id]
+        family = self._families[slot.sequence.request.id]
         family.members.remove(slot)
         if not family.members:
-            del self._families[slot.sequence.request_id]
+            del self._families[slot.sequence.request.id]
         if slot in family.held:
             family.held.remove(slot)
         if slot is not family.leader or not family.members:
@@ -69,7 +69,7 @@ class SequenceGroups:
     def released(self, sequence: Sequence) -> list[SequenceState]:
         """Return who was held for `sequence`, if its prompt is computed by now; they are held no more."""
         family = self._leading.get(sequence.uid)
-        if family is None or family.leader.settled < sequence.prompt_tokens:
+        if family is None or family.leader.settled < sequence.request.prompt_tokens:
             return []
         del self._leading[sequence.uid]
         held, family.held = family.held, []
@@ -78,10 +78,10 @@ class SequenceGroups:
     def sibling(self, slot: SequenceState) -> SequenceState | None:
         """Return a choice of the same request whose blocks hold all of the prompt that `slot` needs."""
         sequence = slot.sequence
-        members = self._families[sequence.request_id].members
-        if len(members) == 1 or sequence.length != sequence.prompt_tokens:
+        members = self._families[sequence.request.id].members
+        if len(members) == 1 or sequence.length != sequence.request.prompt_tokens:
             return None
-        usable = (one for one in members if one.settled >= sequence.prompt_tokens)
+        usable = (one for one in members if one.settled >= sequence.request.prompt_tokens)
         return next(usable, None)
 
     def held(self) -> list[SequenceState]:

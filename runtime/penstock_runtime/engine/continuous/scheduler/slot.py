@@ -44,28 +44,28 @@ class SequenceState:
     @property
     def arrived(self) -> float:
         """As `Ordered.arrived`: of the request, however often it was preempted."""
-        return self.sequence.arrived
+        return self.sequence.request.arrived
 
     @property
     def deadline(self) -> float | None:
         """As `Ordered.deadline`."""
-        return self.sequence.deadline
+        return self.sequence.request.deadline
 
     @property
     def priority(self) -> int:
         """As `Ordered.priority`."""
-        return self.sequence.priority
+        return self.sequence.request.priority
 
     @property
     def tenant(self) -> str:
         """As `Ordered.tenant`."""
-        return self.sequence.tenant
+        return self.sequence.request.tenant
 
     @property
     def work(self) -> float:
         """As `Ordered.work`: positions to feed until the longest answer it may give is complete."""
         sequence = self.sequence
-        answer = sequence.params.max_tokens - (sequence.length - sequence.prompt_tokens)
+        answer = sequence.params.max_tokens - (sequence.length - sequence.request.prompt_tokens)
         return sequence.length - sequence.computed + max(0, answer)
 
     @property

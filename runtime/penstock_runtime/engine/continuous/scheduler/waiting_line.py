@@ -34,14 +34,14 @@ class WaitQueue:
     def add(self, slot: SequenceState) -> None:
         """Let `slot` wait."""
         self._slots[slot.name] = slot
-        self.preempted += slot.sequence.preemptions > 0
+        self.preempted += slot.sequence.stats.preemptions > 0
         self._place(slot)
 
     def discard(self, slot: SequenceState) -> None:
         """Let `slot` wait no longer."""
         if self._slots.pop(slot.name, None) is not None:
             self._orders[self._level(slot)].discard(slot.name)
-            self.preempted -= slot.sequence.preemptions > 0
+            self.preempted -= slot.sequence.stats.preemptions > 0
 
     def head(self) -> SequenceState | None:
         """Return who is next, or None when nobody waits."""

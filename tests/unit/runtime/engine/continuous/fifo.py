@@ -37,7 +37,7 @@ class FifoScheduler:
         for sequence in [*self.running, *self.waiting]:
             if not left or len(rows) >= self.cap:
                 break
-            if sequence.unknown is not None and sequence.at_last_token:
+            if sequence.placeholder is not None and sequence.at_last_token:
                 continue
             row = self._row(sequence, left)
             if row is None:
@@ -45,7 +45,7 @@ class FifoScheduler:
             if sequence in self.waiting:
                 self.waiting.remove(sequence)
                 self.running.append(sequence)
-                sequence.first_step_at = now
+                sequence.stats.first_step_at = now
             rows.append(row)
             left -= row.count
         if not rows:
@@ -54,7 +54,7 @@ class FifoScheduler:
         plan = StepPlan(self.number, rows)
         for index, row in enumerate(rows):
             row.sequence.computed = row.start + row.count
-            row.sequence.unknown = TokenRef(self.number, index) if row.samples else None
+            row.sequence.placeholder = TokenRef(self.number, index) if row.samples else None
         self.in_flight[self.number] = {row.sequence.uid for row in rows}
         return plan
 
@@ -72,16 +72,16 @@ class FifoScheduler:
             count=count,
             blocks=table,
             samples=sequence.computed + count == sequence.length,
-            unknown=sequence.unknown if sequence.computed + 1 == sequence.length else None,
+            placeholder=sequence.placeholder if sequence.computed + 1 == sequence.length else None,
         )
 
     def settle(
         self, plan: StepPlan, failed: Container[int] = (), late: Container[int] = ()
     ) -> None:
         for row in plan.rows:
-            unknown = row.sequence.unknown
-            if unknown is not None and unknown.step == plan.number:
-                row.sequence.unknown = None
+            placeholder = row.sequence.placeholder
+            if placeholder is not None and placeholder.step == plan.number:
+                row.sequence.placeholder = None
         del self.in_flight[plan.number]
         self._release()
 
@@ -97,7 +97,7 @@ class FifoScheduler:
 
     def expired(self, now: float) -> list[Sequence]:
         held = [*self.running, *self.waiting]
-        return [s for s in held if s.deadline is not None and s.deadline <= now]
+        return [s for s in held if s.request.deadline is not None and s.request.deadline <= now]
 
     def waiting_in_order(self) -> list[Sequence]:
         return list(self.waiting)
@@ -107,7 +107,7 @@ class FifoScheduler:
         return SchedulerReport(
             waiting=len(self.waiting),
             running=len(self.running),
-            running_requests=len({s.request_id for s in self.running}),
+            running_requests=len({s.request.id for s in self.running}),
             preempted=0,
             generation=self.generation,
             converging=False,

@@ -2,24 +2,16 @@
 
 from penstock_runtime.engine.continuous.drain import beyond
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.sequence import Sequence
+from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence
 
 
 def choices(name: str, steps: int, count: int = 1, *, begun: bool = False) -> list[Sequence]:
-    return [
-        Sequence(
-            uid=100 * ord(name[0]) + choice,
-            request_id=name,
-            choice=choice,
-            ids=[1],
-            prompt_tokens=1,
-            params=SamplingParams(max_tokens=steps),
-            seed=0,
-            arrived=0.0,
-            first_step_at=0.0 if begun and choice == 0 else None,
-        )
-        for choice in range(count)
+    spec = RequestSpec(name, 1, SamplingParams(max_tokens=steps), seed=0, arrived=0.0)
+    sequences = [
+        Sequence(100 * ord(name[0]) + choice, spec, choice, [1]) for choice in range(count)
     ]
+    sequences[0].stats.first_step_at = 0.0 if begun else None
+    return sequences
 
 
 def refused(

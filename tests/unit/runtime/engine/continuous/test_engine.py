@@ -81,7 +81,7 @@ class CountingStep:
     def run(self, plan: StepPlan, inputs: Callable[[], SamplingInputs]) -> StepResult:
         if self.lost:
             raise DeviceLost("gone")
-        names = [row.sequence.request_id for row in plan.rows]
+        names = [row.sequence.request.id for row in plan.rows]
         if self.breaks_on in names:
             raise RuntimeError("bad kernel")
         wanted = inputs()

@@ -77,7 +77,7 @@ class EventfulStep(CountingStep):
         self.plans.append(plan)
         for row in plan.rows:
             if row.samples:
-                self.drew.setdefault(row.sequence.request_id, plan.number)
+                self.drew.setdefault(row.sequence.request.id, plan.number)
         if plan.number == LATE:
             self.planner.wait_for(LATE + self._depth)
             self.meanwhile()

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
-from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence, TokenRef
 from penstock_runtime.engine.continuous.step_plan import BlockCopy, Row, StepPlan
 from penstock_runtime.models.decoders.kv_store import KvStore
 from penstock_runtime.models.decoders.packing import Packer
@@ -42,7 +42,8 @@ def test_a_copy_leaves_its_source_alone() -> None:
 
 
 def sequence(uid: int, ids: list[int]) -> Sequence:
-    return Sequence(uid, f"r{uid}", 0, ids, len(ids), SamplingParams(max_tokens=9), 1, 0.0)
+    spec = RequestSpec(f"r{uid}", len(ids), SamplingParams(max_tokens=9), seed=1, arrived=0.0)
+    return Sequence(uid, spec, 0, ids)
 
 
 def test_rows_lie_end_to_end_with_the_tables_that_grew() -> None:
@@ -57,7 +58,7 @@ def test_rows_lie_end_to_end_with_the_tables_that_grew() -> None:
             [
                 Row(first, 8, 1, table, samples=True),
                 Row(second, 0, 3, [0], samples=False),
-                Row(sequence(3, [4] * 6), 6, 1, [2, 5], samples=True, unknown=TokenRef(1, 0)),
+                Row(sequence(3, [4] * 6), 6, 1, [2, 5], samples=True, placeholder=TokenRef(1, 0)),
             ],
         ),
         {2: 99},

@@ -99,7 +99,7 @@ class GatedStep:
         return result
 
     def _scripted(self, row: Row) -> SampledToken:
-        said = row.start + row.count - row.sequence.prompt_tokens
+        said = row.start + row.count - row.sequence.request.prompt_tokens
         return SampledToken(self.script[said] if said < len(self.script) else END)
 
 

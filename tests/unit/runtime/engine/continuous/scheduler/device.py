@@ -20,7 +20,7 @@ from penstock_runtime.engine.continuous.limits import (
 from penstock_runtime.engine.continuous.sampling_params import SamplingParams
 from penstock_runtime.engine.continuous.scheduler.preemption import PreemptionCosts
 from penstock_runtime.engine.continuous.scheduler.scheduler import TokenScheduler
-from penstock_runtime.engine.continuous.sequence import Sequence, TokenRef
+from penstock_runtime.engine.continuous.sequence import RequestSpec, Sequence, TokenRef
 from penstock_runtime.engine.continuous.step_plan import Idle, StepPlan
 
 VOCABULARY = 997
@@ -78,11 +78,8 @@ def a_sequence(
         if isinstance(prompt, int)
         else list(prompt)
     )
-    return Sequence(
-        uid=uid,
-        request_id=request or f"r{uid}",
-        choice=choice,
-        ids=ids,
+    spec = RequestSpec(
+        id=request or f"r{uid}",
         prompt_tokens=len(ids),
         params=SamplingParams(max_tokens=answer),
         seed=0,
@@ -92,6 +89,7 @@ def a_sequence(
         tenant=tenant,
         salt=salt,
     )
+    return Sequence(uid, spec, choice, ids)
 
 
 def next_id(ids: Items[int], choice: int) -> int:
@@ -168,7 +166,7 @@ class Machine:
         self.now += self.seconds(plan)
         self.steps += 1
         for row in plan.rows:
-            self.fed[row.sequence.tenant] += row.count
+            self.fed[row.sequence.request.tenant] += row.count
         self._settle(plan, tokens)
         return True
 
@@ -193,10 +191,10 @@ class Machine:
         for index, row in enumerate(plan.rows):
             fed = (
                 row.sequence.ids[row.start : row.start + row.count]
-                if row.unknown is None
-                else [self._sampled[row.unknown]]
+                if row.placeholder is None
+                else [self._sampled[row.placeholder]]
             )
-            assert len(fed) == row.count, (row.start, row.count, row.unknown)
+            assert len(fed) == row.count, (row.start, row.count, row.placeholder)
             for offset, one in enumerate(fed):
                 at = row.start + offset
                 self._device[row.blocks[at // size]][at % size] = one

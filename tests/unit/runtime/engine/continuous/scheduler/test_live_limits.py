@@ -58,7 +58,7 @@ def test_evict_takes_even_those_who_were_preempted_three_times() -> None:
     machine.add(sequence, a_sequence(1, 4, 30))
     machine.step()
     for sequence in machine.live.values():
-        sequence.preemptions = 3
+        sequence.stats.preemptions = 3
     machine.scheduler.set_limits(limits(cap=1, lowering=Lowering.EVICT), machine.now)
     machine.step()
     assert machine.scheduler.report().running == 1

@@ -152,7 +152,7 @@ def test_the_victim_is_the_one_that_loses_least_of_the_lowest_class() -> None:
     machine.add(a_sequence(9, 8, 4, priority=1, arrived=machine.now))
     machine.step()
     machine.step()
-    (victim,) = (one for one in machine.live.values() if one.preemptions)
+    (victim,) = (one for one in machine.live.values() if one.stats.preemptions)
     assert victim.uid in (1, 2)
     assert lost[victim.uid] == min(lost.values())
 
@@ -185,7 +185,7 @@ def test_after_three_times_or_six_slices_nobody_takes_its_place_again(
         machine.add(a_sequence(uid, 4, 2, priority=1, arrived=machine.now))
         for _ in range(20):
             machine.step()
-    assert max(one.preemptions for one in low) == most
+    assert max(one.stats.preemptions for one in low) == most
     machine.run()
 
 
@@ -197,7 +197,7 @@ def test_a_preempted_generation_keeps_its_age() -> None:
     late = a_sequence(10, 8, 8, priority=9, arrived=machine.now)
     machine.add(late)
     first, second = machine.scheduler.waiting_in_order()
-    assert (first.preemptions, second) == (1, late)
+    assert (first.stats.preemptions, second) == (1, late)
 
 
 def test_never_means_that_arrivals_wait() -> None:

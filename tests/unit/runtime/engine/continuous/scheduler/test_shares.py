@@ -33,13 +33,13 @@ def serve(machine: Machine, arrivals: list[Sequence], until: float = float("inf"
     coming = iter(arrivals)
     following = next(coming, None)
     while machine.now < until and (following is not None or machine.live):
-        while following is not None and following.arrived <= machine.now:
+        while following is not None and following.request.arrived <= machine.now:
             machine.add(following)
             following = next(coming, None)
         if machine.step():
             yield machine.scheduler.report().running
         elif following is not None:
-            machine.now = following.arrived
+            machine.now = following.request.arrived
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -67,7 +67,7 @@ def short_and_long(preemption: Preemption, seed: int) -> Outcome:
         arrivals.append(a_sequence(uid, chance.randint(8, 32), answer, arrived=now))
     machine = a_pool(limits(cap=12, tokens=256, preemption=preemption))
     running = list(serve(machine, arrivals))
-    came = {one.uid: one.arrived for one in arrivals}
+    came = {one.uid: one.request.arrived for one in arrivals}
     busy = running[len(running) // 4 : -len(running) // 4]
     waits = [machine.first_token[uid] - at for uid, at in came.items() if uid not in long]
     whole = [machine.finished[uid] - came[uid] for uid in long]
@@ -129,11 +129,11 @@ def first_tokens(heavy: bool) -> list[float]:
             preemption=Preemption.LOWER_PRIORITY,
         )
     )
-    arrivals = sorted(light + heavy_ones, key=lambda one: one.arrived)
-    for _ in serve(machine, arrivals, until=light[-1].arrived):
+    arrivals = sorted(light + heavy_ones, key=lambda one: one.request.arrived)
+    for _ in serve(machine, arrivals, until=light[-1].request.arrived):
         pass
     return [
-        machine.first_token[one.uid] - one.arrived
+        machine.first_token[one.uid] - one.request.arrived
         for one in light
         if one.uid in machine.first_token
     ]
